@@ -47,17 +47,17 @@ __global__ void compare_staged(std::uint64_t first_block, std::uint32_t blocks,
             wanted[i] = histograms[std::uint64_t{order[first_block + b]} * bins + i];
         __syncthreads();
         const reference_range range = ranges[b];
-        std::uint64_t mine = no_score;
+        std::uint64_t least = no_score;
         for (std::uint32_t i = threadIdx.x / 32; i < range.count; i += blockDim.x / 32) {
             const std::uint32_t record = references[range.begin + i];
             const std::uint32_t part =
                 partial_distance(w, records + std::uint64_t{record} * bins, wanted, bins);
             const std::uint64_t score = score_of(team<block>::sum(w, part), ids[record]);
-            if (score < mine) mine = score;
+            if (score < least) least = score;
         }
         if (w.is_leader())
             ::atomicMin(reinterpret_cast<unsigned long long*>(best + order[first_block + b]),
-                        static_cast<unsigned long long>(mine));
+                        static_cast<unsigned long long>(least));
     }
 }
 

@@ -48,16 +48,16 @@ gatherer::gatherer(const mapped_library& library, const collage_view& view,
 int gatherer::stage(std::uint32_t id, staged_batch& out, std::uint32_t& record) {
     std::uint64_t known = staged_[id];
     if (known >> 32 != batch_) {
-        const std::uint32_t mine = used_records_++;
-        if (staged_[id].compare_exchange_strong(known, batch_ << 32 | mine)) {
-            record = mine;
-            out.ids[mine] = id;
+        const std::uint32_t own_record = used_records_++;
+        if (staged_[id].compare_exchange_strong(known, batch_ << 32 | own_record)) {
+            record = own_record;
+            out.ids[own_record] = id;
             ++records_read_;
             if (known == 0) ++unique_tiles_;
             return read_record(library_.histograms_fd(), id,
-                               out.records + std::uint64_t{mine} * bins);
+                               out.records + std::uint64_t{own_record} * bins);
         }
-        out.ids[mine] = no_tile;
+        out.ids[own_record] = no_tile;
     }
     record = static_cast<std::uint32_t>(known);
     return 0;
@@ -65,14 +65,15 @@ int gatherer::stage(std::uint32_t id, staged_batch& out, std::uint32_t& record) 
 
 // The block's references, most_candidates or fewer, from `references` on.
 int gatherer::gather_block(std::uint64_t block, staged_batch& out, std::uint32_t& references) {
-    const lane one{};
+    const lane single{};
     state_of<lane> s;
     s.count = s.first = s.code = 0;
     for (std::uint32_t& place : s.set) place = no_tile;
     std::memcpy(s.keys, keys_ + std::uint64_t{order_[block]} * tables, sizeof s.keys);
     for (std::uint32_t t = 0; t < tables; ++t)
-        if (const int code = gather_table(one, one, library_, view_, t, s); code != 0) return code;
-    if (fall_back(one, view_.tile_count, s)) ++fallback_blocks_;
+        if (const int code = gather_table(single, single, library_, view_, t, s); code != 0)
+            return code;
+    if (fall_back(single, view_.tile_count, s)) ++fallback_blocks_;
     evaluations_ += s.count;
     const std::uint32_t begin = std::atomic_ref(references).fetch_add(s.count);
     out.ranges[block - out.first_block] = {begin, s.count};

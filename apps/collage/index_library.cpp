@@ -173,11 +173,11 @@ status choose_width(const staged_file& tile_features, std::uint64_t tile_count, 
     for (std::uint64_t i = 0; i < sampled; ++i) {
         const auto id =
             static_cast<std::uint64_t>(static_cast<unsigned __int128>(i) * tile_count / sampled);
-        std::uint16_t one[features];
+        std::uint16_t values[features];
         std::int32_t all[projections];
-        if (status failed = tile_features.read(one, feature_bytes, id * feature_bytes); !failed)
+        if (status failed = tile_features.read(values, feature_bytes, id * feature_bytes); !failed)
             return failed;
-        project(family.coefficients.data(), one, all);
+        project(family.coefficients.data(), values, all);
         std::copy(all, all + used, sums.begin() + static_cast<std::ptrdiff_t>(i * used));
     }
     const double tiles_each = static_cast<double>(tile_count) / static_cast<double>(sampled);
@@ -261,9 +261,9 @@ status cut_without_damaged(const index_request& asked, found_pictures& found,
             return {};
         }
         remove_files(folder);
-        for (const damaged_picture& one : damaged) {
-            found.complaints.push_back(one.message + "; left out");
-            const std::string& path = plan.pictures[one.picture].source.path;
+        for (const damaged_picture& damage : damaged) {
+            found.complaints.push_back(damage.message + "; left out");
+            const std::string& path = plan.pictures[damage.picture].source.path;
             std::erase_if(found.pictures, [&](const source_picture& p) { return p.path == path; });
         }
         if (found.pictures.empty())

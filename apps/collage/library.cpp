@@ -49,8 +49,8 @@ lsh_family make_family(std::uint64_t seed, std::uint32_t width) {
 
 namespace {
 
-status damaged(const std::string& path, const std::string& what) {
-    return {-EBADMSG, apps::shown(path) + ": " + what +
+status damaged(const std::string& path, const std::string& defect) {
+    return {-EBADMSG, apps::shown(path) + ": " + defect +
                           "; make the library again with penstock-collage index"};
 }
 

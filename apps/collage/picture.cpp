@@ -33,11 +33,11 @@ bool ends_with(const std::string& text, const std::string& end) {
            text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
-status write_ppm(const picture& what, apps::output_file& to) {
+status write_ppm(const picture& image, apps::output_file& to) {
     const std::string head =
-        "P6\n" + std::to_string(what.width) + " " + std::to_string(what.height) + "\n255\n";
+        "P6\n" + std::to_string(image.width) + " " + std::to_string(image.height) + "\n255\n";
     if (status failed = to.write(head.data(), head.size()); !failed) return failed;
-    return to.write(reinterpret_cast<const char*>(what.rgb.data()), what.rgb.size());
+    return to.write(reinterpret_cast<const char*>(image.rgb.data()), image.rgb.size());
 }
 
 #if defined(PENSTOCK_WITH_PNG)
@@ -65,29 +65,29 @@ void flush(png_structp) {}
 void on_warning(png_structp, png_const_charp) {}
 
 // Holds nothing with a destructor, for the library leaves it by a jump.
-bool encode(png_structp png, png_infop info, const picture& what) {
+bool encode(png_structp png, png_infop info, const picture& image) {
     if (setjmp(png_jmpbuf(png)) != 0) return false;
-    png_set_IHDR(png, info, what.width, what.height, 8, PNG_COLOR_TYPE_RGB, PNG_INTERLACE_NONE,
+    png_set_IHDR(png, info, image.width, image.height, 8, PNG_COLOR_TYPE_RGB, PNG_INTERLACE_NONE,
                  PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
     // Large collages are written in seconds this way; trying all filters at the usual level takes
     // many times as long.
     png_set_compression_level(png, 2);
     png_set_filter(png, 0, PNG_FILTER_SUB);
     png_write_info(png, info);
-    for (std::uint32_t y = 0; y < what.height; ++y)
-        png_write_row(png, what.rgb.data() + std::size_t{y} * what.width * 3);
+    for (std::uint32_t y = 0; y < image.height; ++y)
+        png_write_row(png, image.rgb.data() + std::size_t{y} * image.width * 3);
     png_write_end(png, info);
     return true;
 }
 
-status write_png(const picture& what, apps::output_file& to) {
+status write_png(const picture& image, apps::output_file& to) {
     png_output out{&to, {}, {}};
     png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, &out, on_error, on_warning);
     png_infop info = png != nullptr ? png_create_info_struct(png) : nullptr;
     bool done = false;
     if (info != nullptr) {
         png_set_write_fn(png, &out, put, flush);
-        done = encode(png, info, what);
+        done = encode(png, info, image);
     }
     if (png != nullptr) png_destroy_write_struct(&png, &info);
     if (done || !out.ended.ok()) return out.ended;
@@ -133,12 +133,12 @@ status check_output_name(const std::string& path) {
 #endif
 }
 
-status write_picture([[maybe_unused]] const std::string& path, const picture& what,
+status write_picture([[maybe_unused]] const std::string& path, const picture& image,
                      apps::output_file& to) {
 #if defined(PENSTOCK_WITH_PNG)
-    const status written = ends_with(path, ".png") ? write_png(what, to) : write_ppm(what, to);
+    const status written = ends_with(path, ".png") ? write_png(image, to) : write_ppm(image, to);
 #else
-    const status written = write_ppm(what, to);
+    const status written = write_ppm(image, to);
 #endif
     return written.ok() ? to.commit() : written;
 }

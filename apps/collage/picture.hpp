@@ -29,7 +29,7 @@ status load_picture(const std::string& path, picture& out);
 status check_output_name(const std::string& path);
 
 // Appears whole or not at all.
-status write_picture(const std::string& path, const picture& what, apps::output_file& to);
+status write_picture(const std::string& path, const picture& image, apps::output_file& to);
 
 // In which order the blocks of a picture are made: blocks of like colours one after the other, for
 // they are compared with the same tiles, which should still be in the cache.

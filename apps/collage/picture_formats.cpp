@@ -87,9 +87,9 @@ std::uint64_t blocks_of(const jpeg_decompress_struct& info) {
     };
     std::uint64_t sum = 0;
     for (int i = 0; i < info.num_components; ++i) {
-        const jpeg_component_info& one = info.comp_info[i];
-        sum += pieces(info.image_width, one.h_samp_factor, info.max_h_samp_factor) *
-               pieces(info.image_height, one.v_samp_factor, info.max_v_samp_factor);
+        const jpeg_component_info& component = info.comp_info[i];
+        sum += pieces(info.image_width, component.h_samp_factor, info.max_h_samp_factor) *
+               pieces(info.image_height, component.v_samp_factor, info.max_v_samp_factor);
     }
     return sum;
 }
@@ -141,8 +141,8 @@ public:
 private:
     static constexpr std::uint64_t most_unproved_bytes = std::uint64_t{256} << 20;
 
-    static status not_read(const std::string& what) {
-        return {-EOPNOTSUPP, "a kind of JPEG that is not read (" + what + "); convert it"};
+    static status not_read(const std::string& variant) {
+        return {-EOPNOTSUPP, "a kind of JPEG that is not read (" + variant + "); convert it"};
     }
 
     status failure() {

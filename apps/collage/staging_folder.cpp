@@ -19,8 +19,8 @@ std::vector<std::string> names_in(const std::string& folder) {
     std::vector<std::string> out;
     DIR* const open = ::opendir(folder.c_str());
     if (open == nullptr) return out;
-    while (const dirent* const one = ::readdir(open)) {
-        const std::string name = one->d_name;
+    while (const dirent* const entry = ::readdir(open)) {
+        const std::string name = entry->d_name;
         if (name != "." && name != "..") out.push_back(name);
     }
     ::closedir(open);

@@ -78,11 +78,11 @@ constexpr std::uint32_t kept_rows = 2 * tile_side;
 
 pyramid::pyramid(const picture_plan& plan, std::uint32_t stride, emitter emit)
     : stride_(stride), emit_(std::move(emit)) {
-    for (const level_plan& one : plan.levels) {
+    for (const level_plan& planned : plan.levels) {
         // The full scale may be wider by what halving leaves out, so each level keeps its own
         // width.
-        levels_.push_back({one.width, one.height, 0, 0,
-                           std::vector<std::uint8_t>(std::size_t{kept_rows} * one.width * 3)});
+        levels_.push_back({planned.width, planned.height, 0, 0,
+                           std::vector<std::uint8_t>(std::size_t{kept_rows} * planned.width * 3)});
     }
 }
 
@@ -330,18 +330,18 @@ private:
 
     // Puts the band into the queue. If the queue is full, the thread that read the band also cuts
     // it, and so waits for no other thread.
-    void emit(band&& one, write_buffer& buffer) {
+    void emit(band&& from, write_buffer& buffer) {
         {
             std::lock_guard lock(mutex_);
             if (!damaged_.empty()) return;  // nothing of this round will be kept
             if (held_bytes_ < queued_bytes) {
-                held_bytes_ += one.rgb.size();
-                bands_.push_back(std::move(one));
+                held_bytes_ += from.rgb.size();
+                bands_.push_back(std::move(from));
                 wake_.notify_one();
                 return;
             }
         }
-        cut(one, buffer);
+        cut(from, buffer);
     }
 
     void cut(const band& from, write_buffer& buffer) {

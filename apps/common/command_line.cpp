@@ -113,8 +113,8 @@ void option_list::flag(const char* name, bool& out, const char* about) {
 
 option_list::added option_list::text(const char* flag, std::string& out, const std::string& about,
                                      const char* form) {
-    const auto read = [&out](const std::string&, const std::string& given) -> status {
-        out = given;
+    const auto read = [&out](const std::string&, const std::string& text) -> status {
+        out = text;
         return {};
     };
     return value(flag, read, about, form);

@@ -91,8 +91,8 @@ ssize_t input_stream::read(void* to, std::size_t most) {
     const auto deadline = std::chrono::steady_clock::now() + longest_wait_for_writer;
     for (;;) {
         if (was_interrupted()) return -ECANCELED;
-        pollfd one{fd_, POLLIN, 0};
-        const bool ready = ::poll(&one, 1, between_looks_ms) > 0;
+        pollfd polled{fd_, POLLIN, 0};
+        const bool ready = ::poll(&polled, 1, between_looks_ms) > 0;
         const ssize_t got = ::read(fd_, to, most);
         if (got > 0) had_writer_ = true;
         if (got > 0 || (got == 0 && (!is_pipe_ || had_writer_ || ready))) return got;

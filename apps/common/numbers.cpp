@@ -13,7 +13,7 @@
 
 namespace penstock::apps {
 
-status open_numbers(const std::string& path, const std::string& what, number_file& out) {
+status open_numbers(const std::string& path, const std::string& content, number_file& out) {
     out.path = path;
     struct stat info {};
     if (status s = look_at_input(path, "name a file of numbers that can be read", info); !s)
@@ -22,7 +22,7 @@ status open_numbers(const std::string& path, const std::string& what, number_fil
     out.device = info.st_dev;
     out.inode = info.st_ino;
     if (out.bytes == 0)
-        return {-EINVAL, shown(path) + ": is empty; name a " + what + " of at least one number"};
+        return {-EINVAL, shown(path) + ": is empty; name a " + content + " of at least one number"};
     if (out.bytes % sizeof(float) != 0)
         return {-EINVAL, shown(path) + ": has " + with_commas(out.bytes) +
                              " bytes, which are no whole number of numbers of 4 bytes; copy it "
@@ -33,10 +33,10 @@ status open_numbers(const std::string& path, const std::string& what, number_fil
 status check_not_input(const std::string& output, const std::vector<const number_file*>& inputs) {
     struct stat there {};
     if (::stat(output.c_str(), &there) != 0) return {};
-    for (const number_file* one : inputs)
-        if (there.st_dev == one->device && there.st_ino == one->inode)
-            return {-EINVAL, "output file " + shown(output) + ": is the input " + shown(one->path) +
-                                 "; give another name"};
+    for (const number_file* input : inputs)
+        if (there.st_dev == input->device && there.st_ino == input->inode)
+            return {-EINVAL, "output file " + shown(output) + ": is the input " +
+                                 shown(input->path) + "; give another name"};
     return {};
 }
 
@@ -58,11 +58,11 @@ status fill_with_numbers(const output_file& file, std::uint64_t start, std::uint
     return errors.get();
 }
 
-bool same_file(const std::string& one, const std::string& other) {
+bool same_file(const std::string& path, const std::string& other) {
     struct stat a {
     }, b{};
-    return one == other || (::stat(one.c_str(), &a) == 0 && ::stat(other.c_str(), &b) == 0 &&
-                            a.st_dev == b.st_dev && a.st_ino == b.st_ino);
+    return path == other || (::stat(path.c_str(), &a) == 0 && ::stat(other.c_str(), &b) == 0 &&
+                             a.st_dev == b.st_dev && a.st_ino == b.st_ino);
 }
 
 status open_input(runtime& rt, const number_file& file, int& fd) {

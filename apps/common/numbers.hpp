@@ -47,9 +47,9 @@ struct number_file {
 };
 
 // Finds out what can be known without reading. A negative errno and a message with file, size and
-// cure: it cannot be read, is no regular file, is empty, or has no whole number of numbers. `what`
-// says what is in it: "vector".
-status open_numbers(const std::string& path, const std::string& what, number_file& out);
+// cure: it cannot be read, is no regular file, is empty, or has no whole number of numbers.
+// `content` says what is in it: "vector".
+status open_numbers(const std::string& path, const std::string& content, number_file& out);
 
 // -EINVAL and a message if the output would go over one of the inputs, by whatever name.
 status check_not_input(const std::string& output, const std::vector<const number_file*>& inputs);
@@ -95,7 +95,7 @@ status fill_with_numbers(const output_file& file, std::uint64_t start, std::uint
                          std::uint32_t threads);
 
 // By name, and by where the names lead to if both are there.
-bool same_file(const std::string& one, const std::string& other);
+bool same_file(const std::string& path, const std::string& other);
 
 // Files that a kernel works on, opened by the host before the launch, and what their errors mean to
 // the user.

@@ -32,9 +32,9 @@ namespace {
 
 enum class kind : int { unused, reserved, mount, process, file, folder };
 
-// Written while `what` is `reserved`, and read by the handler when it is more than that.
+// Written while `state` is `reserved`, and read by the handler when it is more than that.
 struct note {
-    std::atomic<kind> what{kind::unused};
+    std::atomic<kind> state{kind::unused};
     pid_t child = 0;
     char path[PATH_MAX] = {};
 };
@@ -57,20 +57,20 @@ void wait_until_zero(const std::atomic<int>& count) {
 int reserve() {
     for (int i = 0; i < most_notes; ++i) {
         kind expected = kind::unused;
-        if (notes[i].what.compare_exchange_strong(expected, kind::reserved)) return i;
+        if (notes[i].state.compare_exchange_strong(expected, kind::reserved)) return i;
     }
     return -1;
 }
 
 // Sequentially consistent like all here: the handler that reads the kind reads the path that was
 // written before it.
-int put(kind what, const std::string& path, pid_t child) {
+int put(kind state, const std::string& path, pid_t child) {
     if (path.size() >= PATH_MAX) return -1;
     const int place = reserve();
     if (place < 0) return -1;
     std::memcpy(notes[place].path, path.c_str(), path.size() + 1);
     notes[place].child = child;
-    notes[place].what.store(what);
+    notes[place].state.store(state);
     return place;
 }
 
@@ -95,9 +95,9 @@ void empty(int folder) {
     alignas(dirent64) char room[4096];
     for (long got; (got = ::syscall(SYS_getdents64, folder, room, sizeof room)) > 0;)
         for (long at = 0; at < got;) {
-            const auto* const one = reinterpret_cast<const dirent64*>(room + at);
-            ::unlinkat(folder, one->d_name, 0);  // fails for "." and ".."
-            at += one->d_reclen;
+            const auto* const entry = reinterpret_cast<const dirent64*>(room + at);
+            ::unlinkat(folder, entry->d_name, 0);  // fails for "." and ".."
+            at += entry->d_reclen;
         }
 }
 
@@ -110,12 +110,12 @@ void remove_folder(const char* path) {
     ::rmdir(path);
 }
 
-void undo(const note& one) {
-    switch (one.what.load()) {
-        case kind::mount: return take_away(one.path);
-        case kind::process: ::kill(one.child, SIGKILL); return;
-        case kind::file: ::unlink(one.path); return;
-        case kind::folder: return remove_folder(one.path);
+void undo(const note& entry) {
+    switch (entry.state.load()) {
+        case kind::mount: return take_away(entry.path);
+        case kind::process: ::kill(entry.child, SIGKILL); return;
+        case kind::file: ::unlink(entry.path); return;
+        case kind::folder: return remove_folder(entry.path);
         default: return;
     }
 }
@@ -148,7 +148,7 @@ void leftover::process(pid_t child) {
 }
 
 void leftover::forget() {
-    if (place_ != none) notes[place_].what.store(kind::unused);
+    if (place_ != none) notes[place_].state.store(kind::unused);
     place_ = none;
 }
 
@@ -177,9 +177,9 @@ void tidy_leftovers() {
         return;
     }
     wait_until_zero(paused);
-    for (const kind what : {kind::process, kind::mount, kind::file, kind::folder})
-        for (const note& one : notes)
-            if (one.what.load() == what) undo(one);
+    for (const kind state : {kind::process, kind::mount, kind::file, kind::folder})
+        for (const note& entry : notes)
+            if (entry.state.load() == state) undo(entry);
     tidied.store(true);
     errno = code;
 }
@@ -220,9 +220,9 @@ void end_in_order(int number) {
 
 void pass_on(int) { ::kill(::getpid(), turned_into.load()); }
 
-int take(int number, handler what) {
+int take(int number, handler callback) {
     struct sigaction action {};
-    action.sa_handler = what;
+    action.sa_handler = callback;
     return ::sigaction(number, &action, nullptr) == 0 ? 0 : -errno;
 }
 
@@ -236,13 +236,13 @@ bool is_default(int number) {
     return ::sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_DFL;
 }
 
-int take_all(handler what) {
+int take_all(handler callback) {
     int code = 0;
-    for (const int number : meant) code = std::min(code, take(number, what));
+    for (const int number : meant) code = std::min(code, take(number, callback));
     for (const int number : others)
-        if (!is_ignored(number)) code = std::min(code, take(number, what));
+        if (!is_ignored(number)) code = std::min(code, take(number, callback));
     for (int number = SIGRTMIN; number <= SIGRTMAX; ++number)
-        if (!is_ignored(number)) code = std::min(code, take(number, what));
+        if (!is_ignored(number)) code = std::min(code, take(number, callback));
     return code;
 }
 
@@ -321,12 +321,12 @@ status not_interrupted() {
 
 void turn_signals_into(int number) {
     turned_into.store(number);
-    for (const int one : meant)
-        if (one != number) static_cast<void>(take(one, pass_on));
-    for (const int one : others)
-        if (one != number && !is_ignored(one)) static_cast<void>(take(one, pass_on));
-    for (int one = SIGRTMIN; one <= SIGRTMAX; ++one)
-        if (one != number && !is_ignored(one)) static_cast<void>(take(one, pass_on));
+    for (const int other : meant)
+        if (other != number) static_cast<void>(take(other, pass_on));
+    for (const int other : others)
+        if (other != number && !is_ignored(other)) static_cast<void>(take(other, pass_on));
+    for (int other = SIGRTMIN; other <= SIGRTMAX; ++other)
+        if (other != number && !is_ignored(other)) static_cast<void>(take(other, pass_on));
 }
 
 }  // namespace penstock::apps

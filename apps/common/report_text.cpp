@@ -40,8 +40,8 @@ double median(std::vector<double> of) {
     return of.size() % 2 == 1 ? of[half] : (of[half - 1] + of[half]) / 2;
 }
 
-std::string line_of(const json& what) {
-    return what.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+std::string line_of(const json& value) {
+    return value.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
 json json_of(const runtime& rt) {
@@ -101,7 +101,8 @@ json json_of(const method_report& r) {
 
 std::string times_of(const method_report& r, double amount, const std::string& unit) {
     std::string out;
-    for (const double one : r.seconds) out += (out.empty() ? "" : ", ") + text_of("%.3f s", one);
+    for (const double seconds : r.seconds)
+        out += (out.empty() ? "" : ", ") + text_of("%.3f s", seconds);
     const double median = r.median_seconds();
     return out + " (" + text_of("%.2f ", median > 0 ? amount / median : 0.0) + unit +
            "), windows " + text_of("%.3f s", r.window_seconds) + ", start " +

@@ -28,7 +28,7 @@ std::string field_of(const std::string& text);
 double median(std::vector<double> of);
 
 // One line. Names of files need not be UTF-8; JSON must be.
-std::string line_of(const nlohmann::json& what);
+std::string line_of(const nlohmann::json& value);
 
 // Where the runtime runs, how large its cache is, and what it did.
 nlohmann::json json_of(const runtime& rt);

@@ -79,7 +79,7 @@ private:
     };
 
     bool take(const staged_work& work, slice_of_chunk& out);
-    status pass(staged_work& work, const slice_of_chunk& what);
+    status pass(staged_work& work, const slice_of_chunk& item);
     void work_on(staged_work& work);
 
     int device_;

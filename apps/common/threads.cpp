@@ -37,14 +37,14 @@ public:
 private:
     static constexpr int closed = 0, open = 1, stays = 2;
 
-    void begin(int how) {
-        gate_.store(how);
+    void begin(int state) {
+        gate_.store(state);
         gate_.notify_all();
     }
-    void end(int how) {
+    void end(int state) {
         if (threads_.empty()) return;
-        if (gate_.load() == closed) begin(how);
-        for (std::thread& one : threads_) one.join();
+        if (gate_.load() == closed) begin(state);
+        for (std::thread& thread : threads_) thread.join();
         threads_.clear();
     }
     void run(std::uint32_t number) {

@@ -37,10 +37,10 @@ void join_one(const std::vector<record_run>& runs, file_part& part, big_vector<w
     const std::span<word_count> counts(out.data() + part.at, at - part.at);
     std::sort(counts.begin(), counts.end(),
               [](const word_count& a, const word_count& b) { return a.word < b.word; });
-    for (const word_count& one : counts) {
-        if (part.kept > 0 && counts[part.kept - 1].word == one.word)
-            counts[part.kept - 1].count += one.count;
-        else counts[part.kept++] = one;
+    for (const word_count& entry : counts) {
+        if (part.kept > 0 && counts[part.kept - 1].word == entry.word)
+            counts[part.kept - 1].count += entry.count;
+        else counts[part.kept++] = entry;
     }
 }
 

@@ -50,7 +50,7 @@ status too_little_memory(std::uint64_t bytes) {
 // Baseline: all cores, plain reads.
 
 void work(const search_view& view, std::uint64_t number) {
-    const lane one{};
+    const lane single{};
     const tally t(view, number);
     while (!was_interrupted()) {
         const std::uint64_t taken = take_job(view);
@@ -65,7 +65,7 @@ void work(const search_view& view, std::uint64_t number) {
         int code = file.code();
         if (code == 0) {
             pread_source source{file, view.file_bytes[index], t.text, view.layout.text_bytes};
-            code = count_job(one, view, t, source, job_index);
+            code = count_job(single, view, t, source, job_index);
         }
         view.status[job_index] = code;
     }

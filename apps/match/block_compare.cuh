@@ -59,12 +59,12 @@ PENSTOCK_D inline bool pick_live(const block& g, const match_view& v, const tile
         std::uint32_t count = 0;
         std::uint64_t next = s.next_query;
         while (next < at.query_end && count < block_queries) {
-            const std::uint64_t mine = next + threadIdx.x;
-            const bool live = mine < at.query_end && is_live(v, at, mine);
+            const std::uint64_t query = next + threadIdx.x;
+            const bool live = query < at.query_end && is_live(v, at, query);
             const std::uint32_t all = __ballot_sync(0xffffffffu, live);
             const std::uint32_t place =
                 count + static_cast<std::uint32_t>(__popc(all & ((1u << threadIdx.x) - 1)));
-            if (live && place < block_queries) s.live[place] = static_cast<std::uint32_t>(mine);
+            if (live && place < block_queries) s.live[place] = static_cast<std::uint32_t>(query);
             const std::uint32_t over = __ballot_sync(0xffffffffu, live && place >= block_queries);
             next += over != 0 ? static_cast<std::uint32_t>(__ffs(static_cast<int>(over))) - 1 : 32u;
             count += static_cast<std::uint32_t>(__popc(all & ~over));

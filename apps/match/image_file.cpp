@@ -16,8 +16,8 @@ constexpr const char* cure =
     "; name a file made by penstock-match make, or one of the form that docs/apps/match.md "
     "describes";
 
-status unusable(const std::string& path, const std::string& what) {
-    return {-EINVAL, apps::shown(path) + ": " + what + cure};
+status unusable(const std::string& path, const std::string& defect) {
+    return {-EINVAL, apps::shown(path) + ": " + defect + cure};
 }
 
 status check_header(const std::string& path, const image_header& h) {

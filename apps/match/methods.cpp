@@ -28,12 +28,12 @@ std::vector<database_view> places_of(const match_job& job, const std::vector<int
     std::vector<database_view> out;
     std::uint64_t images = 0;
     tiles = 0;
-    for (const image_file& one : job.databases) {
+    for (const image_file& database : job.databases) {
         const int fd = out.size() < fds.size() ? fds[out.size()] : -1;
-        out.push_back({fd, one.header.data_offset, one.header.stride_bytes(),
-                       one.header.image_count, images, tiles});
-        images += one.header.image_count;
-        tiles += (one.header.image_count + tile_images - 1) / tile_images;
+        out.push_back({fd, database.header.data_offset, database.header.stride_bytes(),
+                       database.header.image_count, images, tiles});
+        images += database.header.image_count;
+        tiles += (database.header.image_count + tile_images - 1) / tile_images;
     }
     return out;
 }
@@ -42,7 +42,7 @@ std::vector<database_view> places_of(const match_job& job, const std::vector<int
 
 std::uint64_t match_job::image_count() const {
     std::uint64_t images = 0;
-    for (const image_file& one : databases) images += one.header.image_count;
+    for (const image_file& database : databases) images += database.header.image_count;
     return images;
 }
 

@@ -26,9 +26,9 @@ public:
     status open(runtime& rt, const graph_file& graph, bool outside_writers) {
         path_ = graph.path;
         outside_writers_ = outside_writers;
-        region_options how;
-        how.outside_writers = outside_writers;
-        return map_region(rt, graph.real_path(), 0, 0, protection::read, how, region_);
+        region_options settings;
+        settings.outside_writers = outside_writers;
+        return map_region(rt, graph.real_path(), 0, 0, protection::read, settings, region_);
     }
     status refresh(std::uint64_t& pages) override {
         const std::int64_t code = region_->acquire();

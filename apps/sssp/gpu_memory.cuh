@@ -11,11 +11,11 @@
 
 namespace penstock::sssp {
 
-// `what` was done names what failed.
-inline status check(cudaError_t code, const char* what) {
+// `step` names what failed.
+inline status check(cudaError_t code, const char* step) {
     if (code == cudaSuccess) return {};
     cudaGetLastError();
-    return {-EIO, std::string(what) + ": " + cudaGetErrorString(code) + "; is the GPU in order?"};
+    return {-EIO, std::string(step) + ": " + cudaGetErrorString(code) + "; is the GPU in order?"};
 }
 
 template <cudaError_t (*Allocate)(void**, std::size_t), cudaError_t (*Free)(void*)>

@@ -21,8 +21,8 @@ namespace {
 struct two_rooms {
     two_rooms() = default;
     ~two_rooms() {
-        for (cudaEvent_t one : copied)
-            if (one != nullptr) cudaEventDestroy(one);
+        for (cudaEvent_t event : copied)
+            if (event != nullptr) cudaEventDestroy(event);
         if (stream != nullptr) cudaStreamDestroy(stream);
     }
     two_rooms(const two_rooms&) = delete;
@@ -31,9 +31,9 @@ struct two_rooms {
     status make() {
         if (!pinned.allocate(2 * read_piece_bytes))
             return {-ENOMEM, "--method copy: no pinned memory is free; use fewer --workers"};
-        for (cudaEvent_t& one : copied)
-            if (status s =
-                    check(cudaEventCreateWithFlags(&one, cudaEventDisableTiming), "--method copy");
+        for (cudaEvent_t& event : copied)
+            if (status s = check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
+                                 "--method copy");
                 !s)
                 return s;
         return check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "--method copy");
@@ -82,21 +82,21 @@ public:
     }
 
 private:
-    status pass(two_rooms& mine, std::uint64_t at, std::uint64_t bytes) {
+    status pass(two_rooms& rooms, std::uint64_t at, std::uint64_t bytes) {
         if (status s = check(cudaSetDevice(device_), "--method copy"); !s)
             return s;  // a new thread begins with device 0
-        const unsigned half = mine.next++ % 2;
+        const unsigned half = rooms.next++ % 2;
         std::byte* const room =
-            static_cast<std::byte*>(mine.pinned.get()) + half * read_piece_bytes;
-        if (status s = check(cudaEventSynchronize(mine.copied[half]), "--method copy"); !s)
+            static_cast<std::byte*>(rooms.pinned.get()) + half * read_piece_bytes;
+        if (status s = check(cudaEventSynchronize(rooms.copied[half]), "--method copy"); !s)
             return s;
         if (status s = reader_.read(room, bytes, at); !s) return s;
         if (status s = check(cudaMemcpyAsync(static_cast<std::byte*>(memory_.get()) + at, room,
-                                             bytes, cudaMemcpyHostToDevice, mine.stream),
+                                             bytes, cudaMemcpyHostToDevice, rooms.stream),
                              "--method copy");
             !s)
             return s;
-        return check(cudaEventRecord(mine.copied[half], mine.stream), "--method copy");
+        return check(cudaEventRecord(rooms.copied[half], rooms.stream), "--method copy");
     }
 
     whole_reader reader_;

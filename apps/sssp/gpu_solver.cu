@@ -125,27 +125,27 @@ __global__ void __launch_bounds__(block_threads)
 
 class gpu_solver final : public solver {
 public:
-    explicit gpu_solver(const solver_settings& how) : how_(how) {}
+    explicit gpu_solver(const solver_settings& settings) : settings_(settings) {}
     ~gpu_solver() override {
-        cudaSetDevice(how_.device);
+        cudaSetDevice(settings_.device);
         if (stream_ != nullptr) cudaStreamDestroy(stream_);
     }
     gpu_solver(const gpu_solver&) = delete;
     gpu_solver& operator=(const gpu_solver&) = delete;
 
     status prepare() {
-        const graph_shape& shape = how_.shape;
+        const graph_shape& shape = settings_.shape;
         view_.room = parts_of(shape);
-        view_.delta = how_.delta;
-        if (status s = check(cudaSetDevice(how_.device), "the search"); !s) return s;
+        view_.delta = settings_.delta;
+        if (status s = check(cudaSetDevice(settings_.device), "the search"); !s) return s;
         int cooperative = 0;
-        if (status s = check(
-                cudaDeviceGetAttribute(&cooperative, cudaDevAttrCooperativeLaunch, how_.device),
-                "the search");
+        if (status s = check(cudaDeviceGetAttribute(&cooperative, cudaDevAttrCooperativeLaunch,
+                                                    settings_.device),
+                             "the search");
             !s)
             return s;
         if (cooperative == 0)
-            return {-ENODEV, "GPU " + std::to_string(how_.device) +
+            return {-ENODEV, "GPU " + std::to_string(settings_.device) +
                                  " cannot keep all blocks of a kernel in step; use --backend cpu"};
         if (!distances_.allocate(shape.vertices * 4) || !stamps_.allocate(shape.vertices * 4) ||
             !queues_[0].allocate(view_.room * sizeof(part)) ||
@@ -158,16 +158,16 @@ public:
         view_.stamps = static_cast<std::uint32_t*>(stamps_.get());
         for (int i = 0; i < 2; ++i) view_.queues[i] = static_cast<part*>(queues_[i].get());
         view_.state = static_cast<search_state*>(state_.get());
-        blocks_ =
-            static_cast<unsigned>(apps::resident_blocks(how_.device, search_kernel, block_threads));
+        blocks_ = static_cast<unsigned>(
+            apps::resident_blocks(settings_.device, search_kernel, block_threads));
         *state() = search_state{};
         return check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "the search");
     }
 
     status compute(const graph_view& graph, std::uint32_t source) override {
         view_.graph = graph;
-        if (status s = check(cudaSetDevice(how_.device), "the search"); !s) return s;
-        *state() = first_state(how_.delta);
+        if (status s = check(cudaSetDevice(settings_.device), "the search"); !s) return s;
+        *state() = first_state(settings_.delta);
         if (status s = check(cudaMemsetAsync(view_.distances, 0xff, graph.vertices * 4, stream_),
                              "the search");
             !s)
@@ -186,12 +186,12 @@ public:
             !s)
             return s;
         return run_search(
-            how_, [&] { return run_steps(); }, *state());
+            settings_, [&] { return run_steps(); }, *state());
     }
     status copy_distances(std::uint32_t* to) override {
-        if (status s = check(cudaSetDevice(how_.device), "the distances"); !s) return s;
+        if (status s = check(cudaSetDevice(settings_.device), "the distances"); !s) return s;
         return check(
-            cudaMemcpy(to, view_.distances, how_.shape.vertices * 4, cudaMemcpyDeviceToHost),
+            cudaMemcpy(to, view_.distances, settings_.shape.vertices * 4, cudaMemcpyDeviceToHost),
             "the distances");
     }
     [[nodiscard]] search_state last() const override { return *state(); }
@@ -218,7 +218,7 @@ private:
         return check(cudaStreamSynchronize(stream_), "the search");
     }
 
-    const solver_settings how_;
+    const solver_settings settings_;
     device_bytes distances_, stamps_, queues_[2], state_;
     pinned_bytes host_state_;
     search_view view_{};
@@ -235,11 +235,11 @@ bool gpu_is_there(int device) {
     return false;
 }
 
-status make_gpu_solver(const solver_settings& how, std::unique_ptr<solver>& out) {
-    if (!gpu_is_there(how.device))
-        return {-ENODEV, "--device: there is no GPU " + std::to_string(how.device) +
+status make_gpu_solver(const solver_settings& settings, std::unique_ptr<solver>& out) {
+    if (!gpu_is_there(settings.device))
+        return {-ENODEV, "--device: there is no GPU " + std::to_string(settings.device) +
                              " here; use --backend cpu"};
-    auto made = std::make_unique<gpu_solver>(how);
+    auto made = std::make_unique<gpu_solver>(settings);
     if (status s = made->prepare(); !s) return s;
     out = std::move(made);
     return {};

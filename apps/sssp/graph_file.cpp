@@ -36,8 +36,8 @@ struct open_file {
     const int fd;
 };
 
-status wrong(const graph_file& graph, const std::string& what) {
-    return {-EINVAL, apps::shown(graph.path) + ": " + what + again};
+status wrong(const graph_file& graph, const std::string& defect) {
+    return {-EINVAL, apps::shown(graph.path) + ": " + defect + again};
 }
 
 status check_header(const graph_header& header, std::uint64_t size, graph_file& out) {
@@ -192,15 +192,15 @@ private:
         std::atomic<std::uint64_t> most{0};
         status s = each_piece(asked_.shape.vertices, [&](std::uint64_t first, std::uint64_t end) {
             std::vector<std::uint64_t> offsets(end - first + 1);
-            std::uint64_t shares = before_[first / piece_numbers], mine = 0;
+            std::uint64_t shares = before_[first / piece_numbers], own_most = 0;
             offsets[0] = offset_of(shares);
             for (std::uint64_t v = first; v < end; ++v) {
                 shares += share_of_edges(asked_.seed, v);
                 offsets[v - first + 1] = offset_of(shares);
-                mine = std::max(mine, offsets[v - first + 1] - offsets[v - first]);
+                own_most = std::max(own_most, offsets[v - first + 1] - offsets[v - first]);
             }
             for (std::uint64_t seen = most.load();
-                 seen < mine && !most.compare_exchange_weak(seen, mine);) {
+                 seen < own_most && !most.compare_exchange_weak(seen, own_most);) {
             }
             // The last number is the next piece's first, or the end of all.
             const std::uint64_t count =

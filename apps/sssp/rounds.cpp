@@ -22,10 +22,10 @@ backend resolved(const run_session& s) {
 status make_solver(run_session& s, backend where, solver*& out) {
     std::unique_ptr<solver>& kept = where == backend::gpu ? s.gpu : s.cpu;
     if (kept == nullptr) {
-        const solver_settings how{s.graph.shape, s.delta, s.threads, s.settings.device,
-                                  [] { return was_interrupted(); }};
-        if (status failed =
-                where == backend::gpu ? make_gpu_solver(how, kept) : make_cpu_solver(how, kept);
+        const solver_settings settings{s.graph.shape, s.delta, s.threads, s.settings.device,
+                                       [] { return was_interrupted(); }};
+        if (status failed = where == backend::gpu ? make_gpu_solver(settings, kept)
+                                                  : make_cpu_solver(settings, kept);
             !failed)
             return failed;
     }
@@ -91,15 +91,15 @@ std::string name_of_distance(std::uint32_t distance) {
     return distance == unreachable ? "none" : apps::with_commas(distance);
 }
 
-status compare(const run_session& s, const std::string& one_name, const distances& one,
+status compare(const run_session& s, const std::string& base_name, const distances& base,
                const std::string& other_name, const distances& other) {
-    const auto [first, second] = std::mismatch(one.begin(), one.end(), other.begin());
-    if (first == one.end()) return {};
+    const auto [first, second] = std::mismatch(base.begin(), base.end(), other.begin());
+    if (first == base.end()) return {};
     return {-EIO,
             apps::shown(s.graph.path) + ": the distance of vertex " +
-                apps::with_commas(static_cast<std::uint64_t>(first - one.begin())) + " is " +
-                name_of_distance(*first) + " by " + one_name + " and " + name_of_distance(*second) +
-                " by " + other_name +
+                apps::with_commas(static_cast<std::uint64_t>(first - base.begin())) + " is " +
+                name_of_distance(*first) + " by " + base_name + " and " +
+                name_of_distance(*second) + " by " + other_name +
                 "; let no other program write the graph meanwhile, and if none does, report this"};
 }
 

@@ -120,8 +120,8 @@ PENSTOCK_D PENSTOCK_INLINE void ask_for_targets([[maybe_unused]] const search_vi
 #endif
 }
 
-PENSTOCK_D PENSTOCK_INLINE void note(const search_view& v, fault what) {
-    atomic_store<order::relaxed>(&v.state->failed, static_cast<std::uint32_t>(what));
+PENSTOCK_D PENSTOCK_INLINE void note(const search_view& v, fault reason) {
+    atomic_store<order::relaxed>(&v.state->failed, static_cast<std::uint32_t>(reason));
 }
 
 // A program that changes the file while it is searched could make its offsets anything. So no place
@@ -179,17 +179,19 @@ PENSTOCK_D std::uint64_t follow_edges(Team& team, const search_view& v, const pa
                                       std::uint32_t next_step) {
     std::uint64_t edges = 0;
     team.each_part(count, [&](std::uint64_t i, std::uint32_t lane, std::uint32_t lanes) {
-        const part mine = parts[i];
-        const std::uint32_t from = atomic_load<order::relaxed>(v.distances + mine.vertex);
-        const std::uint64_t begin = v.graph.offsets[mine.vertex] + mine.number * edges_of_part,
-                            last = v.graph.offsets[mine.vertex + std::uint64_t{1}];
+        const part own_part = parts[i];
+        const std::uint32_t from = atomic_load<order::relaxed>(v.distances + own_part.vertex);
+        const std::uint64_t begin =
+                                v.graph.offsets[own_part.vertex] + own_part.number * edges_of_part,
+                            last = v.graph.offsets[own_part.vertex + std::uint64_t{1}];
         if (last > v.graph.edge_count) return note(v, fault::damaged);
         const std::uint64_t end = apps::lesser(begin + edges_of_part, last);
         ask_for_targets(v, begin, apps::lesser(begin + edges_ahead, end));
         for (std::uint64_t e = begin + lane; e < end; e += lanes) {
             ask_for_targets(v, e + edges_ahead, apps::lesser(e + edges_ahead + 1, end));
-            const edge one = load_edge(v.graph.edges + e);
-            if (relax(v, one, from, high, next_step)) put_into_queue(team, v, queue, one.target);
+            const edge followed = load_edge(v.graph.edges + e);
+            if (relax(v, followed, from, high, next_step))
+                put_into_queue(team, v, queue, followed.target);
             ++edges;
         }
     });

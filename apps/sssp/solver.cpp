@@ -96,13 +96,13 @@ private:
 
 class cpu_solver final : public solver {
 public:
-    explicit cpu_solver(const solver_settings& how)
-        : how_(how), memory_(apps::make_host_memory()) {}
+    explicit cpu_solver(const solver_settings& settings)
+        : settings_(settings), memory_(apps::make_host_memory()) {}
 
     status prepare() {
-        const graph_shape& shape = how_.shape;
+        const graph_shape& shape = settings_.shape;
         view_.room = parts_of(shape);
-        view_.delta = how_.delta;
+        view_.delta = settings_.delta;
         view_.state = &state_;
         if (memory_->allocate(view_.distances, shape.vertices) &&
             memory_->allocate(view_.stamps, shape.vertices) &&
@@ -119,25 +119,25 @@ public:
         std::memset(view_.distances, 0xff, graph.vertices * sizeof(std::uint32_t));
         std::memset(view_.stamps, 0, graph.vertices * sizeof(std::uint32_t));
         view_.distances[source] = 0;
-        state_ = first_state(how_.delta);
-        std::barrier<> all(how_.threads);
+        state_ = first_state(settings_.delta);
+        std::barrier<> all(settings_.threads);
         const auto run_steps = [&]() -> status {
-            apps::on_threads(how_.threads, [&](std::uint32_t number) {
-                thread_of_team mine(number, how_.threads, all);
-                search(mine, view_, steps_of_a_stretch);
+            apps::on_threads(settings_.threads, [&](std::uint32_t number) {
+                thread_of_team team(number, settings_.threads, all);
+                search(team, view_, steps_of_a_stretch);
             });
             return {};
         };
-        return run_search(how_, run_steps, state_);
+        return run_search(settings_, run_steps, state_);
     }
     status copy_distances(std::uint32_t* to) override {
-        std::memcpy(to, view_.distances, how_.shape.vertices * sizeof(std::uint32_t));
+        std::memcpy(to, view_.distances, settings_.shape.vertices * sizeof(std::uint32_t));
         return {};
     }
     [[nodiscard]] search_state last() const override { return state_; }
 
 private:
-    const solver_settings how_;
+    const solver_settings settings_;
     std::unique_ptr<apps::device_memory> memory_;
     search_view view_{};
     search_state state_{};
@@ -145,18 +145,18 @@ private:
 
 }  // namespace
 
-status run_search(const solver_settings& how, const std::function<status()>& run_steps,
+status run_search(const solver_settings& settings, const std::function<status()>& run_steps,
                   const search_state& state) {
     while (state.is_done == 0) {
-        if (how.interrupted && how.interrupted())
+        if (settings.interrupted && settings.interrupted())
             return {-ECANCELED, "interrupted; nothing was written"};
         if (status s = run_steps(); !s) return s;
     }
     return outcome(state);
 }
 
-status make_cpu_solver(const solver_settings& how, std::unique_ptr<solver>& out) {
-    auto made = std::make_unique<cpu_solver>(how);
+status make_cpu_solver(const solver_settings& settings, std::unique_ptr<solver>& out) {
+    auto made = std::make_unique<cpu_solver>(settings);
     if (status s = made->prepare(); !s) return s;
     out = std::move(made);
     return {};
@@ -174,11 +174,11 @@ std::vector<std::uint32_t> plain_distances(const graph_view& graph, std::uint32_
         if (distance > out[vertex]) continue;
         for (std::uint64_t e = graph.offsets[vertex]; e < graph.offsets[vertex + std::uint64_t{1}];
              ++e) {
-            const edge& one = graph.edges[e];
-            const std::uint64_t nearer = distance + one.weight;
-            if (nearer >= out[one.target]) continue;
-            out[one.target] = static_cast<std::uint32_t>(nearer);
-            waiting.push({nearer, one.target});
+            const edge& followed = graph.edges[e];
+            const std::uint64_t nearer = distance + followed.weight;
+            if (nearer >= out[followed.target]) continue;
+            out[followed.target] = static_cast<std::uint32_t>(nearer);
+            waiting.push({nearer, followed.target});
         }
     }
     return out;

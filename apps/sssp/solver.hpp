@@ -32,16 +32,16 @@ public:
 };
 
 // -ENOMEM and a message if there is not the memory.
-status make_cpu_solver(const solver_settings& how, std::unique_ptr<solver>& out);
+status make_cpu_solver(const solver_settings& settings, std::unique_ptr<solver>& out);
 // -ENODEV too, where there is no such GPU or this was built without CUDA.
-status make_gpu_solver(const solver_settings& how, std::unique_ptr<solver>& out);
+status make_gpu_solver(const solver_settings& settings, std::unique_ptr<solver>& out);
 
 // Is there a GPU of this number, and can this program use it?
 bool gpu_is_there(int device);
 
 // Searches in stretches of steps, between which it is asked whether to give up. `run_steps()` does
 // some, `state` is as they left it.
-status run_search(const solver_settings& how, const std::function<status()>& run_steps,
+status run_search(const solver_settings& settings, const std::function<status()>& run_steps,
                   const search_state& state);
 
 // The distances as the textbook finds them, on one core, to check the others by (Dijkstra, 1959).

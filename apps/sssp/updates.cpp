@@ -102,7 +102,7 @@ constexpr std::uint64_t most_pages_at_once = 256;
 
 class updater {
 public:
-    explicit updater(const update_request& what) : what_(what) {}
+    explicit updater(const update_request& request) : request_(request) {}
     ~updater() {
         if (mapped_ != nullptr) ::munmap(mapped_, bytes_);
         if (fd_ >= 0) ::close(fd_);
@@ -112,9 +112,10 @@ public:
 
     status run() {
         if (status s = open(); !s) return s;
-        const page_choice chosen(shape_.edge_pages(), what_.percent, what_.seed, what_.round);
-        const auto threads =
-            static_cast<std::uint32_t>(std::clamp<std::uint64_t>(chosen.count(), 1, what_.threads));
+        const page_choice chosen(shape_.edge_pages(), request_.percent, request_.seed,
+                                 request_.round);
+        const auto threads = static_cast<std::uint32_t>(
+            std::clamp<std::uint64_t>(chosen.count(), 1, request_.threads));
         apps::first_error errors;
         apps::on_threads(threads, [&](std::uint32_t i) {
             errors.note(
@@ -125,19 +126,19 @@ public:
 
 private:
     status failed(const char* doing) const {
-        return {-errno, std::string("update: ") + apps::shown(what_.file) + ": " + doing + ": " +
+        return {-errno, std::string("update: ") + apps::shown(request_.file) + ": " + doing + ": " +
                             error_text(-errno) + "; name a graph that you may write"};
     }
 
     status open() {
         graph_file graph;
-        if (status s = open_graph(what_.file, graph); !s) return s;
+        if (status s = open_graph(request_.file, graph); !s) return s;
         shape_ = graph.shape;
         bytes_ = shape_.file_bytes();
-        start_ = weights_of_round(what_.seed, what_.round);
-        fd_ = ::open(what_.file.c_str(), O_RDWR | O_CLOEXEC);
+        start_ = weights_of_round(request_.seed, request_.round);
+        fd_ = ::open(request_.file.c_str(), O_RDWR | O_CLOEXEC);
         if (fd_ < 0) return failed("open");
-        if (!what_.by_store) return {};
+        if (!request_.by_store) return {};
         void* const at = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
         if (at == MAP_FAILED) return failed("mmap");
         mapped_ = static_cast<char*>(at);
@@ -161,13 +162,13 @@ private:
                 continue;
             }
             room.resize(count);
-            if (status s =
-                    apps::read_exactly(what_.file, fd_, room.data(), count * sizeof(edge), offset);
+            if (status s = apps::read_exactly(request_.file, fd_, room.data(), count * sizeof(edge),
+                                              offset);
                 !s)
                 return s;
             set_weights(room.data(), begin, count);
-            if (status s =
-                    apps::write_exactly(what_.file, fd_, room.data(), count * sizeof(edge), offset);
+            if (status s = apps::write_exactly(request_.file, fd_, room.data(),
+                                               count * sizeof(edge), offset);
                 !s)
                 return s;
         }
@@ -177,7 +178,7 @@ private:
         for (std::uint64_t i = 0; i < count; ++i) edges[i].weight = weight_of(start_, begin + i);
     }
 
-    const update_request& what_;
+    const update_request& request_;
     graph_shape shape_;
     std::uint64_t bytes_ = 0, start_ = 0;
     int fd_ = -1;
@@ -195,22 +196,22 @@ std::string text_of_percent(double percent) {
     return text;
 }
 
-status start(const update_request& what, pid_t& child) {
+status start(const update_request& request, pid_t& child) {
     std::vector<std::string> words = {"penstock-sssp",
                                       "update",
-                                      what.file,
+                                      request.file,
                                       "--percent",
-                                      text_of_percent(what.percent),
+                                      text_of_percent(request.percent),
                                       "--seed",
-                                      std::to_string(what.seed),
+                                      std::to_string(request.seed),
                                       "--round",
-                                      std::to_string(what.round),
+                                      std::to_string(request.round),
                                       "--by",
-                                      what.by_store ? "store" : "write",
+                                      request.by_store ? "store" : "write",
                                       "--workers",
-                                      std::to_string(what.threads)};
+                                      std::to_string(request.threads)};
     std::vector<char*> arguments;
-    for (std::string& one : words) arguments.push_back(one.data());
+    for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
     const int code =
         ::posix_spawn(&child, "/proc/self/exe", nullptr, nullptr, arguments.data(), environ);
@@ -229,14 +230,14 @@ status kill_it(pid_t child, status why) {
 
 }  // namespace
 
-status update_weights(const update_request& what) { return updater(what).run(); }
+status update_weights(const update_request& request) { return updater(request).run(); }
 
-status run_updater(const update_request& what, const std::function<bool()>& interrupted) {
+status run_updater(const update_request& request, const std::function<bool()>& interrupted) {
     pid_t child = -1;
     apps::leftover noted;
     {
         const apps::signal_pause until_noted;
-        if (status s = start(what, child); !s) return s;
+        if (status s = start(request, child); !s) return s;
         noted.process(child);
     }
     const auto deadline = std::chrono::steady_clock::now() + longest_update;
@@ -250,7 +251,7 @@ status run_updater(const update_request& what, const std::function<bool()>& inte
         if (interrupted()) return kill_it(child, {-ECANCELED, "interrupted; nothing was written"});
         if (std::chrono::steady_clock::now() > deadline)
             return kill_it(child, {-ETIMEDOUT, "the updater took more than ten minutes for " +
-                                                   apps::shown(what.file) +
+                                                   apps::shown(request.file) +
                                                    "; use a smaller graph, or change less"});
         std::this_thread::sleep_for(between_looks);
     }

@@ -58,10 +58,10 @@ struct update_request {
 };
 
 // In the updater: gives every edge of the chosen pages the weight of this round.
-status update_weights(const update_request& what);
+status update_weights(const update_request& request);
 
 // In the program that computes: starts the updater as another process and waits for its end, at
 // most some minutes. Ends it if `interrupted`.
-status run_updater(const update_request& what, const std::function<bool()>& interrupted);
+status run_updater(const update_request& request, const std::function<bool()>& interrupted);
 
 }  // namespace penstock::sssp

@@ -26,10 +26,10 @@ constexpr std::uint64_t copy_bytes = 4u << 20;  // at a time, by each thread
 static_assert(2 * std::uint64_t{most_image_side} <= copy_bytes, "a row goes in one piece");
 constexpr std::uint64_t launch_pieces = 8192;  // then an interrupt is looked for
 
-status cuda_failed(cudaError_t code, const char* what) {
+status cuda_failed(cudaError_t code, const char* step) {
     cudaGetLastError();
     return {code == cudaErrorMemoryAllocation ? -ENOMEM : -EIO,
-            std::string(what) + ": " + cudaGetErrorString(code) +
+            std::string(step) + ": " + cudaGetErrorString(code) +
                 (code == cudaErrorMemoryAllocation ? "; use a smaller --split"
                                                    : "; is the GPU in order?")};
 }
@@ -126,8 +126,8 @@ public:
                                  " of the GPU's memory for tiles and image are not free; use a "
                                  "smaller --split or fewer tiles"};
         }
-        for (lane_of_copies& one : lanes_)
-            if (const cudaError_t code = one.make_room(); code != cudaSuccess)
+        for (lane_of_copies& copies : lanes_)
+            if (const cudaError_t code = copies.make_room(); code != cudaSuccess)
                 return cuda_failed(code, "memory to copy through");
         // The zeros are there before copies on other streams.
         const cudaError_t code = cudaDeviceSynchronize();

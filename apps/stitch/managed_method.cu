@@ -25,10 +25,10 @@ std::uint64_t image_bytes(const stitch_job& job) {
     return 2 * std::uint64_t{job.tiles.image_width} * job.tiles.image_height;
 }
 
-status cuda_failed(cudaError_t code, const char* what) {
+status cuda_failed(cudaError_t code, const char* step) {
     cudaGetLastError();
     return {code == cudaErrorMemoryAllocation ? -ENOMEM : -EIO,
-            std::string("--method managed: ") + what + ": " + cudaGetErrorString(code) +
+            std::string("--method managed: ") + step + ": " + cudaGetErrorString(code) +
                 "; is the GPU in order?"};
 }
 
@@ -45,15 +45,15 @@ struct managed_memory {
     }
 };
 
-cudaError_t prefetch(const void* what, std::uint64_t bytes, bool to_host, int device) {
+cudaError_t prefetch(const void* memory, std::uint64_t bytes, bool to_host, int device) {
 #if CUDART_VERSION >= 13000
     cudaMemLocation where{};
     where.type = to_host ? cudaMemLocationTypeHost : cudaMemLocationTypeDevice;
     where.id = to_host ? 0 : device;
-    const cudaError_t code = cudaMemPrefetchAsync(what, bytes, where, 0, nullptr);
+    const cudaError_t code = cudaMemPrefetchAsync(memory, bytes, where, 0, nullptr);
 #else
     const cudaError_t code =
-        cudaMemPrefetchAsync(what, bytes, to_host ? cudaCpuDeviceId : device, nullptr);
+        cudaMemPrefetchAsync(memory, bytes, to_host ? cudaCpuDeviceId : device, nullptr);
 #endif
     return code == cudaSuccess ? cudaStreamSynchronize(nullptr) : code;
 }
@@ -97,33 +97,35 @@ status with_managed(const stitch_job& job, image_file& image, phases& out) {
     const tile_range range = left_tiles(job);
     apps::stopwatch watch;
     apps::mapped_file tiles;
-    managed_memory mine;
+    managed_memory memory;
     if (status s = image.extend(); !s) return s;
     if (status s = tiles.open(job.tiles.file.path, job.tiles.file_bytes()); !s) return s;
-    cudaError_t code = cudaMallocManaged(&mine.image, image_bytes(job));
-    if (code == cudaSuccess && range.bytes != 0) code = cudaMallocManaged(&mine.tiles, range.bytes);
-    if (code == cudaSuccess) code = cudaMemset(mine.image, 0, image_bytes(job));
+    cudaError_t code = cudaMallocManaged(&memory.image, image_bytes(job));
+    if (code == cudaSuccess && range.bytes != 0)
+        code = cudaMallocManaged(&memory.tiles, range.bytes);
+    if (code == cudaSuccess) code = cudaMemset(memory.image, 0, image_bytes(job));
     if (code == cudaSuccess) code = cudaDeviceSynchronize();
     if (code != cudaSuccess) return cuda_failed(code, "allocating");
     out.map = watch.lap();
-    if (status s = read_tiles(job.tiles, range.offset, range.bytes, mine.tiles, job.all_threads);
+    if (status s = read_tiles(job.tiles, range.offset, range.bytes, memory.tiles, job.all_threads);
         !s)
         return s;
-    if (range.bytes != 0) code = prefetch(mine.tiles, range.bytes, false, device);
+    if (range.bytes != 0) code = prefetch(memory.tiles, range.bytes, false, device);
     if (code != cudaSuccess) return cuda_failed(code, "bringing the tiles to the GPU");
     out.input = watch.lap();
-    const image_in_memory both{reinterpret_cast<std::uint16_t*>(mine.image), job.tiles.image_width};
+    const image_in_memory both{reinterpret_cast<std::uint16_t*>(memory.image),
+                               job.tiles.image_width};
     if (status s = make_both(
-            job, {tiles_at(job, mine.tiles, range.first), both, &job.left, job.convolutions},
+            job, {tiles_at(job, memory.tiles, range.first), both, &job.left, job.convolutions},
             on_host(job, tiles, both.pixels, job.right), out);
         !s)
         return s;
     out.compute = watch.lap();
-    code = prefetch(mine.image, image_bytes(job), true, device);
+    code = prefetch(memory.image, image_bytes(job), true, device);
     if (code != cudaSuccess) return cuda_failed(code, "bringing the image to the host");
-    if (status s = write_image(job, mine.image, image); !s) return s;
+    if (status s = write_image(job, memory.image, image); !s) return s;
     out.merge = watch.lap();
-    mine.drop();
+    memory.drop();
     image.unmap();
     out.end = watch.lap();
     return {};

@@ -99,8 +99,8 @@ struct regions {
     std::unique_ptr<file_region> tiles, image;
 };
 
-status failed(std::int64_t code, const std::string& what) {
-    return {static_cast<int>(code), "--method penstock: " + what + ": " + error_text(code) +
+status failed(std::int64_t code, const std::string& step) {
+    return {static_cast<int>(code), "--method penstock: " + step + ": " + error_text(code) +
                                         "; nothing was written, make room and run again"};
 }
 
@@ -123,10 +123,10 @@ status with_penstock(const stitch_job& job, image_file& image, phases& out) {
     if (status s = tiles.open(job.tiles.file.path, job.tiles.file_bytes()); !s) return s;
     // Whole pages only since no thread stores to the image while the release reads and writes them
     // (docs/apps/stitch.md).
-    const region_options how{.outside_writers = !job.whole_pages};
+    const region_options settings{.outside_writers = !job.whole_pages};
     if (!job.left.empty())
-        if (status s =
-                map_region(*job.rt, image.path(), 0, 0, protection::read_write, how, open.image);
+        if (status s = map_region(*job.rt, image.path(), 0, 0, protection::read_write, settings,
+                                  open.image);
             !s)
             return s;
     out.map = watch.lap();

@@ -23,8 +23,8 @@ using apps::with_commas;
 
 constexpr std::uint64_t read_bytes = 4u << 20;  // at a time, by each thread
 
-status wrong(const std::string& path, const std::string& what) {
-    return {-EINVAL, apps::shown(path) + ": " + what};
+status wrong(const std::string& path, const std::string& defect) {
+    return {-EINVAL, apps::shown(path) + ": " + defect};
 }
 
 // A header that passes gives sizes with which nothing overflows.
@@ -230,13 +230,13 @@ status owned_pieces(const tile_set& tiles, std::vector<piece>& out) {
         own.assign(1, area_of(i));
         all.for_later(i, [&](std::uint32_t later) {
             rest.clear();
-            for (const rectangle& one : own) subtract(one, area_of(later), rest);
+            for (const rectangle& area : own) subtract(area, area_of(later), rest);
             own.swap(rest);
         });
         const tile_place& at = tiles.places[i];
-        for (const rectangle& one : own)
-            out.push_back({i, one.left - at.x, one.top - at.y, one.right - one.left,
-                           one.bottom - one.top, one.left, one.top});
+        for (const rectangle& area : own)
+            out.push_back({i, area.left - at.x, area.top - at.y, area.right - area.left,
+                           area.bottom - area.top, area.left, area.top});
     }
     return {};
 }
@@ -244,13 +244,14 @@ status owned_pieces(const tile_set& tiles, std::vector<piece>& out) {
 std::vector<piece> within(const std::vector<piece>& pieces, std::uint32_t begin,
                           std::uint32_t end) {
     std::vector<piece> out;
-    for (piece one : pieces) {
-        const std::uint32_t left = std::max(one.x, begin), right = std::min(one.x + one.width, end);
+    for (piece clipped : pieces) {
+        const std::uint32_t left = std::max(clipped.x, begin),
+                            right = std::min(clipped.x + clipped.width, end);
         if (left >= right) continue;
-        one.left += left - one.x;
-        one.x = left;
-        one.width = right - left;
-        out.push_back(one);
+        clipped.left += left - clipped.x;
+        clipped.x = left;
+        clipped.width = right - left;
+        out.push_back(clipped);
     }
     return out;
 }
@@ -261,16 +262,17 @@ std::vector<piece> cut(const std::vector<piece>& pieces, std::uint32_t columns,
     const auto part = [](std::uint64_t whole, std::uint64_t parts, std::uint64_t i) {
         return static_cast<std::uint32_t>(whole * i / parts);
     };
-    for (const piece& one : pieces) {
-        const std::uint64_t across = apps::pieces_of(one.width, columns),
-                            down = apps::pieces_of(one.height, rows);
+    for (const piece& whole : pieces) {
+        const std::uint64_t across = apps::pieces_of(whole.width, columns),
+                            down = apps::pieces_of(whole.height, rows);
         for (std::uint64_t j = 0; j < down; ++j)
             for (std::uint64_t i = 0; i < across; ++i) {
-                const std::uint32_t left = part(one.width, across, i),
-                                    top = part(one.height, down, j);
-                out.push_back({one.tile, one.left + left, one.top + top,
-                               part(one.width, across, i + 1) - left,
-                               part(one.height, down, j + 1) - top, one.x + left, one.y + top});
+                const std::uint32_t left = part(whole.width, across, i),
+                                    top = part(whole.height, down, j);
+                out.push_back({whole.tile, whole.left + left, whole.top + top,
+                               part(whole.width, across, i + 1) - left,
+                               part(whole.height, down, j + 1) - top, whole.x + left,
+                               whole.y + top});
             }
     }
     return out;
@@ -278,7 +280,7 @@ std::vector<piece> cut(const std::vector<piece>& pieces, std::uint32_t columns,
 
 std::uint64_t pixels_of(const std::vector<piece>& pieces) {
     std::uint64_t sum = 0;
-    for (const piece& one : pieces) sum += std::uint64_t{one.width} * one.height;
+    for (const piece& part : pieces) sum += std::uint64_t{part.width} * part.height;
     return sum;
 }
 

@@ -29,8 +29,8 @@ def make_inputs(directory):
     inputs["pipe"] = os.path.join(directory, "pipe")
     os.mkfifo(inputs["pipe"])
     inputs["socket"] = os.path.join(directory, "socket")
-    with socket.socket(socket.AF_UNIX) as one:
-        one.bind(inputs["socket"])
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(inputs["socket"])
     inputs["loop"] = os.path.join(directory, "loop")
     os.symlink("loop", inputs["loop"])
     inputs["absent"] = os.path.join(directory, "absent")

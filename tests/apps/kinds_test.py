@@ -92,7 +92,7 @@ class KindsTest(programs.InFolder):
             if programs.is_there(program):
                 self.refuses(pipe, program, *arguments)
                 ran = programs.run(
-                    program, *[self.inputs if one == pipe else one for one in arguments]
+                    program, *[self.inputs if word == pipe else word for word in arguments]
                 )
                 self.assertEqual(ran.returncode, 1)
                 self.assertIn(b"EISDIR", ran.stderr)

@@ -54,16 +54,16 @@ class CopyTest(programs.InFolder):
                     made = sorted(there.iterdir())
                     if ran.returncode == 0:
                         self.assertEqual(
-                            [one.read_bytes() for one in made],
-                            [one.read_bytes() for one in sources],
+                            [copy.read_bytes() for copy in made],
+                            [source.read_bytes() for source in sources],
                         )
                     else:
                         self.assertLess(
                             limit, 48, ran.stderr
                         )  # less than a runtime and one file take
                         self.assertEqual((ran.returncode, made), (1, []), ran.stderr)
-                    for one in made:
-                        one.unlink()
+                    for copy in made:
+                        copy.unlink()
 
     def test_a_soft_limit_is_raised(self):
         sources, there = self.make_many(300)
@@ -118,11 +118,11 @@ class CopyTest(programs.InFolder):
 
 class OthersTest(programs.InFolder):
     def empty(self):
-        for one in self.folder.iterdir():
-            if one.is_dir():
-                shutil.rmtree(one)
+        for entry in self.folder.iterdir():
+            if entry.is_dir():
+                shutil.rmtree(entry)
             else:
-                one.unlink()
+                entry.unlink()
 
     def test_few_descriptors_are_named(self):
         for case in programs.cases(self.inputs, self.folder / "out"):

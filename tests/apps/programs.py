@@ -239,7 +239,7 @@ def cases(folder, out):
 def content(path):
     """Of a file, or of all files of a folder."""
     if path.is_dir():
-        return {one.name: one.read_bytes() for one in sorted(path.iterdir())}
+        return {entry.name: entry.read_bytes() for entry in sorted(path.iterdir())}
     return path.read_bytes()
 
 

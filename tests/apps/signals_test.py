@@ -26,11 +26,11 @@ ENDING = [
 ]
 
 
-def wait_until(condition, what):
+def wait_until(condition, message):
     deadline = time.monotonic() + 100
     while not condition():
         if time.monotonic() > deadline:
-            raise AssertionError(what)
+            raise AssertionError(message)
         time.sleep(0.005)
 
 
@@ -43,15 +43,15 @@ class SignalsTest(programs.InFolder):
     def listing(self):
         return sorted(os.listdir(self.folder))
 
-    def end(self, child, number, twice, what):
+    def end(self, child, number, twice, label):
         child.send_signal(number)
         if twice:
             child.send_signal(number)
         out, said = child.communicate(timeout=100)
         # The second signal may come before the first was seen, and then counts as one.
         ways = [(1, True), (-number, False)] if twice else [(1, True)]
-        self.assertIn((child.returncode, b"interrupted" in said), ways, (what, said))
-        self.assertEqual(out, b"", what)
+        self.assertIn((child.returncode, b"interrupted" in said), ways, (label, said))
+        self.assertEqual(out, b"", label)
 
     def check(self, program, arguments, begun):
         """Once `begun()` is true the program is ended by each signal, once and by two of them."""
@@ -60,15 +60,15 @@ class SignalsTest(programs.InFolder):
         before = self.listing()
         for number in ENDING:
             for twice in (False, True):
-                what = f"{program} {arguments[0]}: {number!r}, {twice=}"
-                with self.subTest(what):
+                label = f"{program} {arguments[0]}: {number!r}, {twice=}"
+                with self.subTest(label):
                     child = programs.start(program, *arguments)
                     wait_until(
-                        lambda: begun() or child.poll() is not None, f"{what}: nothing was begun"
+                        lambda: begun() or child.poll() is not None, f"{label}: nothing was begun"
                     )
-                    self.assertIsNone(child.poll(), f"{what}: it was done too soon")
-                    self.end(child, number, twice, what)
-                    self.assertEqual(self.listing(), before, what)
+                    self.assertIsNone(child.poll(), f"{label}: it was done too soon")
+                    self.end(child, number, twice, label)
+                    self.assertEqual(self.listing(), before, label)
 
     def begun_here(self):
         before = set(self.listing())
@@ -203,8 +203,8 @@ class SignalsTest(programs.InFolder):
                 self.assertNotIn(b"roken pipe", ran.stderr)
                 self.assertTrue(programs.content(case.made))
                 if case.made.is_dir():
-                    for one in case.made.iterdir():
-                        one.unlink()
+                    for entry in case.made.iterdir():
+                        entry.unlink()
                     case.made.rmdir()
                 else:
                     case.made.unlink()
@@ -258,13 +258,13 @@ class SignalsTest(programs.InFolder):
             )
             self.assertTrue(mounts_below(self.folder))
             wanted = [b"mount", b"--background", source.encode(), point.encode()]
-            for one in filter(str.isdigit, os.listdir("/proc")):
+            for process in filter(str.isdigit, os.listdir("/proc")):
                 try:
-                    words = pathlib.Path("/proc", one, "cmdline").read_bytes().split(b"\0")
+                    words = pathlib.Path("/proc", process, "cmdline").read_bytes().split(b"\0")
                 except OSError:
                     continue
                 if words[1:5] == wanted:
-                    os.kill(int(one), number)
+                    os.kill(int(process), number)
             wait_until(lambda: not mounts_below(self.folder), f"{number!r} left the mount")
 
 

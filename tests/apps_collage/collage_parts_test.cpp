@@ -143,11 +143,11 @@ protected:
         ASSERT_NE(::mkdtemp(name.data()), nullptr);
         folder_ = name;
         std::filesystem::create_directory(folder_ / "pictures");
-        const picture one = random_picture(300, 200, 3);
+        const picture image = random_picture(300, 200, 3);
         std::ofstream file(folder_ / "pictures" / "one.ppm", std::ios::binary);
         file << "P6 300 200 255\n";
-        file.write(reinterpret_cast<const char*>(one.rgb.data()),
-                   static_cast<std::streamsize>(one.rgb.size()));
+        file.write(reinterpret_cast<const char*>(image.rgb.data()),
+                   static_cast<std::streamsize>(image.rgb.size()));
         file.close();
         index_request asked;
         asked.quiet = true;

@@ -60,9 +60,9 @@ def same_with_any_number_of_threads(program, folder):
         support.must_run(program, "index", source, "-o", os.path.join(folder, f"by{threads}"),
                          "--stride", 9, "--workers", threads)
     for name in sorted(os.listdir(os.path.join(folder, "by1"))):
-        with (open(os.path.join(folder, "by1", name), "rb") as one,
+        with (open(os.path.join(folder, "by1", name), "rb") as file,
               open(os.path.join(folder, "by5", name), "rb") as other):
-            support.require(one.read() == other.read(), f"{name} differs between 1 and 5 threads")
+            support.require(file.read() == other.read(), f"{name} differs between 1 and 5 threads")
 
 
 def main():

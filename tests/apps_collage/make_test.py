@@ -66,8 +66,8 @@ def main():
         # A library in which blocks find nothing, and one with a single tile.
         far = make_library(program, folder, [7], "far", "--stride", "16", "--scales", "1")
         check(maker, reference.Library(far), far, folder, (80, 64), 90)
-        one = make_library(program, folder, [8], "one", "--tiles", "1")
-        check(maker, reference.Library(one), one, folder, (40, 40), 91)
+        single = make_library(program, folder, [8], "one", "--tiles", "1")
+        check(maker, reference.Library(single), single, folder, (40, 40), 91)
     print(f"collages by {', '.join(support.methods())} are the reference's")
 
 

@@ -64,9 +64,9 @@ def check_files(program, folder):
     support.require(7 <= near <= 11 and near + far == 80, f"{near} images are like a query")
     again = make(program, at + " again", "--queries", 10, "--images", 40, "--databases", 2,
                  "--shape", "5x3x2", "--seed", 77, "--matches", "0.7", "--workers", 1)
-    for one, other in zip(report["files"], again["files"]):
-        with open(one, "rb") as a, open(other, "rb") as b:
-            support.require(a.read() == b.read(), f"{one} and {other} differ")
+    for path, other in zip(report["files"], again["files"]):
+        with open(path, "rb") as a, open(other, "rb") as b:
+            support.require(a.read() == b.read(), f"{path} and {other} differ")
 
 
 def check_found(program, folder):

@@ -26,9 +26,9 @@ std::vector<const micro_kernel*> kernels_here() {
 std::vector<float> random_numbers(std::size_t count, unsigned seed) {
     std::mt19937 dice(seed);
     std::vector<float> out(count);
-    for (float& one : out)
-        one = std::ldexp(static_cast<float>(dice() % 65536), -static_cast<int>(dice() % 24)) *
-              (dice() % 2 == 0 ? 1.0f : -1.0f);
+    for (float& number : out)
+        number = std::ldexp(static_cast<float>(dice() % 65536), -static_cast<int>(dice() % 24)) *
+                 (dice() % 2 == 0 ? 1.0f : -1.0f);
     return out;
 }
 

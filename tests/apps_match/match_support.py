@@ -149,18 +149,18 @@ def search(program, method, queries, databases, threshold, *flags):
     return lines, json.loads(done.stdout), text
 
 
-def check_lines(got, expected, paths, floats, what):
-    require(len(got) == len(expected), f"{what}: {len(got)} lines for {len(expected)} queries")
+def check_lines(got, expected, paths, floats, label):
+    require(len(got) == len(expected), f"{label}: {len(got)} lines for {len(expected)} queries")
     for query, (line, right) in enumerate(zip(got, expected)):
         if right is None or line is None:
             require(line is None and right is None,
-                    f"{what}: query {query}: found {line}, expected {right}")
+                    f"{label}: query {query}: found {line}, expected {right}")
             continue
         require(line[:2] == (paths[right[0]], right[1]),
-                f"{what}: query {query}: found {line}, expected {right}")
+                f"{label}: query {query}: found {line}, expected {right}")
         # Each of the roundings is wrong by at most half of the last place of 24 bits.
         require(abs(line[2] - right[2]) <= (floats + 4) * 2.0 ** -24 * right[2] + 1e-30,
-                f"{what}: query {query}: distance {line[2]}, expected {right[2]}")
+                f"{label}: query {query}: distance {line[2]}, expected {right[2]}")
 
 
 def dice_from(seed):

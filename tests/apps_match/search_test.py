@@ -38,16 +38,16 @@ def check(program, folder, dice, case, fraction):
     texts = {}
     for method in support.methods():
         for flags in FLAGS[method]:
-            what = f"{method} {flags} {case} threshold {threshold}"
-            got, report, texts[what] = support.search(program, method, path, paths, threshold,
-                                                      *flags)
-            support.check_lines(got, expected, paths, floats, what)
+            label = f"{method} {flags} {case} threshold {threshold}"
+            got, report, texts[label] = support.search(program, method, path, paths, threshold,
+                                                       *flags)
+            support.check_lines(got, expected, paths, floats, label)
             matched = sum(place is not None for place in expected)
             support.require(report["matched"] == matched,
-                            f"{what}: {report['matched']} matched, expected {matched}")
+                            f"{label}: {report['matched']} matched, expected {matched}")
             support.require(report["pairs_compared"] <= report["pairs"]
                             == query_count * sum(counts),
-                            f"{what}: {report['pairs_compared']} pairs compared")
+                            f"{label}: {report['pairs_compared']} pairs compared")
     support.require(len(set(texts.values())) == 1,
                     f"{case}: the lines of {len(set(texts.values()))} kinds: {sorted(texts)}")
 
@@ -57,7 +57,7 @@ def check_compare(program, folder, dice):
     paths = [support.write_images(os.path.join(folder, name), (6, 8, 1), data)
              for name, data in (("q", queries), ("d", images))]
     _, report, _ = support.search(program, "penstock", *paths[:1], paths[1:], 7.0, "--compare")
-    names = [one["method"] for one in report["compared"]]
+    names = [method["method"] for method in report["compared"]]
     support.require(names
                     == (["cpu", "cuda", "penstock"] if support.on_gpu() else ["cpu", "penstock"]),
                     f"compared: {names}")

@@ -151,10 +151,10 @@ class Bench(InFolder):
     def test_reads_that_a_region_or_the_cache_may_answer(self):
         rows = self.bench("peer", "--file", "8MiB", "--repeats", "1", "--threads", "2")
         self.assertEqual([row["case"] for row in rows],
-                         [f"a program reads {how}, {threads}, {part} % of the file {where}"
+                         [f"a program reads {access}, {threads}, {part} % of the file {where}"
                           for where, parts in (("with a region", (0, 25, 50, 100)),
                                                ("in the cache of open and read", (25, 50, 100)))
-                          for part in parts for how in ("4 KiB at random", "1 MiB in order")
+                          for part in parts for access in ("4 KiB at random", "1 MiB in order")
                           for threads in ("1 thread", "2 threads")])
         self.assertTrue(all("0.0 % of what the kernel asked for came" in row["note"]
                             for row in rows[:4]),

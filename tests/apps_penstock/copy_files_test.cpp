@@ -41,13 +41,13 @@ struct two_files {
         EXPECT_GE(out.to, 0);
         return out;
     }
-    void close(const open_copy& one) {
-        EXPECT_EQ(rt->close(one.from), 0);
-        EXPECT_EQ(rt->close(one.to), 0);
+    void close(const open_copy& copy) {
+        EXPECT_EQ(rt->close(copy.from), 0);
+        EXPECT_EQ(rt->close(copy.to), 0);
     }
 };
 
-std::vector<open_copy> one(const open_copy& copy) { return {copy}; }
+std::vector<open_copy> list_of(const open_copy& copy) { return {copy}; }
 
 }  // namespace
 
@@ -68,12 +68,12 @@ TEST(copy_failure, the_nearest_to_the_beginning_remains) {
 
 TEST(copy_files, a_copy_equals_its_source_and_one_changed_byte_is_found) {
     two_files t;
-    auto files = one(t.opened(open_write | open_create));
+    auto files = list_of(t.opened(open_write | open_create));
     ASSERT_TRUE(copy_open_files(*t.rt, files).ok());
     EXPECT_EQ(files[0].code, 0);
     EXPECT_EQ(files[0].reached_bytes, long_file);
     t.close(files[0]);
-    auto same = one(t.opened(open_read));
+    auto same = list_of(t.opened(open_read));
     ASSERT_TRUE(compare_open_files(*t.rt, same).ok());
     EXPECT_EQ(same[0].code, 0);
     t.close(same[0]);
@@ -83,7 +83,7 @@ TEST(copy_files, a_copy_equals_its_source_and_one_changed_byte_is_found) {
         changed[at] ^= 1;
         changed[long_file - 1] ^= 2;  // a second one, further back or the same
         test::write_file(t.folder / "copy", changed);
-        auto wrong = one(t.opened(open_read));
+        auto wrong = list_of(t.opened(open_read));
         ASSERT_TRUE(compare_open_files(*t.rt, wrong).ok());
         EXPECT_EQ(wrong[0].code, -EILSEQ);
         EXPECT_EQ(wrong[0].reached_bytes, at);
@@ -94,7 +94,7 @@ TEST(copy_files, a_copy_equals_its_source_and_one_changed_byte_is_found) {
 TEST(copy_files, a_copy_that_is_shorter_is_no_equal) {
     two_files t;
     test::write_file(t.folder / "copy", {t.bytes.begin(), t.bytes.begin() + 9 * page + 3});
-    auto files = one(t.opened(open_read));
+    auto files = list_of(t.opened(open_read));
     ASSERT_TRUE(compare_open_files(*t.rt, files).ok());
     EXPECT_EQ(files[0].code, -ESTALE);
     t.close(files[0]);
@@ -102,7 +102,7 @@ TEST(copy_files, a_copy_that_is_shorter_is_no_equal) {
 
 TEST(copy_files, an_interrupt_leaves_all_of_it_to_do) {
     two_files t;
-    auto files = one(t.opened(open_write | open_create));
+    auto files = list_of(t.opened(open_write | open_create));
     t.rt->interrupt();
     ASSERT_TRUE(copy_open_files(*t.rt, files).ok());
     EXPECT_EQ(files[0].code, -ECANCELED);

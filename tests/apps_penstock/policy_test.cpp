@@ -84,32 +84,32 @@ TEST(policy, s3_fifo_keeps_what_was_used_twice_or_came_back) {
 }
 
 TEST(policy, two_rings_do_what_the_list_of_sieve_does) {
-    for (const trace& one : make_traces(512, 20000, 7))
+    for (const trace& made : make_traces(512, 20000, 7))
         for (const std::uint32_t frames : {1u, 2u, 16u, 100u, 511u})
-            EXPECT_EQ(played(queued_sieve(frames, 512), one.pages),
-                      played(sieve(frames, 512), one.pages))
-                << one.name << ", " << frames << " frames";
+            EXPECT_EQ(played(queued_sieve(frames, 512), made.pages),
+                      played(sieve(frames, 512), made.pages))
+                << made.name << ", " << frames << " frames";
 }
 
 TEST(policy, nobody_beats_the_optimum_and_all_miss_every_page_once) {
-    for (const trace& one : make_traces(1024, 20000, 3)) {
+    for (const trace& made : make_traces(1024, 20000, 3)) {
         const pages distinct = [&] {
-            pages all = one.pages;
+            pages all = made.pages;
             std::sort(all.begin(), all.end());
             all.erase(std::unique(all.begin(), all.end()), all.end());
             return all;
         }();
         for (const std::uint32_t frames : {16u, 128u, 1024u}) {
-            const std::uint64_t least = misses(belady(frames, 1024, one.pages), one.pages);
+            const std::uint64_t least = misses(belady(frames, 1024, made.pages), made.pages);
             for (const std::uint64_t got :
-                 {misses(fifo(frames, 1024), one.pages), misses(clock(frames, 1024), one.pages),
-                  misses(sieve(frames, 1024), one.pages), misses(s3_fifo(frames, 1024), one.pages),
-                  misses(lru(frames, 1024), one.pages),
-                  misses(queued_sieve(frames, 1024, frames / 8), one.pages),
-                  misses(clock(frames, 1024, frames / 8, at_load::used), one.pages)}) {
-                EXPECT_GE(got, least) << one.name;
+                 {misses(fifo(frames, 1024), made.pages), misses(clock(frames, 1024), made.pages),
+                  misses(sieve(frames, 1024), made.pages),
+                  misses(s3_fifo(frames, 1024), made.pages), misses(lru(frames, 1024), made.pages),
+                  misses(queued_sieve(frames, 1024, frames / 8), made.pages),
+                  misses(clock(frames, 1024, frames / 8, at_load::used), made.pages)}) {
+                EXPECT_GE(got, least) << made.name;
                 if (frames == 1024) {
-                    EXPECT_EQ(got, distinct.size()) << one.name;
+                    EXPECT_EQ(got, distinct.size()) << made.name;
                 }
             }
         }
@@ -144,18 +144,18 @@ TEST(policy, the_simulated_clock_is_the_engines) {
         options o = penstock::test::small_options(folder);
         o.page_bytes = page_bytes;
         o.cache_bytes = std::uint64_t{frames} * page_bytes;
-        for (const trace& one : make_traces(file_pages, 8000, 5)) {
+        for (const trace& made : make_traces(file_pages, 8000, 5)) {
             const auto rt = penstock::test::make_runtime(o);
             ASSERT_NE(rt, nullptr);
             const int fd = rt->open(path);
             ASSERT_GE(fd, 0);
             std::byte buffer[page_bytes];
-            for (const std::uint32_t page : one.pages)
+            for (const std::uint32_t page : made.pages)
                 ASSERT_EQ(rt->read(fd, buffer, page_bytes, std::int64_t{page} * page_bytes),
                           page_bytes);
             EXPECT_EQ(rt->stats().misses,
-                      misses(clock(frames, file_pages, engine_shards(frames)), one.pages))
-                << one.name << ", " << frames << " frames";
+                      misses(clock(frames, file_pages, engine_shards(frames)), made.pages))
+                << made.name << ", " << frames << " frames";
         }
     }
 }

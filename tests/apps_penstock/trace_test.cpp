@@ -157,11 +157,11 @@ TEST_F(traces, malformed_records_name_line_and_reason) {
         {std::string("6 R 0 1 1\0", 10), "NUL byte"},
         {std::string(9000, '1'), "more than 8,192 bytes"},
     };
-    for (const bad_line& one : all) {
+    for (const bad_line& bad : all) {
         const std::string message =
-            refusal(header_lines + records_lines.substr(0, records_lines.find("  184")) + one.line +
+            refusal(header_lines + records_lines.substr(0, records_lines.find("  184")) + bad.line +
                     "\n9 R 0 1 1\n");
-        EXPECT_NE(message.find(one.part), std::string::npos) << one.line.substr(0, 80) << "\n"
+        EXPECT_NE(message.find(bad.part), std::string::npos) << bad.line.substr(0, 80) << "\n"
                                                              << message;
         EXPECT_NE(message.find("' line 14: "), std::string::npos) << message;
     }
@@ -192,9 +192,9 @@ TEST_F(traces, malformed_headers_name_line_and_reason) {
         {begin + "colour red\n", "'colour red' is no line of a header"},
         {begin + "\n0 R 0 1 1", "line 5: has no line end"},
     };
-    for (const bad_line& one : all) {
-        const std::string message = refusal(one.line);
-        EXPECT_NE(message.find(one.part), std::string::npos) << one.line << "\n" << message;
+    for (const bad_line& bad : all) {
+        const std::string message = refusal(bad.line);
+        EXPECT_NE(message.find(bad.part), std::string::npos) << bad.line << "\n" << message;
     }
 }
 

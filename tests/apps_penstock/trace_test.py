@@ -25,9 +25,10 @@ class Generate(Traces):
                  "--machines", 2, "--common", 30]
         for name, seed in (("one", 3), ("two", 3), ("other", 4)):
             self.make(*shape, "--seed", seed, "--file", "image", name=name, accesses=2000)
-        one, two, other = ((self.folder / name).read_bytes() for name in ("one", "two", "other"))
-        self.assertEqual(one, two)
-        self.assertNotEqual(one.split(b"\n\n")[1], other.split(b"\n\n")[1])
+        first, second, other = ((self.folder / name).read_bytes()
+                                for name in ("one", "two", "other"))
+        self.assertEqual(first, second)
+        self.assertNotEqual(first.split(b"\n\n")[1], other.split(b"\n\n")[1])
 
     def test_uniform_is_even_and_writes_are_as_many_as_asked(self):
         report, records = self.make("--writes", 30, "--shared-writes", 25, "--rate", 2000,
@@ -72,7 +73,7 @@ class Generate(Traces):
             data = (self.folder / "data").read_bytes()
             self.assertEqual((len(data), report["data_bytes"]), (PAGES * page, PAGES * page))
             pages = [data[at:at + page] for at in range(0, len(data), page)]
-            copies = collections.Counter(hashlib.sha256(one).digest() for one in pages)
+            copies = collections.Counter(hashlib.sha256(data).digest() for data in pages)
             self.assertEqual(len(copies), distinct)
             self.assertTrue(set(copies.values()) <= {PAGES // distinct, PAGES // distinct + 1})
             for number in (0, 1, distinct - 1, PAGES - 1):
@@ -83,8 +84,8 @@ class Generate(Traces):
         for workers in (1, 2, 5):
             self.make("--data", f"data{workers}", "--factor", 3, "--workers", workers, pages=5000,
                       accesses=1)
-        one, two, five = ((self.folder / f"data{workers}").read_bytes() for workers in (1, 2, 5))
-        self.assertTrue(one == two == five)
+        alone, two, five = ((self.folder / f"data{workers}").read_bytes() for workers in (1, 2, 5))
+        self.assertTrue(alone == two == five)
 
     def test_machines_share_the_common_pages_and_nothing_else(self):
         report, records = self.make("--machines", 3, "--common", 40, "--factor", 2, "--data",
@@ -100,7 +101,7 @@ class Generate(Traces):
             images.append([data[at:at + 4096] for at in range(0, len(data), 4096)])
         self.assertTrue(images[0][:200] == images[1][:200] == images[2][:200])
         own = [set(image[200:]) for image in images]
-        self.assertEqual([len(one) for one in own], [150] * 3)
+        self.assertEqual([len(distinct) for distinct in own], [150] * 3)
         self.assertEqual(len(set(images[0][:200]).union(*own)), 550)
         self.assertEqual(images[2][321], page_of(made_content(contents, 2, 321), 4096))
         self.assertTrue(all(r[3] >= 200 for r in records if r[1] == "W"))
@@ -123,12 +124,12 @@ class ConvertAndShow(Traces):
                          len(self.records("text")))
         self.trace("convert", "binary", "-o", "again", "--text")
         self.trace("convert", "again", "-o", "binary2", "--binary")
-        for one, other in (("text", "again"), ("binary", "binary2")):
-            self.assertEqual((self.folder / one).read_bytes(), (self.folder / other).read_bytes())
+        for name, other in (("text", "again"), ("binary", "binary2")):
+            self.assertEqual((self.folder / name).read_bytes(), (self.folder / other).read_bytes())
         self.assertEqual((self.folder / "binary").stat().st_size % 8, 0)
         shown = [self.trace("show", name) for name in ("text", "binary")]
-        self.assertEqual([one.pop("format") for one in shown], ["text", "binary"])
-        self.assertEqual([one.pop("trace") for one in shown], ["text", "binary"])
+        self.assertEqual([report.pop("format") for report in shown], ["text", "binary"])
+        self.assertEqual([report.pop("trace") for report in shown], ["text", "binary"])
         self.assertEqual(*shown)
 
     def test_show_counts_what_python_counts(self):

@@ -30,10 +30,10 @@ def processes_with(text):
     return found
 
 
-def wait_until(condition, what):
+def wait_until(condition, message):
     end = time.monotonic() + 600
     while not condition():
-        support.require(time.monotonic() < end, what)
+        support.require(time.monotonic() < end, message)
         time.sleep(0.01)
 
 
@@ -56,16 +56,16 @@ def check_signal(program, folder, number, delay, flags):
     time.sleep(delay)
     child.send_signal(number)
     said_out, said = child.communicate(timeout=1000)
-    what = f"{flags} after {delay} s"
+    label = f"{flags} after {delay} s"
     support.require(child.returncode == 1 and b"interrupted" in said and said_out == b"",
-                    f"{what}: {child.returncode}, {said!r}")
-    support.require(mounts_below(folder) == [], f"{what}: left {mounts_below(folder)}")
+                    f"{label}: {child.returncode}, {said!r}")
+    support.require(mounts_below(folder) == [], f"{label}: left {mounts_below(folder)}")
     support.require(os.listdir(temporary) == [] and sorted(os.listdir(data)) == before,
-                    f"{what}: left {os.listdir(temporary)}, {os.listdir(data)}")
+                    f"{label}: left {os.listdir(temporary)}, {os.listdir(data)}")
     support.require(processes_with(folder + "/") in ([], [str(os.getpid())]),
-                    f"{what}: left processes {processes_with(folder + '/')}")
+                    f"{label}: left processes {processes_with(folder + '/')}")
     with open(out, encoding="utf-8") as file:
-        support.require(file.read() == "as it was", f"{what}: wrote its result")
+        support.require(file.read() == "as it was", f"{label}: wrote its result")
 
 
 def main():

@@ -21,7 +21,7 @@ def changed_pages(before, after, edges_at):
                for at in range(edges_at, len(before), support.PAGE))
 
 
-def check_updates(program, folder, how, workers, flags):
+def check_updates(program, folder, call, workers, flags):
     """The graph's file as it is in the end."""
     path, out, first = (os.path.join(folder, "data", name) for name in ("graph", "dist", "first"))
     support.must_run(program, "make", "-o", path, "--vertices", 3000, "--edges", 61000, "--quiet")
@@ -32,27 +32,27 @@ def check_updates(program, folder, how, workers, flags):
     for percent, expected in [(0, 0), (1, 1), (25, 30), (100, pages)]:
         before = open(path, "rb").read()
         report = support.must_report(program, "run", path, "--method", support.methods(),
-                                     "--updates", percent, "--rounds", 1, "--update-by", how,
+                                     "--updates", percent, "--rounds", 1, "--update-by", call,
                                      "--seed", percent + 1, "--check", "-o", out, "--workers",
                                      workers, *flags, *support.backend_flags())
         update = report["updates"][0]
-        what = f"{percent} % by {how} {flags}: {update}"
+        label = f"{percent} % by {call} {flags}: {update}"
         support.require(changed_pages(before, open(path, "rb").read(), edges_at) == expected
                         == update["pages_changed"],
-                        what)
+                        label)
         fetched = {m["method"]: m["pages_fetched"] for m in update["methods"]}
         # Without a mount the program does not know which pages were written, if any.
         least, most = ((expected, expected) if report["mounted"]
                        else (file_pages if expected else 0, file_pages))
-        support.require(least <= fetched["penstock"][0] <= most, f"pages fetched, {what}")
-        support.require(fetched["copy"] == [file_pages], what)
+        support.require(least <= fetched["penstock"][0] <= most, f"pages fetched, {label}")
+        support.require(fetched["copy"] == [file_pages], label)
         # A run that kept the old weights would have the old distances.
         now, old = support.read_distances(out), support.read_distances(first)
-        support.require(now == support.read_graph(path).distances(0), f"old distances, {what}")
+        support.require(now == support.read_graph(path).distances(0), f"old distances, {label}")
         support.require((now != old) == (percent > 1 or now != old)
                         and (percent < 25 or now != old),
-                        f"nothing changed, {what}")
-        support.require((update["distances_changed"][0] > 0) == (now != old), what)
+                        f"nothing changed, {label}")
+        support.require((update["distances_changed"][0] > 0) == (now != old), label)
         os.replace(out, first)
     return open(path, "rb").read()
 
@@ -62,9 +62,9 @@ def check_many_rounds(program, folder):
     distances."""
     path = os.path.join(folder, "data", "many")
     support.must_run(program, "make", "-o", path, "--vertices", 2000, "--edges", 40000, "--quiet")
-    for how in ("write", "store"):
+    for call in ("write", "store"):
         report = support.must_report(program, "run", path, "--method", support.methods(),
-                                     "--updates", "0,50,0,100", "--rounds", 2, "--update-by", how,
+                                     "--updates", "0,50,0,100", "--rounds", 2, "--update-by", call,
                                      "--check", *support.mount_flags(), *support.backend_flags())
         support.require(report["rounds_checked"] == 9
                         and [u["percent"] for u in report["updates"]] == [0, 50, 0, 100],
@@ -72,11 +72,11 @@ def check_many_rounds(program, folder):
         for update in report["updates"]:
             support.require(all((changed > 0) == (update["percent"] > 0)
                                 for changed in update["distances_changed"]),
-                            f"{how}: {update}")
+                            f"{call}: {update}")
             support.require(len(update["update_seconds"]) == 2
                             and all(len(m["data_seconds"]) == 2 for m in update["methods"])
                             and update["copy_over_penstock"] > 0,
-                            f"{how}: {update}")
+                            f"{call}: {update}")
 
 
 def main():
@@ -86,10 +86,10 @@ def main():
         point = os.path.join(folder, "point")
         os.mkdir(point)
         made = set()
-        for workers, how in [(1, "write"), (3, "store"), (2, "write")]:
+        for workers, call in [(1, "write"), (3, "store"), (2, "write")]:
             if support.has_fuse():
-                made.add(check_updates(program, folder, how, workers, ["--mount", point]))
-            made.add(check_updates(program, folder, how, workers + 1, ["--no-mount"]))
+                made.add(check_updates(program, folder, call, workers, ["--mount", point]))
+            made.add(check_updates(program, folder, call, workers + 1, ["--no-mount"]))
         support.require(len(made) == 1,
                         "what an update writes depends on more than seed, round and percentage")
         check_many_rounds(program, folder)

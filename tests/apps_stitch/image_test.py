@@ -19,20 +19,20 @@ def check(program, folder, path, tiles, convolutions, split, methods, *flags):
     done = support.must_run(program, "run", path, "-o", out, "--convolutions", convolutions,
                             "--split", split, "--method", methods, "--json", "--quiet",
                             *support.backend_flags(), *flags)
-    what = (f"{os.path.basename(path)}, {convolutions} convolutions, split {split}, "
-            f"{methods} {flags}")
-    support.require(done.stdout.count(b"\n") == 1, f"{what}: more than one line of JSON")
+    label = (f"{os.path.basename(path)}, {convolutions} convolutions, split {split}, "
+             f"{methods} {flags}")
+    support.require(done.stdout.count(b"\n") == 1, f"{label}: more than one line of JSON")
     report = json.loads(done.stdout)
     found, expected = read(out), tiles.expected[convolutions]
     wrong = [i for i in range(min(len(found), len(expected))) if found[i] != expected[i]]
-    support.require(found == expected, f"{what}: {len(found)} bytes, {len(expected)} expected, "
+    support.require(found == expected, f"{label}: {len(found)} bytes, {len(expected)} expected, "
                                        f"{len(wrong)} wrong, the first at {wrong[:1]}")
     if split != "auto":
         support.require(report["split"]["column"] == int(float(split) * tiles.image[0] + 0.5),
-                        f"{what}: {report['split']}")
+                        f"{label}: {report['split']}")
     support.require(report["pages_shared"]
                     == support.pages_shared(tiles.image, report["split"]["column"]),
-                    f"{what}: {report['pages_shared']} pages shared")
+                    f"{label}: {report['pages_shared']} pages shared")
     return report
 
 
@@ -51,7 +51,7 @@ def check_made(program, folder, jitter):
         check(program, folder, path, tiles, convolutions, split, together)
     for method in support.methods():
         report = check(program, folder, path, tiles, 3, "0.613", method, "--repetitions", "2")
-        support.require([one["method"] for one in report["methods"]] == [method]
+        support.require([run["method"] for run in report["methods"]] == [method]
                         and len(report["methods"][0]["seconds"]["totals"]) == 2,
                         f"{report['methods']}")
     check(program, folder, path, tiles, 1, "0.4", "penstock", "--merge", "pages", "--workers", "3")

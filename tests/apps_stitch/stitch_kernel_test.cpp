@@ -29,15 +29,15 @@ void run_block(unsigned number, const tiles_in_memory& tiles, const image_in_mem
             blockIdx.x = number;
             sharpen_pieces(tiles, image, pieces.data(), convolutions);
         });
-    for (std::thread& one : threads) one.join();
+    for (std::thread& thread : threads) thread.join();
 }
 
 void compare(const played_case& c, std::mt19937& dice) {
     constexpr std::uint16_t mark = 0x5aa5;
     const std::uint64_t stride = std::uint64_t{c.width} * c.height + dice() % 50;
     std::vector<std::uint16_t> memory(stride * 3);
-    for (std::uint16_t& one : memory)
-        one = static_cast<std::uint16_t>(dice() % 3 != 0 ? dice() % 65536 : dice() % 2 * 65535);
+    for (std::uint16_t& pixel : memory)
+        pixel = static_cast<std::uint16_t>(dice() % 3 != 0 ? dice() % 65536 : dice() % 2 * 65535);
     const tiles_in_memory tiles{memory.data() + stride, 1, stride, c.width, c.height};
     const std::uint32_t cut_off = c.width > 3 ? 1 : 0, image_width = c.width + 5;
     const std::vector<piece> whole{{2, cut_off, 0, c.width - 2 * cut_off, c.height, 3, 1}};
@@ -49,8 +49,8 @@ void compare(const played_case& c, std::mt19937& dice) {
     std::fill(std::begin(rooms), std::end(rooms), mark);
     for (unsigned i = 0; i < pieces.size(); ++i)
         run_block(i, tiles, {played.data(), image_width}, pieces, c.convolutions);
-    ASSERT_TRUE(std::all_of(rooms + room, std::end(rooms), [](std::uint16_t one) {
-        return one == mark;
+    ASSERT_TRUE(std::all_of(rooms + room, std::end(rooms), [](std::uint16_t cell) {
+        return cell == mark;
     })) << "the block wrote behind its shared memory";
     ASSERT_TRUE(
         make_on_threads({tiles, {expected.data(), image_width}, &whole, c.convolutions}, 2).ok());

@@ -16,9 +16,9 @@ namespace {
 std::vector<std::uint16_t> random_pixels(std::size_t count, unsigned seed) {
     std::mt19937 dice(seed);
     std::vector<std::uint16_t> out(count);
-    for (std::uint16_t& one : out)
-        one = static_cast<std::uint16_t>(dice() % 4 == 0 ? (dice() % 2 == 0 ? 65535u : 0u)
-                                                         : dice() % 65536);
+    for (std::uint16_t& pixel : out)
+        pixel = static_cast<std::uint16_t>(dice() % 4 == 0 ? (dice() % 2 == 0 ? 65535u : 0u)
+                                                           : dice() % 65536);
     return out;
 }
 
@@ -64,8 +64,8 @@ TEST(stitch_layout, every_pixel_belongs_to_the_last_tile_that_covers_it) {
         ASSERT_EQ(owners_of(tiles, pieces), expected) << "seed " << seed;
         ASSERT_EQ(owners_of(tiles, cut(pieces, 1 + seed % 9, 1 + seed % 7)), expected)
             << "seed " << seed;
-        for (const piece& one : cut(pieces, 5, 3))
-            ASSERT_TRUE(one.width >= 1 && one.width <= 5 && one.height >= 1 && one.height <= 3);
+        for (const piece& part : cut(pieces, 5, 3))
+            ASSERT_TRUE(part.width >= 1 && part.width <= 5 && part.height >= 1 && part.height <= 3);
     }
 }
 
