@@ -84,7 +84,7 @@ TEST(adaptive_mutex, keeps_threads_apart) {
                 ++counted;
             }
         });
-    for (std::thread& one : threads) one.join();
+    for (std::thread& thread : threads) thread.join();
     EXPECT_EQ(counted, 200000u);
 }
 
