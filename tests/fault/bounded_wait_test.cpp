@@ -167,13 +167,13 @@ TEST_F(bounded_wait, two_hundred_threads_hold_two_pages_each_of_sixty_four) {
     create();
     const int fd = open(lane{}, rt->ref(), "big");
     std::atomic<int> both{0}, refused{0}, wrong{0};
-    std::barrier everybody(200);
+    std::barrier all_threads(200);
     std::vector<std::thread> threads;
     begin();
     for (int i = 0; i < 200; ++i)
         threads.emplace_back([&, i] {
             const mapping a = map(lane{}, rt->ref(), fd, i * 2 * 4096, 1);
-            everybody.arrive_and_wait();  // 64 of them hold all frames now
+            all_threads.arrive_and_wait();  // 64 of them hold all frames now
             const mapping b = map(lane{}, rt->ref(), fd, (i * 2 + 1) * 4096, 1);
             for (const mapping& mapped : {a, b})
                 wrong += mapped.bytes != 1 && mapped.bytes != -ENOBUFS;
