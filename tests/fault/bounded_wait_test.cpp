@@ -233,7 +233,7 @@ TEST_F(bounded_wait, interrupted_groups_end_before_the_runtime_is_destroyed) {
 }
 
 // Groups gave up on reads that are still under way: their memory must outlive them.
-TEST_F(bounded_wait, destruction_waits_for_reads_that_nobody_waits_for) {
+TEST_F(bounded_wait, destruction_waits_for_abandoned_reads) {
     o.request_wait_ms = 50;
     create();
     const int fd = open(lane{}, rt->ref(), "big");
@@ -279,7 +279,7 @@ TEST_F(bounded_wait, opens_that_were_given_up_lose_no_file_slots) {
     EXPECT_EQ(rt->state().files->free_path_units() + remembered, room_for_names);
 }
 
-TEST_F(bounded_wait, nonsense_harms_nobody_else) {
+TEST_F(bounded_wait, nonsense_harms_no_other_caller) {
     o.worker_threads = 4;
     create();
     const int good = open(lane{}, rt->ref(), "f2");

@@ -165,7 +165,7 @@ TEST_F(device_reads, a_read_that_fails_is_left_to_the_file) {
 
 // A number that one reader has seen no reader sees smaller again, while a program and two regions
 // write and others come and go.
-TEST_F(device_reads, nobody_sees_what_was_before_after_somebody_saw_what_is) {
+TEST_F(device_reads, no_reader_sees_a_number_older_than_any_reader_saw) {
     const auto region = map(0, 16384, protection::read_write);
     std::atomic<std::uint64_t> seen[2]{};  // the largest that any reader has seen: a word of the
                                            // program, one of the region

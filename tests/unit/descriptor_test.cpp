@@ -111,7 +111,7 @@ TEST_P(descriptors, a_runtime_that_only_reads) {
     expect_references(0);
 }
 
-TEST_P(descriptors, numbers_that_nobody_was_given_are_refused) {
+TEST_P(descriptors, numbers_that_no_open_returned_are_refused) {
     const int fd = opened();
     for (int number = 0; number < 8; ++number) {
         const int other = (fd & ~(7 << 16)) | number << 16;

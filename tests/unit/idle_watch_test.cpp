@@ -119,7 +119,7 @@ TEST(idle_watch, requests_in_all_rings_at_once) {
 
 // When the thread that watches goes, another one must take its place. Otherwise the rest would
 // sleep for minutes.
-TEST(idle_watch, somebody_watches_until_the_last_has_ended) {
+TEST(idle_watch, a_thread_watches_until_the_last_has_ended) {
     idle_watch watch;
     team all = rested(watch);
     for (std::size_t gone = 0; gone + 1 < all.size(); ++gone) {
@@ -135,7 +135,7 @@ TEST(idle_watch, somebody_watches_until_the_last_has_ended) {
 
 // A kernel that starts asks in all rings within microseconds. A request that comes while no thread
 // watches must not wait for a nap.
-TEST(idle_watch, who_begins_to_watch_looks_before_it_naps) {
+TEST(idle_watch, a_new_watcher_looks_before_it_naps) {
     constexpr idle_watch::limits no_second_look{900'000'000'000, 900'000'000'000};
     idle_watch watch;
     // On the list in this order: the flag is set a moment before a thread is.

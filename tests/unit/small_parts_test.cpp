@@ -77,7 +77,7 @@ TEST(doorbell, a_sleeper_is_woken_before_its_time) {
     ringer.join();
 }
 
-TEST(doorbell, sleeps_its_time_if_nobody_rings) {
+TEST(doorbell, sleeps_its_time_without_a_ring) {
     host_doorbell bell;
     bell.ring();  // no thread sleeps: not remembered
     bell.begin_sleep();

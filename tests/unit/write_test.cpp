@@ -215,7 +215,7 @@ TEST_F(writing, a_runtime_that_does_not_write_says_so) {
     EXPECT_EQ(plain->close(fd), 0);
 }
 
-TEST_F(writing, who_has_it_open_for_reading_sees_it_grow) {
+TEST_F(writing, a_reader_that_has_it_open_sees_it_grow) {
     write_file(path, pattern(9, 100));  // a moment ago: its times prove nothing
     const int reading = rt->open(path);
     const int fd = open(lane{}, rt->ref(), path.c_str(), open_read_write);
@@ -231,7 +231,7 @@ TEST_F(writing, who_has_it_open_for_reading_sees_it_grow) {
 
 // An open that fails must not forget that the name leads to a file which is open: the next writer
 // would get a version of its own.
-TEST_F(writing, who_has_it_open_sees_what_is_written_after_a_refused_open) {
+TEST_F(writing, a_reader_that_has_it_open_sees_writes_after_a_refused_open) {
     write_file(path, pattern(30, page));
     const int reading = rt->open(path);
     ASSERT_GE(reading, 0);
