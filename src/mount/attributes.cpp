@@ -19,9 +19,9 @@ namespace penstock::mount {
 
 namespace {
 
-void reply_attributes(fuse_req_t request, const node& what) {
+void reply_attributes(fuse_req_t request, const node& file_node) {
     struct stat facts {};
-    if (const int code = tree_of(request).nodes.facts_of(what, facts); code != 0)
+    if (const int code = tree_of(request).nodes.facts_of(file_node, facts); code != 0)
         return reply(request, code);
     fuse_reply_attr(request, &facts, tree_of(request).attribute_seconds);
 }
@@ -30,53 +30,55 @@ void get_attributes(fuse_req_t request, fuse_ino_t number, fuse_file_info*) {
     reply_attributes(request, begin(request, number));
 }
 
-int change_owner(const node& what, const struct stat& to, int which) {
+int change_owner(const node& file_node, const struct stat& to, int which) {
     const uid_t user = which & FUSE_SET_ATTR_UID ? to.st_uid : static_cast<uid_t>(-1);
     const gid_t group = which & FUSE_SET_ATTR_GID ? to.st_gid : static_cast<gid_t>(-1);
-    return ::fchownat(what.fd, "", user, group, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW);
+    return ::fchownat(file_node.fd, "", user, group, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW);
 }
 
-int change_times(const node& what, const struct stat& to, int which) {
+int change_times(const node& file_node, const struct stat& to, int which) {
     timespec times[2] = {{0, UTIME_OMIT}, {0, UTIME_OMIT}};
     if (which & FUSE_SET_ATTR_ATIME) times[0] = to.st_atim;
     if (which & FUSE_SET_ATTR_MTIME) times[1] = to.st_mtim;
     if (which & FUSE_SET_ATTR_ATIME_NOW) times[0].tv_nsec = UTIME_NOW;
     if (which & FUSE_SET_ATTR_MTIME_NOW) times[1].tv_nsec = UTIME_NOW;
-    return ::utimensat(AT_FDCWD, path_of(what.fd).c_str(), times, 0);
+    return ::utimensat(AT_FDCWD, path_of(file_node.fd).c_str(), times, 0);
 }
 
 // All behind the shorter of the two ends is other than before.
-int change_size(fuse_req_t request, node& what, const fuse_file_info* open, off_t size) {
+int change_size(fuse_req_t request, node& file_node, const fuse_file_info* open, off_t size) {
     struct stat facts {};
-    if (::fstatat(what.fd, "", &facts, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) != 0) return -1;
+    if (::fstatat(file_node.fd, "", &facts, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) != 0) return -1;
     const auto first = static_cast<std::uint64_t>(std::min(size, facts.st_size));
-    region::program_write access(file_of(request, what), region::program_access::kind::direct,
+    region::program_write access(file_of(request, file_node), region::program_access::kind::direct,
                                  first, UINT64_MAX);
     const int result = open != nullptr ? ::ftruncate(handle_of(open), size)
-                                       : ::truncate(path_of(what.fd).c_str(), size);
+                                       : ::truncate(path_of(file_node.fd).c_str(), size);
     const int code = errno;
     access.wrote(first, UINT64_MAX);
-    tell_buffer(request, what, first, UINT64_MAX);
+    tell_buffer(request, file_node, first, UINT64_MAX);
     errno = code;
     return result;
 }
 
-void change_attributes(fuse_req_t request, node& what, const struct stat& to, int which,
+void change_attributes(fuse_req_t request, node& file_node, const struct stat& to, int which,
                        const fuse_file_info* open) {
-    const std::string path = path_of(what.fd);
+    const std::string path = path_of(file_node.fd);
     const auto failed = [&](int result) {
         if (result < 0) reply(request, errno);
         return result < 0;
     };
     if (which & FUSE_SET_ATTR_MODE && failed(::chmod(path.c_str(), to.st_mode & 07777))) return;
-    if (which & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID) && failed(change_owner(what, to, which)))
+    if (which & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID) &&
+        failed(change_owner(file_node, to, which)))
         return;
-    if (which & FUSE_SET_ATTR_SIZE && failed(change_size(request, what, open, to.st_size))) return;
+    if (which & FUSE_SET_ATTR_SIZE && failed(change_size(request, file_node, open, to.st_size)))
+        return;
     if (which & (FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_ATIME_NOW |
                  FUSE_SET_ATTR_MTIME_NOW) &&
-        failed(change_times(what, to, which)))
+        failed(change_times(file_node, to, which)))
         return;
-    reply_attributes(request, what);
+    reply_attributes(request, file_node);
 }
 
 // A page that is written back sets the time of modification, and clears set-id bits where we are
@@ -89,10 +91,11 @@ bool is_undone_by_stores(const struct stat& to, int which) {
 
 void set_attributes(fuse_req_t request, fuse_ino_t number, struct stat* to, int which,
                     fuse_file_info* open) {
-    node& what = begin(request, number);
-    if (!is_undone_by_stores(*to, which)) return change_attributes(request, what, *to, which, open);
-    after_stores_to(request, what, [request, &what, wanted = *to, which] {
-        change_attributes(request, what, wanted, which, nullptr);
+    node& file_node = begin(request, number);
+    if (!is_undone_by_stores(*to, which))
+        return change_attributes(request, file_node, *to, which, open);
+    after_stores_to(request, file_node, [request, &file_node, wanted = *to, which] {
+        change_attributes(request, file_node, wanted, which, nullptr);
     });
 }
 
@@ -132,32 +135,33 @@ void list_xattr(fuse_req_t request, fuse_ino_t number, std::size_t room) {
 bool is_changeable(std::string_view name) { return name.rfind("system.", 0) != 0 || is_list(name); }
 
 // An owner outside the file's group loses the set-group bit by changing a list. Root would keep it.
-bool is_to_take_group_bit(fuse_req_t request, const node& what, std::string_view name) {
+bool is_to_take_group_bit(fuse_req_t request, const node& file_node, std::string_view name) {
     struct stat facts {};
     return name == access_list && fuse_req_ctx(request)->uid != 0 &&
-           ::fstatat(what.fd, "", &facts, AT_EMPTY_PATH) == 0 && (facts.st_mode & S_ISGID) != 0 &&
-           !is_caller_in_group(request, facts.st_gid);
+           ::fstatat(file_node.fd, "", &facts, AT_EMPTY_PATH) == 0 &&
+           (facts.st_mode & S_ISGID) != 0 && !is_caller_in_group(request, facts.st_gid);
 }
 
 void set_xattr(fuse_req_t request, fuse_ino_t number, const char* name, const char* value,
                std::size_t bytes, int flags) {
-    const node& what = begin(request, number);
+    const node& file_node = begin(request, number);
     if (!is_changeable(name)) return reply(request, EOPNOTSUPP);
     // The source's file system removes capabilities of a program when its file is written.
     if (std::string_view(name).rfind("security.", 0) == 0)
-        return after_stores_to(
-            request, what,
-            [request, &what, name = std::string(name), value = std::string(value, bytes), flags] {
-                reply(request, ::setxattr(path_of(what.fd).c_str(), name.c_str(), value.data(),
-                                          value.size(), flags) < 0
-                                   ? errno
-                                   : 0);
-            });
+        return after_stores_to(request, file_node,
+                               [request, &file_node, name = std::string(name),
+                                value = std::string(value, bytes), flags] {
+                                   reply(request,
+                                         ::setxattr(path_of(file_node.fd).c_str(), name.c_str(),
+                                                    value.data(), value.size(), flags) < 0
+                                             ? errno
+                                             : 0);
+                               });
     int code = 0;
     {
         std::optional<as_caller> caller;
-        if (is_to_take_group_bit(request, what, name)) caller.emplace(request);
-        code = ::setxattr(path_of(what.fd).c_str(), name, value, bytes, flags) < 0 ? errno : 0;
+        if (is_to_take_group_bit(request, file_node, name)) caller.emplace(request);
+        code = ::setxattr(path_of(file_node.fd).c_str(), name, value, bytes, flags) < 0 ? errno : 0;
     }
     reply(request, code);
 }

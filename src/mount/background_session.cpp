@@ -180,9 +180,9 @@ status background_session::open(const serve_options& wanted,
     if (wanted.read_only) options += ",ro";
     if (wanted.allow_other) options += ",allow_other";
     if (is_without_programs(root)) options += ",noexec";
-    arguments given(options);
+    arguments args(options);
     const fuse_lowlevel_ops table = operations();
-    parts->session.reset(fuse_session_new(&given.all, &table, sizeof table, &parts->files));
+    parts->session.reset(fuse_session_new(&args.all, &table, sizeof table, &parts->files));
     if (!parts->session) return {-EINVAL, "libfuse refused the options " + options};
     if (fuse_session_mount(parts->session.get(), wanted.point.c_str()) != 0)
         return {-EPERM, "'" + wanted.point + "' cannot be mounted; libfuse said why above" +

@@ -148,9 +148,9 @@ ssize_t read_as_judged(fuse_req_t request, const fuse_file_info* open, std::vect
 
 }  // namespace
 
-bool is_made_up(node& what) {
-    if (what.made_up < 0) what.made_up = host::is_made_up(what.fd) ? 1 : 0;
-    return what.made_up > 0;
+bool is_made_up(node& file_node) {
+    if (file_node.made_up < 0) file_node.made_up = host::is_made_up(file_node.fd) ? 1 : 0;
+    return file_node.made_up > 0;
 }
 
 void read_what_comes(fuse_req_t request, const fuse_file_info* open, std::size_t bytes,
@@ -161,9 +161,9 @@ void read_what_comes(fuse_req_t request, const fuse_file_info* open, std::size_t
     fuse_reply_buf(request, text.data(), static_cast<std::size_t>(got));
 }
 
-std::vector<char> public_content_of(const node& what) {
+std::vector<char> public_content_of(const node& file_node) {
     const as_user nobody;
-    const open_descriptor file(nobody.is_so() ? ::open(path_of(what.fd).c_str(),
+    const open_descriptor file(nobody.is_so() ? ::open(path_of(file_node.fd).c_str(),
                                                        O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
                                               : -1);
     const int fd = file.number;

@@ -37,12 +37,12 @@ mount_entry mounted_at(const std::string& path) {
     for (std::string line; std::getline(table, line);) {
         std::istringstream words(line);
         std::string word, point;
-        mount_entry one;
-        for (int i = 0; i < 5 && words >> word; ++i) (i == 2 ? one.device : point) = word;
+        mount_entry entry;
+        for (int i = 0; i < 5 && words >> word; ++i) (i == 2 ? entry.device : point) = word;
         while (words >> word && word != "-") {
         }
-        words >> one.type;
-        if (unescaped(point) == path) found = one;
+        words >> entry.type;
+        if (unescaped(point) == path) found = entry;
     }
     return found;
 }
@@ -55,7 +55,7 @@ status wrong(int code, const std::string& text) { return {-code, text}; }
 
 std::string quoted(const std::string& path) { return "'" + path + "'"; }
 
-status check_directory(const std::string& path, const char* what) {
+status check_directory(const std::string& path, const char* role) {
     struct stat facts {};
     if (::stat(path.c_str(), &facts) != 0) {
         if (errno == ENOTCONN)
@@ -63,11 +63,11 @@ status check_directory(const std::string& path, const char* what) {
                 ENOTCONN,
                 quoted(path) +
                     " is a mount whose service is gone; take it away with: fusermount3 -u " + path);
-        return wrong(errno, std::string(what) + " " + quoted(path) + ": " + error_text(-errno) +
+        return wrong(errno, std::string(role) + " " + quoted(path) + ": " + error_text(-errno) +
                                 "; name a directory that is there");
     }
     if (!S_ISDIR(facts.st_mode))
-        return wrong(ENOTDIR, std::string(what) + " " + quoted(path) + " is not a directory");
+        return wrong(ENOTDIR, std::string(role) + " " + quoted(path) + " is not a directory");
     return {};
 }
 

@@ -33,10 +33,10 @@ open_directory& directory_of(const fuse_file_info* open) {
 }
 
 void open_dir(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
-    const node& what = begin(request, number);
+    const node& folder = begin(request, number);
     std::unique_ptr<open_directory> made(new (std::nothrow) open_directory);
     if (!made) return reply(request, ENOMEM);
-    const int fd = ::openat(what.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int fd = ::openat(folder.fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return reply(request, errno);
     made->stream = ::fdopendir(fd);
     if (made->stream == nullptr) {
@@ -56,16 +56,18 @@ bool is_dot(const char* name) {
 // bytes that it takes, which may be more than there are. An entry whose look-up fails (a dead
 // mount, a name in a folder that the user may list but not enter) is listed too, as in the source;
 // a later call for its facts meets the error.
-std::size_t put_entry(fuse_req_t request, node& parent, const dirent& one, off_t next,
+std::size_t put_entry(fuse_req_t request, node& parent, const dirent& record, off_t next,
                       bool with_look_up, char* to, std::size_t room) {
     fuse_entry_param entry{};
-    entry.attr.st_ino = tree_of(request).nodes.shown(parent.device, one.d_ino);
-    entry.attr.st_mode = static_cast<mode_t>(one.d_type) << 12;
-    if (!with_look_up) return fuse_add_direntry(request, to, room, one.d_name, &entry.attr, next);
+    entry.attr.st_ino = tree_of(request).nodes.shown(parent.device, record.d_ino);
+    entry.attr.st_mode = static_cast<mode_t>(record.d_type) << 12;
+    if (!with_look_up)
+        return fuse_add_direntry(request, to, room, record.d_name, &entry.attr, next);
     const fuse_entry_param bare = entry;
-    if (!is_dot(one.d_name) && look_up(tree_of(request), parent, one.d_name, entry) != 0)
+    if (!is_dot(record.d_name) && look_up(tree_of(request), parent, record.d_name, entry) != 0)
         entry = bare;
-    const std::size_t bytes = fuse_add_direntry_plus(request, to, room, one.d_name, &entry, next);
+    const std::size_t bytes =
+        fuse_add_direntry_plus(request, to, room, record.d_name, &entry, next);
     if (bytes > room && entry.ino != 0)
         tree_of(request).nodes.forget(entry.ino, 1);  // it comes again
     return bytes;
@@ -73,7 +75,7 @@ std::size_t put_entry(fuse_req_t request, node& parent, const dirent& one, off_t
 
 // Fills `text` from `offset` on, as far as entries fit; how far that is. `code` is the error of
 // reading the folder, or 0.
-std::size_t read_entries(fuse_req_t request, node& what, off_t offset, open_directory& dir,
+std::size_t read_entries(fuse_req_t request, node& folder, off_t offset, open_directory& dir,
                          bool with_look_ups, std::vector<char>& text, int& code) {
     const std::lock_guard hold(dir.lock);
     if (offset != dir.at) {
@@ -89,7 +91,7 @@ std::size_t read_entries(fuse_req_t request, node& what, off_t offset, open_dire
             return filled;
         }
         const off_t after = dir.next->d_off;
-        const std::size_t bytes = put_entry(request, what, *dir.next, after, with_look_ups,
+        const std::size_t bytes = put_entry(request, folder, *dir.next, after, with_look_ups,
                                             text.data() + filled, text.size() - filled);
         if (bytes > text.size() - filled) return filled;
         filled += bytes;

@@ -21,7 +21,7 @@ status file_buffer::make(const buffer_options& wanted, unsigned threads,
     out.reset();
     if (status s = check(wanted, threads); !s) return s;
     std::unique_ptr<file_buffer> made(new file_buffer);
-    made->how_ = wanted;
+    made->options_ = wanted;
     made->note_ = std::move(note);
     const buffer::manager_settings shape = settings_of(wanted, threads);
     if (status s = make_frames(wanted, buffer::frames_for(shape), made->frames_, made->on_gpu_); !s)
@@ -99,49 +99,49 @@ buffer_report file_buffer::report() {
 
 namespace {
 
-bool facts_of(const node& what, struct stat& facts) {
-    return ::fstatat(what.fd, "", &facts, AT_EMPTY_PATH) == 0;
+bool facts_of(const node& file_node, struct stat& facts) {
+    return ::fstatat(file_node.fd, "", &facts, AT_EMPTY_PATH) == 0;
 }
 
 constexpr std::uint64_t all_pages = ~std::uint64_t{0};
 
 }  // namespace
 
-std::shared_ptr<buffered_file> file_buffer::file_of(node& what) {
-    const std::lock_guard hold(what.lock);
-    return what.buffered;
+std::shared_ptr<buffered_file> file_buffer::file_of(node& file_node) {
+    const std::lock_guard hold(file_node.lock);
+    return file_node.buffered;
 }
 
-void file_buffer::opened(node& what) try {
+void file_buffer::opened(node& file_node) try {
     file_pointer file;
     {
         const std::lock_guard hold(table_);
-        const inode_key key{what.device, what.inode};
+        const inode_key key{file_node.device, file_node.inode};
         auto found = files_.find(key);
         if (found == files_.end())
             found = files_.emplace(key, std::make_shared<buffered_file>(key)).first;
         file = found->second;
-        if (file->opens++ == 0 && file->number >= 0) wake(*file, what);
-        const std::lock_guard node_hold(what.lock);
-        what.buffered = file;
+        if (file->opens++ == 0 && file->number >= 0) wake(*file, file_node);
+        const std::lock_guard node_hold(file_node.lock);
+        file_node.buffered = file;
     }
-    look_again(*file, what);
+    look_again(*file, file_node);
 } catch (const std::bad_alloc&) {
     say_no_memory();
 }
 
-void file_buffer::closed(node& what) {
+void file_buffer::closed(node& file_node) {
     const std::lock_guard hold(table_);
-    const auto found = files_.find({what.device, what.inode});
+    const auto found = files_.find({file_node.device, file_node.inode});
     if (found == files_.end() || found->second->opens == 0) return;
     const file_pointer file = found->second;
     if (--file->opens != 0) return;
     {
-        const std::lock_guard node_hold(what.lock);
-        what.buffered.reset();
+        const std::lock_guard node_hold(file_node.lock);
+        file_node.buffered.reset();
     }
     struct stat facts {};
-    const bool is_gone = !facts_of(what, facts) || facts.st_nlink == 0;
+    const bool is_gone = !facts_of(file_node, facts) || facts.st_nlink == 0;
     if (file->number < 0 || ((is_gone || file->outside) && drop(*file))) files_.erase(found);
     else park(file);
 }
@@ -156,10 +156,10 @@ void file_buffer::park(const file_pointer& file) try {
 }
 
 // With the table's lock.
-void file_buffer::wake(buffered_file& file, const node& what) {
+void file_buffer::wake(buffered_file& file, const node& file_node) {
     if (file.is_parked) parked_.erase(file.place);
     file.is_parked = false;
-    const int fd = open_source(what);
+    const int fd = open_source(file_node);
     if (fd < 0 || ::dup3(fd, file.fd, O_CLOEXEC) < 0) drop(file);  // its first read tries again
     if (fd >= 0) ::close(fd);
 }
@@ -189,7 +189,7 @@ bool file_buffer::give_up_another() {
 }
 
 bool file_buffer::take_room(buffered_file& file, std::uint64_t bytes) {
-    const std::uint64_t wanted = std::max(bytes / how_.page_bytes + 1, file.room);
+    const std::uint64_t wanted = std::max(bytes / options_.page_bytes + 1, file.room);
     const std::lock_guard hold(table_);
     while (pages_ - file.room + wanted > most_pages_)
         if (wanted > most_pages_ || !give_up_another()) return false;
@@ -207,8 +207,8 @@ int file_buffer::add(int fd, std::uint64_t bytes) {
 }
 
 // Past the operating system's page cache, unless the file system cannot.
-int file_buffer::open_source(const node& what) {
-    const std::string path = path_of(what.fd);
+int file_buffer::open_source(const node& file_node) {
+    const std::string path = path_of(file_node.fd);
     const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd >= 0 || errno != EINVAL) return fd;
     say_cached(path);
@@ -217,9 +217,9 @@ int file_buffer::open_source(const node& what) {
 
 // With `changing`. The file gets a number; the size and version are those of before any page of it
 // is loaded.
-bool file_buffer::enter(buffered_file& file, const node& what) {
+bool file_buffer::enter(buffered_file& file, const node& file_node) {
     struct stat facts {};
-    const int fd = open_source(what);
+    const int fd = open_source(file_node);
     if (fd < 0) return false;
     int number = -EINVAL;
     if (::fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode) &&
@@ -249,7 +249,7 @@ bool file_buffer::take_over_size(buffered_file& file, std::uint64_t size_bytes) 
 }
 
 // At each open: what was changed in the source since its pages were loaded is seen from now on.
-void file_buffer::look_again(buffered_file& file, const node& what) {
+void file_buffer::look_again(buffered_file& file, const node& file_node) {
     const std::lock_guard hold(file.changing);
     const std::shared_lock number_stays(file.in_use);
     if (file.number < 0) {
@@ -257,7 +257,7 @@ void file_buffer::look_again(buffered_file& file, const node& what) {
         return;
     }
     struct stat facts {};
-    const bool is_known = facts_of(what, facts);
+    const bool is_known = facts_of(file_node, facts);
     if (is_known && !file.stale && !file.outside && file.version == host::identity_of(facts))
         return;
     bool right = is_known && take_over_size(file, static_cast<std::uint64_t>(facts.st_size));
@@ -270,11 +270,11 @@ void file_buffer::look_again(buffered_file& file, const node& what) {
     file.outside = !right;
 }
 
-std::int64_t file_buffer::read(buffered_file& file, const node& what, int fd, std::uint64_t offset,
-                               std::byte* to, std::uint64_t bytes) {
+std::int64_t file_buffer::read(buffered_file& file, const node& file_node, int fd,
+                               std::uint64_t offset, std::byte* to, std::uint64_t bytes) {
     if (file.number < 0) {
         const std::lock_guard hold(file.changing);
-        if (file.number < 0 && !file.outside && !enter(file, what)) file.outside = true;
+        if (file.number < 0 && !file.outside && !enter(file, file_node)) file.outside = true;
     }
     if (file.outside) return -EAGAIN;
     const std::shared_lock number_stays(file.in_use);
@@ -295,15 +295,16 @@ void file_buffer::read_ahead(buffered_file& file, std::uint64_t offset, std::uin
     const std::shared_lock number_stays(file.in_use);
     if (file.number < 0) return;
     session_pool::lent session(sessions_);
-    session->prefetch(static_cast<std::uint32_t>(file.number), (offset + bytes) / how_.page_bytes,
-                      std::max(bytes, least_ahead) / how_.page_bytes + 1);
+    session->prefetch(static_cast<std::uint32_t>(file.number),
+                      (offset + bytes) / options_.page_bytes,
+                      std::max(bytes, least_ahead) / options_.page_bytes + 1);
 }
 
 // The file, if a program has it open. If not, it is looked at again in any case when it is opened.
-std::shared_ptr<buffered_file> file_buffer::find_changed(node& what) {
-    if (file_pointer file = file_of(what); file != nullptr) return file;
+std::shared_ptr<buffered_file> file_buffer::find_changed(node& file_node) {
+    if (file_pointer file = file_of(file_node); file != nullptr) return file;
     const std::lock_guard hold(table_);
-    const auto found = files_.find({what.device, what.inode});
+    const auto found = files_.find({file_node.device, file_node.inode});
     if (found == files_.end()) return nullptr;
     if (found->second->opens != 0) return found->second;
     found->second->stale = true;
@@ -312,19 +313,19 @@ std::shared_ptr<buffered_file> file_buffer::find_changed(node& what) {
 
 // A thread that gets the file its number now sees what was changed, for it was changed before this
 // lock; one that did before has told it.
-void file_buffer::changed(node& what, std::uint64_t offset, std::uint64_t bytes) {
-    const file_pointer file = find_changed(what);
+void file_buffer::changed(node& file_node, std::uint64_t offset, std::uint64_t bytes) {
+    const file_pointer file = find_changed(file_node);
     if (file == nullptr || bytes == 0) return;
     const std::lock_guard hold(file->changing);
     const std::shared_lock number_stays(file->in_use);
     if (file->number < 0 || file->outside) return;
     struct stat facts {};
-    bool right =
-        facts_of(what, facts) && take_over_size(*file, static_cast<std::uint64_t>(facts.st_size));
+    bool right = facts_of(file_node, facts) &&
+                 take_over_size(*file, static_cast<std::uint64_t>(facts.st_size));
     if (right) {
-        const std::uint64_t first = offset / how_.page_bytes,
+        const std::uint64_t first = offset / options_.page_bytes,
                             last = bytes > ~offset ? all_pages
-                                                   : (offset + bytes - 1) / how_.page_bytes;
+                                                   : (offset + bytes - 1) / options_.page_bytes;
         session_pool::lent session(sessions_);
         right = session->forget(static_cast<std::uint32_t>(file->number), first,
                                 last == all_pages ? all_pages : last - first + 1) == 0;

@@ -47,24 +47,24 @@ public:
 
     class lent {
     public:
-        explicit lent(session_pool& from) : from_(from), mine_(from.take()) {}
-        ~lent() { from_.give(std::move(mine_)); }
+        explicit lent(session_pool& from) : from_(from), session_(from.take()) {}
+        ~lent() { from_.give(std::move(session_)); }
         lent(const lent&) = delete;
         lent& operator=(const lent&) = delete;
-        buffer::session* operator->() const { return mine_.get(); }
+        buffer::session* operator->() const { return session_.get(); }
 
     private:
         session_pool& from_;
-        std::unique_ptr<buffer::session> mine_;
+        std::unique_ptr<buffer::session> session_;
     };
 
     // A session tells its hits when it ends, so unused ones are exchanged for new ones:
     // the counts are complete then, but for requests that are under way.
     void tell_hits() {
         const std::lock_guard hold(lock_);
-        for (auto& one : idle_) {
-            one.reset();
-            one = all_->open_session();
+        for (auto& session : idle_) {
+            session.reset();
+            session = all_->open_session();
         }
         std::erase(idle_, nullptr);
     }
@@ -77,10 +77,10 @@ private:
         idle_.pop_back();
         return out;
     }
-    void give(std::unique_ptr<buffer::session> one) {
+    void give(std::unique_ptr<buffer::session> session) {
         {
             const std::lock_guard hold(lock_);
-            idle_.push_back(std::move(one));
+            idle_.push_back(std::move(session));
         }
         given_back_.notify_one();
     }
@@ -126,18 +126,18 @@ public:
 
     // A regular file was opened, or closed. One for which there is no memory is read from the
     // source.
-    void opened(node& what);
-    void closed(node& what);
+    void opened(node& file_node);
+    void closed(node& file_node);
     // Null: it is not open.
-    static std::shared_ptr<buffered_file> file_of(node& what);
+    static std::shared_ptr<buffered_file> file_of(node& file_node);
     // So many bytes, less at the end, or a negative errno: read the source. Only of what is open;
     // `fd` reads the source.
-    std::int64_t read(buffered_file& file, const node& what, int fd, std::uint64_t offset,
+    std::int64_t read(buffered_file& file, const node& file_node, int fd, std::uint64_t offset,
                       std::byte* to, std::uint64_t bytes);
     // A program that reads in order will want what comes next. The file may be closed meanwhile.
     void read_ahead(buffered_file& file, std::uint64_t offset, std::uint64_t bytes);
     // These bytes of the source may be others now, or its size: before anybody is told so.
-    void changed(node& what, std::uint64_t offset, std::uint64_t bytes);
+    void changed(node& file_node, std::uint64_t offset, std::uint64_t bytes);
 
     // Tries whether files in this directory can be read past the operating system's page cache.
     void try_directory(const std::string& path);
@@ -150,21 +150,21 @@ private:
     using file_pointer = std::shared_ptr<buffered_file>;
     file_buffer() = default;
 
-    file_pointer find_changed(node& what);
-    int open_source(const node& what);
-    bool enter(buffered_file& file, const node& what);
+    file_pointer find_changed(node& file_node);
+    int open_source(const node& file_node);
+    bool enter(buffered_file& file, const node& file_node);
     int add(int fd, std::uint64_t bytes);
     bool take_room(buffered_file& file, std::uint64_t bytes);
     bool give_up_another();
     bool drop(buffered_file& file);
     void park(const file_pointer& file);
-    void wake(buffered_file& file, const node& what);
-    void look_again(buffered_file& file, const node& what);
+    void wake(buffered_file& file, const node& file_node);
+    void look_again(buffered_file& file, const node& file_node);
     bool take_over_size(buffered_file& file, std::uint64_t size_bytes);
     void say_cached(const std::string& path);
     void say_no_memory();
 
-    buffer_options how_;
+    buffer_options options_;
     std::unique_ptr<buffer::device_frames> frames_;
     std::unique_ptr<buffer::manager> all_;
     session_pool sessions_;

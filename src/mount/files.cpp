@@ -47,11 +47,11 @@ int open_source(int folder, const char* name, int flags, mode_t mode, std::uint6
 }
 
 // The kernel keeps the pages it has of a file that did not change since they came.
-void keep_cache_if_unchanged(node& what, const struct stat& facts, fuse_file_info* open) {
-    const std::lock_guard hold(what.lock);
+void keep_cache_if_unchanged(node& file_node, const struct stat& facts, fuse_file_info* open) {
+    const std::lock_guard hold(file_node.lock);
     const host::file_identity now = host::identity_of(facts);
-    open->keep_cache = what.cached == now;
-    what.cached = now;
+    open->keep_cache = file_node.cached == now;
+    file_node.cached = now;
 }
 
 // Marks files that bypass the kernel's cache. One of a false size, because the kernel would believe
@@ -70,76 +70,76 @@ bool is_buffered(const tree& t, const fuse_file_info* open) {
 
 // Counts an open in. With a buffer the kernel keeps no pages but mapped ones, so that each byte is
 // kept once.
-void begin_use(tree& t, node& what, fuse_file_info* open) {
-    if (may_store(open)) ++what.storers;
+void begin_use(tree& t, node& file_node, fuse_file_info* open) {
+    if (may_store(open)) ++file_node.storers;
     if ((open->fh & has_false_size) != 0) {
-        const std::lock_guard hold(what.lock);
-        ++what.told_opens;
+        const std::lock_guard hold(file_node.lock);
+        ++file_node.told_opens;
     }
     if (!is_buffered(t, open)) return;
-    t.buffer->opened(what);
+    t.buffer->opened(file_node);
     if (t.uncached.reached) open->direct_io = 1;
     else t.buffer->say_copies();
 }
 
-void end_telling(node& what) {
-    const std::lock_guard hold(what.lock);
-    if (--what.told_opens == 0) what.told_bytes = 0;
+void end_telling(node& file_node) {
+    const std::lock_guard hold(file_node.lock);
+    if (--file_node.told_opens == 0) file_node.told_bytes = 0;
 }
 
-void end_use(tree& t, node& what, const fuse_file_info* open) {
-    if (may_store(open)) --what.storers;  // the kernel has sent all that was stored
-    if (is_buffered(t, open)) t.buffer->closed(what);
-    if ((open->fh & has_false_size) != 0) end_telling(what);
+void end_use(tree& t, node& file_node, const fuse_file_info* open) {
+    if (may_store(open)) --file_node.storers;  // the kernel has sent all that was stored
+    if (is_buffered(t, open)) t.buffer->closed(file_node);
+    if ((open->fh & has_false_size) != 0) end_telling(file_node);
     ::close(handle_of(open));
 }
 
-void reply_open(fuse_req_t request, tree& t, node& what, const fuse_file_info& open) {
+void reply_open(fuse_req_t request, tree& t, node& file_node, const fuse_file_info& open) {
     if (fuse_reply_open(request, &open) == -ENOENT)
-        end_use(t, what, &open);  // the program was interrupted and heard nothing
+        end_use(t, file_node, &open);  // the program was interrupted and heard nothing
 }
 
 // Copies within the kernel (sendfile) go by the size and by the kernel's pages, which all users
 // share. So both get the bytes that the file gives to any user now, for as long as it is open.
 // True: another thread answers.
-bool reply_told_open(fuse_req_t request, tree& t, node& what, const fuse_file_info& open) try {
-    std::vector<char> bytes = public_content_of(what);
+bool reply_told_open(fuse_req_t request, tree& t, node& file_node, const fuse_file_info& open) try {
+    std::vector<char> bytes = public_content_of(file_node);
     if (bytes.empty()) return false;
-    what.told_bytes = bytes.size();
+    file_node.told_bytes = bytes.size();
     fuse_file_info told = open;
     told.keep_cache = 1;
     return t.late->after_telling(
-        t.nodes.number_of(what), std::move(bytes),
-        [request, &t, &what, told] { reply_open(request, t, what, told); });
+        t.nodes.number_of(file_node), std::move(bytes),
+        [request, &t, &file_node, told] { reply_open(request, t, file_node, told); });
 } catch (const std::bad_alloc&) {
     return false;
 }
 
 // The kernel checked the mode, and root may open anything. Where rights depend on more than the
 // mode, the caller opens.
-int open_as_judged(fuse_req_t request, const node& what, fuse_file_info* open) {
+int open_as_judged(fuse_req_t request, const node& file_node, fuse_file_info* open) {
     std::optional<as_user> caller;
     if ((open->fh & judges_reader) != 0) caller.emplace(request);
     if (caller && !caller->is_so()) return -EACCES;
-    return open_source(AT_FDCWD, path_of(what.fd).c_str(), open->flags, 0, open->fh);
+    return open_source(AT_FDCWD, path_of(file_node.fd).c_str(), open->flags, 0, open->fh);
 }
 
 // The kernel opens a program to run it. A mount in the source may forbid that for all its files.
-bool is_refused_as_program(const node& what, const fuse_file_info* open) {
+bool is_refused_as_program(const node& file_node, const fuse_file_info* open) {
     constexpr int to_run = 0x20;  // the kernel's FMODE_EXEC, which no header for programs has
     struct statvfs facts {};
-    return (open->flags & to_run) != 0 && ::fstatvfs(what.fd, &facts) == 0 &&
+    return (open->flags & to_run) != 0 && ::fstatvfs(file_node.fd, &facts) == 0 &&
            (facts.f_flag & ST_NOEXEC) != 0;
 }
 
 void open_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
-    node& what = begin(request, number);
+    node& file_node = begin(request, number);
     tree& t = tree_of(request);  // the request is gone with its answer
-    if (is_refused_as_program(what, open)) return reply(request, EACCES);
+    if (is_refused_as_program(file_node, open)) return reply(request, EACCES);
     struct stat facts {};
-    if (::fstatat(what.fd, "", &facts, AT_EMPTY_PATH) != 0) return reply(request, errno);
-    if (facts.st_blocks == 0 && is_made_up(what)) open->fh |= judges_reader;
-    const int fd = open_as_judged(request, what, open);
+    if (::fstatat(file_node.fd, "", &facts, AT_EMPTY_PATH) != 0) return reply(request, errno);
+    if (facts.st_blocks == 0 && is_made_up(file_node)) open->fh |= judges_reader;
+    const int fd = open_as_judged(request, file_node, open);
     if (fd < 0) return reply(request, -fd);
     open->fh |= static_cast<std::uint64_t>(fd);
     // A caller of another process namespace has the number 0 here.
@@ -148,12 +148,13 @@ void open_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
         open->keep_cache = 1;
     } else {
         judge(fd, facts, open);
-        keep_cache_if_unchanged(what, facts, open);
+        keep_cache_if_unchanged(file_node, facts, open);
     }
-    begin_use(t, what, open);
+    begin_use(t, file_node, open);
     const bool is_told = (open->fh & has_false_size) != 0 && facts.st_size == 0 &&
                          (open->flags & O_ACCMODE) == O_RDONLY;
-    if (!is_told || !reply_told_open(request, t, what, *open)) reply_open(request, t, what, *open);
+    if (!is_told || !reply_told_open(request, t, file_node, *open))
+        reply_open(request, t, file_node, *open);
 }
 
 void create_file(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode,
@@ -182,11 +183,11 @@ void create_file(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t
 }
 
 // False: the source is to be read.
-bool read_buffer(fuse_req_t request, node& what, std::size_t bytes, off_t offset,
+bool read_buffer(fuse_req_t request, node& file_node, std::size_t bytes, off_t offset,
                  const fuse_file_info* open) {
     file_buffer* const buffer = tree_of(request).buffer.get();
     if (buffer == nullptr) return false;
-    const std::shared_ptr<buffered_file> file = file_buffer::file_of(what);
+    const std::shared_ptr<buffered_file> file = file_buffer::file_of(file_node);
     if (file == nullptr) return false;
     thread_local std::vector<std::byte> room;
     try {
@@ -194,7 +195,7 @@ bool read_buffer(fuse_req_t request, node& what, std::size_t bytes, off_t offset
     } catch (const std::bad_alloc&) {
         return false;
     }
-    const std::int64_t got = buffer->read(*file, what, handle_of(open),
+    const std::int64_t got = buffer->read(*file, file_node, handle_of(open),
                                           static_cast<std::uint64_t>(offset), room.data(), bytes);
     if (got < 0) buffer->count_outside();
     if (got < 0) return false;
@@ -207,12 +208,12 @@ bool read_buffer(fuse_req_t request, node& what, std::size_t bytes, off_t offset
 
 void read_file(fuse_req_t request, fuse_ino_t number, std::size_t bytes, off_t offset,
                fuse_file_info* open) {
-    node& what = begin(request, number);
+    node& file_node = begin(request, number);
     counters& counted = tree_of(request).counted;
     counted.reads.fetch_add(1, std::memory_order_relaxed);
     counted.bytes_asked.fetch_add(bytes, std::memory_order_relaxed);
     if ((open->fh & has_false_size) != 0) return read_what_comes(request, open, bytes, offset);
-    const region::program_access access(file_of(request, what), kind_of(open),
+    const region::program_access access(file_of(request, file_node), kind_of(open),
                                         static_cast<std::uint64_t>(offset), bytes);
     const auto answer = [&](const std::byte* first, std::uint64_t count) {
         fuse_reply_buf(request, reinterpret_cast<const char*>(first), count);
@@ -223,7 +224,7 @@ void read_file(fuse_req_t request, fuse_ino_t number, std::size_t bytes, off_t o
         counted.bytes_from_devices.fetch_add(got, std::memory_order_relaxed);
         return;
     }
-    if (read_buffer(request, what, bytes, offset, open)) return;
+    if (read_buffer(request, file_node, bytes, offset, open)) return;
     fuse_bufvec from = FUSE_BUFVEC_INIT(bytes);
     from.buf[0].flags = static_cast<fuse_buf_flags>(FUSE_BUF_IS_FD | FUSE_BUF_FD_SEEK);
     from.buf[0].fd = handle_of(open);
@@ -260,15 +261,15 @@ ssize_t append(int fd, fuse_bufvec& from) {
 }
 
 // Somewhere behind the end that the file has, or had when the kernel heard of it last.
-ssize_t append_told(fuse_req_t request, node& what, int fd, fuse_bufvec& from, off_t offset) {
+ssize_t append_told(fuse_req_t request, node& file_node, int fd, fuse_bufvec& from, off_t offset) {
     struct stat facts {};
     if (::fstat(fd, &facts) != 0) return -errno;
     const auto first = static_cast<std::uint64_t>(std::min<off_t>(offset, facts.st_size));
-    region::program_write access(file_of(request, what), region::program_access::kind::direct,
+    region::program_write access(file_of(request, file_node), region::program_access::kind::direct,
                                  first, UINT64_MAX);
     const ssize_t written = append(fd, from);
     access.wrote(first, UINT64_MAX);
-    tell_buffer(request, what, first, UINT64_MAX);
+    tell_buffer(request, file_node, first, UINT64_MAX);
     return written;
 }
 
@@ -280,51 +281,52 @@ bool is_to_take_bits(fuse_req_t request, int fd) {
            ::fstat(fd, &facts) == 0 && (facts.st_mode & (S_ISUID | S_ISGID)) != 0;
 }
 
-ssize_t write_told(fuse_req_t request, node& what, fuse_file_info* open, fuse_bufvec& from,
+ssize_t write_told(fuse_req_t request, node& file_node, fuse_file_info* open, fuse_bufvec& from,
                    off_t offset) {
     const std::size_t bytes = fuse_buf_size(&from);
-    region::program_write access(file_of(request, what), kind_of(open),
+    region::program_write access(file_of(request, file_node), kind_of(open),
                                  static_cast<std::uint64_t>(offset), bytes);
     const ssize_t written = write_at(handle_of(open), from, offset);
     access.wrote(static_cast<std::uint64_t>(offset), bytes);
-    tell_buffer(request, what, static_cast<std::uint64_t>(offset), bytes);
+    tell_buffer(request, file_node, static_cast<std::uint64_t>(offset), bytes);
     return written;
 }
 
 // What a program stored to a mapping.
-ssize_t write_back(fuse_req_t request, node& what, int fd, fuse_bufvec& from, off_t offset) {
+ssize_t write_back(fuse_req_t request, node& file_node, int fd, fuse_bufvec& from, off_t offset) {
     std::vector<char> bytes;
     const ssize_t got = into_memory(from, bytes);
     if (got < 0) return got;
     const auto* const first = reinterpret_cast<const std::byte*>(bytes.data());
     const std::int64_t written = region::program_write::write_back(
-        file_of(request, what), fd, first, static_cast<std::uint64_t>(got),
+        file_of(request, file_node), fd, first, static_cast<std::uint64_t>(got),
         static_cast<std::uint64_t>(offset));
-    tell_buffer(request, what, static_cast<std::uint64_t>(offset), static_cast<std::uint64_t>(got));
+    tell_buffer(request, file_node, static_cast<std::uint64_t>(offset),
+                static_cast<std::uint64_t>(got));
     return written;
 }
 
-ssize_t write_somehow(fuse_req_t request, node& what, fuse_file_info* open, fuse_bufvec& from,
+ssize_t write_somehow(fuse_req_t request, node& file_node, fuse_file_info* open, fuse_bufvec& from,
                       off_t offset) {
     // The kernel does not know that the file is append-only, so it lets programs store to mappings
     // and take O_APPEND back.
     if ((open->fh & only_appends) != 0 && (open->writepage != 0 || (open->flags & O_APPEND) == 0))
         return -EPERM;
-    if (open->writepage != 0) return write_back(request, what, handle_of(open), from, offset);
+    if (open->writepage != 0) return write_back(request, file_node, handle_of(open), from, offset);
     std::optional<as_user> judged;
     if ((open->fh & judges_reader) != 0) judged.emplace(request);
     if (judged && !judged->is_so()) return -EACCES;
     std::optional<as_caller> caller;
     if (is_to_take_bits(request, handle_of(open))) caller.emplace(request);
     if ((open->flags & O_APPEND) != 0)
-        return append_told(request, what, handle_of(open), from, offset);
-    return write_told(request, what, open, from, offset);
+        return append_told(request, file_node, handle_of(open), from, offset);
+    return write_told(request, file_node, open, from, offset);
 }
 
 void write_file(fuse_req_t request, fuse_ino_t number, fuse_bufvec* from, off_t offset,
                 fuse_file_info* open) {
-    node& what = begin(request, number);
-    const ssize_t written = write_somehow(request, what, open, *from, offset);
+    node& file_node = begin(request, number);
+    const ssize_t written = write_somehow(request, file_node, open, *from, offset);
     if (written < 0) return reply(request, static_cast<int>(-written));
     counters& counted = tree_of(request).counted;
     counted.writes.fetch_add(1, std::memory_order_relaxed);
@@ -342,12 +344,12 @@ void flush_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
 // The last one. Whether another program wrote between our writes cannot be told, so after them the
 // next open has the kernel read again.
 void release_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
-    node& what = begin(request, number);
+    node& file_node = begin(request, number);
     if ((open->flags & O_ACCMODE) != O_RDONLY) {
-        const std::lock_guard hold(what.lock);
-        what.cached = {};
+        const std::lock_guard hold(file_node.lock);
+        file_node.cached = {};
     }
-    end_use(tree_of(request), what, open);
+    end_use(tree_of(request), file_node, open);
     reply(request, 0);
 }
 
@@ -360,17 +362,17 @@ void sync_file(fuse_req_t request, fuse_ino_t number, int data_only, fuse_file_i
 
 void allocate(fuse_req_t request, fuse_ino_t number, int mode, off_t offset, off_t bytes,
               fuse_file_info* open) {
-    node& what = begin(request, number);
+    node& file_node = begin(request, number);
     // Other modes move what lies behind.
     constexpr int in_place =
         FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE | FALLOC_FL_UNSHARE_RANGE;
     const auto first = static_cast<std::uint64_t>(offset),
                count = (mode & ~in_place) == 0 ? static_cast<std::uint64_t>(bytes) : UINT64_MAX;
-    region::program_write access(file_of(request, what), region::program_access::kind::direct,
+    region::program_write access(file_of(request, file_node), region::program_access::kind::direct,
                                  first, count);
     const int code = ::fallocate(handle_of(open), mode, offset, bytes) != 0 ? errno : 0;
     access.wrote(first, count);
-    tell_buffer(request, what, first, count);
+    tell_buffer(request, file_node, first, count);
     reply(request, code);
 }
 

@@ -63,18 +63,18 @@ std::uint64_t limits_of(int path_fd) {
 
 // The kernel goes by the size when it copies within itself (sendfile), so the file's claim is
 // hidden meanwhile.
-void show_told_bytes(const node& what, struct stat& facts) {
-    if (facts.st_size == 0) facts.st_size = static_cast<off_t>(what.told_bytes.load());
+void show_told_bytes(const node& file_node, struct stat& facts) {
+    if (facts.st_size == 0) facts.st_size = static_cast<off_t>(file_node.told_bytes.load());
 }
 
 }  // namespace
 
-known_file inode_table::known(const node& one) {
+known_file inode_table::known(const node& file_node) {
     known_file out;
-    out.number = number_of(one);
-    out.shown_inode = shown(one.device, one.inode);
-    out.may_be_stored_to = one.storers != 0;
-    if (out.may_be_stored_to) out.fd = ::fcntl(one.fd, F_DUPFD_CLOEXEC, 0);
+    out.number = number_of(file_node);
+    out.shown_inode = shown(file_node.device, file_node.inode);
+    out.may_be_stored_to = file_node.storers != 0;
+    if (out.may_be_stored_to) out.fd = ::fcntl(file_node.fd, F_DUPFD_CLOEXEC, 0);
     return out;
 }
 
@@ -89,8 +89,8 @@ node& inode_table::at(std::uint64_t number) {
     return number == 1 ? root_ : *reinterpret_cast<node*>(number);
 }
 
-std::uint64_t inode_table::number_of(const node& one) const {
-    return &one == &root_ ? 1 : reinterpret_cast<std::uint64_t>(&one);
+std::uint64_t inode_table::number_of(const node& file_node) const {
+    return &file_node == &root_ ? 1 : reinterpret_cast<std::uint64_t>(&file_node);
 }
 
 std::uint64_t inode_table::shown(dev_t device, ino_t inode) try {
@@ -99,10 +99,10 @@ std::uint64_t inode_table::shown(dev_t device, ino_t inode) try {
     return 0;
 }
 
-int inode_table::facts_of(const node& what, struct stat& out) {
-    if (::fstatat(what.fd, "", &out, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) != 0) return errno;
+int inode_table::facts_of(const node& file_node, struct stat& out) {
+    if (::fstatat(file_node.fd, "", &out, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) != 0) return errno;
     out.st_ino = shown(out.st_dev, out.st_ino);
-    show_told_bytes(what, out);
+    show_told_bytes(file_node, out);
     return out.st_ino != 0 ? 0 : ENOMEM;
 }
 
@@ -155,8 +155,8 @@ std::vector<known_file> inode_table::find(dev_t device, ino_t inode) {
 std::vector<known_file> inode_table::stored_to() {
     const std::lock_guard hold(lock_);
     std::vector<known_file> out;
-    for (const auto& [key, one] : nodes_)
-        if (one->storers != 0) out.push_back(known(*one));
+    for (const auto& [key, file_node] : nodes_)
+        if (file_node->storers != 0) out.push_back(known(*file_node));
     return out;
 }
 
@@ -164,10 +164,10 @@ void inode_table::forget(std::uint64_t number, std::uint64_t lookups) {
     if (number == 1) return;
     std::unique_ptr<node> gone;  // closed without the lock
     const std::lock_guard hold(lock_);
-    node& one = at(number);
-    one.lookups -= lookups < one.lookups ? lookups : one.lookups;
-    if (one.lookups != 0) return;
-    const auto found = nodes_.find(one.key());
+    node& file_node = at(number);
+    file_node.lookups -= lookups < file_node.lookups ? lookups : file_node.lookups;
+    if (file_node.lookups != 0) return;
+    const auto found = nodes_.find(file_node.key());
     gone = std::move(found->second);
     nodes_.erase(found);
 }

@@ -79,10 +79,10 @@ public:
 
     // The kernel's number for a node, which is its address; 1 is the root.
     [[nodiscard]] node& at(std::uint64_t number);
-    [[nodiscard]] std::uint64_t number_of(const node& one) const;
+    [[nodiscard]] std::uint64_t number_of(const node& file_node) const;
 
     // The facts of a node, as the mount shows them. 0 or an errno.
-    int facts_of(const node& what, struct stat& out);
+    int facts_of(const node& file_node, struct stat& out);
     // The number that the mount shows for a file of the source; 0: no memory.
     std::uint64_t shown(dev_t device, ino_t inode);
 
@@ -97,7 +97,7 @@ public:
     std::vector<known_file> stored_to();
 
 private:
-    known_file known(const node& one);
+    known_file known(const node& file_node);
     [[nodiscard]] std::uint64_t way_to(int path_fd, mode_t mode) const;
 
     node root_;

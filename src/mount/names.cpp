@@ -96,28 +96,28 @@ void make_symlink(fuse_req_t request, const char* target, fuse_ino_t parent, con
 }
 
 void make_link(fuse_req_t request, fuse_ino_t number, fuse_ino_t parent, const char* name) {
-    node& what = begin(request, number);
+    node& file_node = begin(request, number);
     node& at = tree_of(request).nodes.at(parent);
-    int code = code_of(::linkat(what.fd, "", at.fd, name, AT_EMPTY_PATH));
+    int code = code_of(::linkat(file_node.fd, "", at.fd, name, AT_EMPTY_PATH));
     if (code == ENOENT || code == EPERM)  // that way is for the privileged
-        code =
-            code_of(::linkat(AT_FDCWD, path_of(what.fd).c_str(), at.fd, name, AT_SYMLINK_FOLLOW));
+        code = code_of(
+            ::linkat(AT_FDCWD, path_of(file_node.fd).c_str(), at.fd, name, AT_SYMLINK_FOLLOW));
     reply_entry(request, at, name, code);
 }
 
 // Links of /proc tell their targets to some users only.
-ssize_t read_link_as_judged(fuse_req_t request, node& what, std::vector<char>& target) {
+ssize_t read_link_as_judged(fuse_req_t request, node& link_node, std::vector<char>& target) {
     std::optional<as_user> caller;
-    if (is_made_up(what)) caller.emplace(request);
+    if (is_made_up(link_node)) caller.emplace(request);
     if (caller && !caller->is_so()) return -EACCES;
-    const ssize_t length = ::readlinkat(what.fd, "", target.data(), target.size() - 1);
+    const ssize_t length = ::readlinkat(link_node.fd, "", target.data(), target.size() - 1);
     return length < 0 ? -errno : length;
 }
 
 void read_link(fuse_req_t request, fuse_ino_t number) {
-    node& what = begin(request, number);
+    node& link_node = begin(request, number);
     std::vector<char> target(PATH_MAX + 1);
-    const ssize_t length = read_link_as_judged(request, what, target);
+    const ssize_t length = read_link_as_judged(request, link_node, target);
     if (length < 0) return reply(request, static_cast<int>(-length));
     target[static_cast<std::size_t>(length)] = 0;
     fuse_reply_readlink(request, target.data());

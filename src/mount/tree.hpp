@@ -51,21 +51,22 @@ inline node& begin(fuse_req_t request, fuse_ino_t number) {
 }
 
 // After an operation that changed these bytes of a file or its size, and before it is answered.
-inline void tell_buffer(fuse_req_t request, node& what, std::uint64_t offset, std::uint64_t bytes) {
+inline void tell_buffer(fuse_req_t request, node& file_node, std::uint64_t offset,
+                        std::uint64_t bytes) {
     if (file_buffer* const buffer = tree_of(request).buffer.get(); buffer != nullptr)
-        buffer->changed(what, offset, bytes);
+        buffer->changed(file_node, offset, bytes);
 }
 
 // Does the work, which answers the request, after the stores of programs that may have mapped the
 // file have come to it.
 template <typename Work>
-void after_stores_to(fuse_req_t request, const node& what, const Work& work) {
+void after_stores_to(fuse_req_t request, const node& file_node, const Work& work) {
     tree& t = tree_of(request);
-    if (what.storers == 0 || !t.late->after_stores(t.nodes.number_of(what), work)) work();
+    if (file_node.storers == 0 || !t.late->after_stores(t.nodes.number_of(file_node), work)) work();
 }
 
-inline region::client_file file_of(fuse_req_t request, const node& what) {
-    return {*tree_of(request).shared, {what.device, what.inode}};
+inline region::client_file file_of(fuse_req_t request, const node& file_node) {
+    return {*tree_of(request).shared, {file_node.device, file_node.inode}};
 }
 
 // 0 or an errno.

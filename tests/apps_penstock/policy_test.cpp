@@ -91,7 +91,7 @@ TEST(policy, two_rings_do_what_the_list_of_sieve_does) {
                 << made.name << ", " << frames << " frames";
 }
 
-TEST(policy, nobody_beats_the_optimum_and_all_miss_every_page_once) {
+TEST(policy, no_policy_beats_the_optimum_and_all_miss_every_page_once) {
     for (const trace& made : make_traces(1024, 20000, 3)) {
         const pages distinct = [&] {
             pages all = made.pages;

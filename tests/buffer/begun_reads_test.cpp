@@ -116,7 +116,7 @@ TEST_P(begun_reads, that_fail_leave_nothing) {
 
 // While the disk does not answer, other sessions have the pages in the buffer. They also write
 // pages that need not be read. A session that wants the page that is being read has to wait.
-TEST_P(begun_reads, keep_nobody_waiting_but_for_the_page) {
+TEST_P(begun_reads, keep_sessions_waiting_for_the_page_only) {
     peaceful_file f(settings(6, 4, GetParam()), GetParam());
     auto session = f.all->open_session();
     f.env.stall(fault::call_read);
@@ -145,7 +145,7 @@ TEST_P(begun_reads, keep_nobody_waiting_but_for_the_page) {
 
 // A reader that saw a page in the device asks for it when it has left and is being read anew. In
 // between, the page before it holds the reader up: the reader reads that page from the file.
-TEST_P(begun_reads, are_not_seen_by_who_comes_late) {
+TEST_P(begun_reads, are_not_seen_by_late_readers) {
     if (GetParam().policy != buffer::policy_kind::dedu)
         GTEST_SKIP() << "there a page is asked for and brought under one lock";
     constexpr std::uint64_t page = pages - 10;  // the first of those in the buffer

@@ -213,7 +213,7 @@ TEST(dedu, a_write_to_a_shared_page_leaves_the_others_as_they_were) {
     EXPECT_EQ(w.wrong(), "");
 }
 
-TEST(dedu, a_write_frees_what_nobody_else_has_wherever_it_lies) {
+TEST(dedu, a_write_frees_blocks_of_no_other_page_wherever_they_lie) {
     dedu w(sizes(1, 1, 2, 20));
     for (std::uint64_t page = 0; page < 2; ++page)
         w.put_on_disk({page}, {2 * page + 1, 2 * page + 2});

@@ -76,7 +76,7 @@ struct shared_page {
     }
 };
 
-TEST(page_versions, who_reads_moves_the_page_once) {
+TEST(page_versions, a_reader_moves_the_page_once) {
     shared_page s;
     s.acquired(1);
     EXPECT_EQ(s.at_device(1), s.stored);
@@ -144,7 +144,7 @@ TEST(page_versions, of_one_byte_the_later_device_wins) {
     }
 }
 
-TEST(page_versions, who_changed_knowing_the_other_change_wins) {
+TEST(page_versions, a_writer_that_knew_the_other_change_wins) {
     shared_page s;
     s.at_device(3)[7] = '3';
     s.released(3);

@@ -134,7 +134,7 @@ TEST(frame_latch, a_page_that_is_given_up_and_still_named_is_found) {
               "the frame has another page");
 }
 
-TEST(frame_latch, who_does_not_look_again_gets_another_page) {
+TEST(frame_latch, a_user_without_a_second_look_gets_another_page) {
     EXPECT_EQ(run({user<false>(0, use_kind::read), replacer(1)}).violation,
               "the frame has another page");
 }

@@ -55,7 +55,7 @@ TEST(explorer, finds_the_lost_update) {
     EXPECT_NE(out.trace.find("fiber 1 writes"), std::string::npos);
 }
 
-TEST(explorer, finds_that_nobody_can_go_on) {
+TEST(explorer, finds_that_no_fiber_can_go_on) {
     const auto wait_for = [](int i) {
         while (load(i) == 0) pause();
     };

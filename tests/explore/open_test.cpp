@@ -40,7 +40,7 @@ TEST(open, two_names_of_one_file_share_its_slot) {
     expect_sound(s.run());
 }
 
-TEST(open, all_who_waited_get_the_same_error) {
+TEST(open, all_waiting_openers_get_the_same_error) {
     names s({.frames = 1});
     int result[2] = {};
     for (int i = 0; i < 2; ++i)

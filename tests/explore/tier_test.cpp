@@ -99,7 +99,7 @@ TEST(tier, a_fill_that_fails) {
 
 // No reader comes for a fill. Its frame serves the next one all the same, once the host is done
 // with it.
-TEST(tier, a_fill_that_nobody_came_for) {
+TEST(tier, a_fill_without_a_reader) {
     one_file s({.frames = 1, .tier_frames = 1});
     s.lane(wanter(s, 0));
     s.lane([&](auto g) {

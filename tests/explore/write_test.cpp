@@ -56,7 +56,7 @@ TEST(write, two_write_backs_of_one_page) {
 
 // Another's write-back may be at its end while this lane writes: what msync says is about this
 // lane's bytes all the same.
-TEST(write, after_msync_the_file_has_it_whoever_else_writes_back) {
+TEST(write, after_msync_the_file_has_it_while_another_lane_writes_back) {
     written_file s({.frames = 1});
     s.warm(0, 0);
     s.expect(0, 0, 70);
@@ -73,7 +73,7 @@ TEST(write, after_msync_the_file_has_it_whoever_else_writes_back) {
 
 // The same of the whole file, whose count of dirty pages must not be 0 for a moment. The page is
 // dirty at the beginning.
-TEST(write, after_fsync_the_file_has_it_whoever_else_writes_back) {
+TEST(write, after_fsync_the_file_has_it_while_another_lane_writes_back) {
     written_file s({.frames = 1});
     s.warm(0, 0);
     s.expect(0, 0, 70);
@@ -120,7 +120,7 @@ TEST(write, what_a_flush_acknowledges_is_in_the_file) {
 
 // A page that is written whole is not read first. A reader meanwhile gets the old bytes or the new
 // ones, and never the frame before its bytes are there.
-TEST(write, who_reads_a_page_that_is_written_whole_sees_old_or_new) {
+TEST(write, a_reader_of_a_page_that_is_written_whole_sees_old_or_new) {
     written_file s({.frames = 1});
     const std::uint64_t all[] = {70, 71};
     s.expect(0, 0, all[0]);
@@ -178,7 +178,7 @@ TEST(write, neighbours_are_written_back_with_the_page_whose_frame_is_needed) {
     expect_sound(s.run({.preemptions = 2}));
 }
 
-TEST(write, who_needs_a_frame_takes_over_a_page_that_another_offers) {
+TEST(write, a_lane_without_a_frame_takes_over_an_offered_page) {
     short_of_frames s;
     expect_sound(s.run({.preemptions = 1}));
 }

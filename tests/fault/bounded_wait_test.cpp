@@ -167,13 +167,13 @@ TEST_F(bounded_wait, two_hundred_threads_hold_two_pages_each_of_sixty_four) {
     create();
     const int fd = open(lane{}, rt->ref(), "big");
     std::atomic<int> both{0}, refused{0}, wrong{0};
-    std::barrier everybody(200);
+    std::barrier all_threads(200);
     std::vector<std::thread> threads;
     begin();
     for (int i = 0; i < 200; ++i)
         threads.emplace_back([&, i] {
             const mapping a = map(lane{}, rt->ref(), fd, i * 2 * 4096, 1);
-            everybody.arrive_and_wait();  // 64 of them hold all frames now
+            all_threads.arrive_and_wait();  // 64 of them hold all frames now
             const mapping b = map(lane{}, rt->ref(), fd, (i * 2 + 1) * 4096, 1);
             for (const mapping& mapped : {a, b})
                 wrong += mapped.bytes != 1 && mapped.bytes != -ENOBUFS;
@@ -233,7 +233,7 @@ TEST_F(bounded_wait, interrupted_groups_end_before_the_runtime_is_destroyed) {
 }
 
 // Groups gave up on reads that are still under way: their memory must outlive them.
-TEST_F(bounded_wait, destruction_waits_for_reads_that_nobody_waits_for) {
+TEST_F(bounded_wait, destruction_waits_for_abandoned_reads) {
     o.request_wait_ms = 50;
     create();
     const int fd = open(lane{}, rt->ref(), "big");
@@ -279,7 +279,7 @@ TEST_F(bounded_wait, opens_that_were_given_up_lose_no_file_slots) {
     EXPECT_EQ(rt->state().files->free_path_units() + remembered, room_for_names);
 }
 
-TEST_F(bounded_wait, nonsense_harms_nobody_else) {
+TEST_F(bounded_wait, nonsense_harms_no_other_caller) {
     o.worker_threads = 4;
     create();
     const int good = open(lane{}, rt->ref(), "f2");

@@ -158,7 +158,7 @@ private:
 
 // A caller that writes and closes while the last close writes back leaves its bytes to that close.
 // That close must not end before these bytes are in the file.
-TEST(write_in_progress, the_last_close_leaves_nothing_of_those_who_came_and_went_meanwhile) {
+TEST(write_in_progress, the_last_close_leaves_nothing_of_callers_that_came_and_went) {
     for (const std::uint64_t visits : {1u, 2u, 3u, 7u}) {
         const temporary_folder folder;
         test::write_file(folder / "data", std::vector<std::uint8_t>(10 * 4096, 0));

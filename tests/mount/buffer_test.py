@@ -139,15 +139,15 @@ def writers_see_their_writes(policy):
     with mounted.Mount(source, point, *mounted.buffer_flags(policy, "44KiB", "32KiB")) as mount:
         stop = fork.Event()
         readers = [fork.Process(target=keep_reading, args=(point / "f", stop)) for _ in range(3)]
-        for one in readers:
-            one.start()
+        for reader in readers:
+            reader.start()
         try:
             write_and_read(point / "f", 500)
         finally:
             stop.set()
-            for one in readers:
-                one.join()
-        check(all(one.exitcode == 0 for one in readers), "a reader failed")
+            for reader in readers:
+                reader.join()
+        check(all(reader.exitcode == 0 for reader in readers), "a reader failed")
         read_all(mount, ["f"])
         mount.end()
 
@@ -217,8 +217,9 @@ def mappings_and_reads_agree(policy):
     source, point, _ = mounted.folders()
     (source / "f").write_bytes(bytes(50_000))
     with mounted.Mount(source, point, *mounted.buffer_flags(policy, "1MiB", "1MiB")) as mount:
-        with (open(point / "f", "r+b", buffering=0) as one,
-              open(point / "f", "r+b", buffering=0) as other, mmap.mmap(one.fileno(), 0) as memory):
+        with (open(point / "f", "r+b", buffering=0) as mapped_file,
+              open(point / "f", "r+b", buffering=0) as other,
+              mmap.mmap(mapped_file.fileno(), 0) as memory):
             check(os.pread(other.fileno(), 50_000, 0) == memory[:],
                   "a mapping differs from what is read")
             for i in range(1, 50):

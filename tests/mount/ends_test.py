@@ -91,11 +91,12 @@ class Ends(unittest.TestCase):
             self.assertIn(f"fusermount3 -u {self.point}", done.stderr.decode())
 
     def test_ends_by_signals_and_by_unmounting(self):
-        for how in (None, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for end_signal in (None, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             mount = mounted.Mount(self.source, self.point)
             with mount:
                 (mount.point / "file").write_text("abc")
-                done = mount.end(None if how is None else lambda process: process.send_signal(how))
+                done = mount.end(None if end_signal is None else
+                                 lambda process: process.send_signal(end_signal))
             self.assertEqual(done["bytes_written"], 3)
             self.assertNotIn("buffer", done)
             self.assertEqual((self.source / "file").read_text(), "abc")
@@ -179,10 +180,10 @@ class Ends(unittest.TestCase):
                 threading.Thread(target=append, args=(folder, user))
                 for user, folder in enumerate(folders)
             ]
-            for one in threads:
-                one.start()
-            for one in threads:
-                one.join()
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
         lines = (self.source / "log").read_text().splitlines()
         expected = [f"{user:02} {i:05}" for user in range(5) for i in range(300)]
         self.assertEqual(sorted(lines), sorted(expected))
@@ -208,8 +209,8 @@ class Ends(unittest.TestCase):
         with mounted.Mount(self.source, self.point):
             here = self.point / "many"
             self.assertEqual(len(os.listdir(here)), 3000)
-            self.assertEqual(sum(1 for one in os.scandir(here)
-                                 if one.is_file() and one.stat().st_size == 0),
+            self.assertEqual(sum(1 for entry in os.scandir(here)
+                                 if entry.is_file() and entry.stat().st_size == 0),
                              3000)
             with os.scandir(here) as entries:  # removing while reading, as rm -r does
                 for entry in entries:

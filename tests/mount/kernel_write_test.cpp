@@ -142,8 +142,8 @@ TEST_P(kernel_writes, an_open_has_what_a_program_stored_to_a_mapping_that_it_kee
 }
 
 INSTANTIATE_TEST_SUITE_P(backends, kernel_writes, testing::Values(backend::cpu, backend::gpu),
-                         [](const testing::TestParamInfo<backend>& one) {
-                             return one.param == backend::gpu ? "gpu" : "cpu";
+                         [](const testing::TestParamInfo<backend>& info) {
+                             return info.param == backend::gpu ? "gpu" : "cpu";
                          });
 
 }  // namespace penstock::test::kernel_write

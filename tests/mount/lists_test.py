@@ -70,9 +70,9 @@ def packed(owner, group, others, users, groups, mask):
     """As the kernel takes and gives a list in an extended attribute."""
     entries = [
         ("owner", owner, NO_ID),
-        *[("user", users[one], one) for one in sorted(users)],
+        *[("user", users[number], number) for number in sorted(users)],
         ("group of file", group, NO_ID),
-        *[("group", groups[one], one) for one in sorted(groups)],
+        *[("group", groups[number], number) for number in sorted(groups)],
         *([("mask", mask, NO_ID)] if mask is not None else []),
         ("others", others, NO_ID),
     ]
@@ -136,7 +136,7 @@ def use_all(root, count):
         file, folder = root / f"f{i}", root / f"d{i}"
         out[f"{i} read"] = code_of(lambda: os.close(os.open(file, os.O_RDONLY)))
         out[f"{i} write"] = code_of(lambda: os.close(os.open(file, os.O_WRONLY)))
-        out[f"{i} access"] = [os.access(file, how) for how in (os.R_OK, os.W_OK, os.X_OK)]
+        out[f"{i} access"] = [os.access(file, access) for access in (os.R_OK, os.W_OK, os.X_OK)]
         out[f"{i} create"] = code_of(
             lambda: os.close(os.open(folder / "made", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
         )
@@ -187,9 +187,9 @@ class Lists(unittest.TestCase):
         for i, entry in enumerate(table):
             (self.source / f"f{i}").write_text("secret")
             (self.source / f"d{i}").mkdir()
-            for name, what in ((f"f{i}", entry), (f"d{i}", with_search(entry))):
+            for name, rights in ((f"f{i}", entry), (f"d{i}", with_search(entry))):
                 os.chown(self.source / name, FILE_OWNER, FILE_GROUP)
-                os.setxattr(self.source / name, ACCESS, packed(*what))
+                os.setxattr(self.source / name, ACCESS, packed(*rights))
         return table
 
     def test_twenty_lists_give_each_user_what_the_source_gives(self):
@@ -200,18 +200,22 @@ class Lists(unittest.TestCase):
                 here, there = as_user(role, lambda: use_all(self.point, len(table))), as_user(
                     role, lambda: use_all(self.source, len(table))
                 )
-                for what, answer in there.items():
+                for attempt, answer in there.items():
                     self.assertEqual(
-                        here[what], answer, f"{role}, list {table[int(what.split()[0])]}: {what}"
+                        here[attempt],
+                        answer,
+                        f"{role}, list {table[int(attempt.split()[0])]}: {attempt}",
                     )
                 answers |= {
-                    (what.split()[1], answer)
-                    for what, answer in there.items()
+                    (attempt.split()[1], answer)
+                    for attempt, answer in there.items()
                     if isinstance(answer, str)
                 }
-        for what in ("read", "write", "create", "list"):
+        for operation in ("read", "write", "create", "list"):
             self.assertLessEqual(
-                {(what, "done"), (what, "EACCES")}, answers, "the table does not ask both ways"
+                {(operation, "done"), (operation, "EACCES")},
+                answers,
+                "the table does not ask both ways",
             )
 
     def test_a_list_that_is_set_through_the_mount_holds_at_once(self):
@@ -287,10 +291,10 @@ class Lists(unittest.TestCase):
         """Through the mount, which would believe for a second that the names are there."""
         for name in names:
             for at, folders, files in os.walk(self.point / name, topdown=False):
-                for one in files:
-                    os.unlink(os.path.join(at, one))
-                for one in folders:
-                    path = os.path.join(at, one)
+                for file in files:
+                    os.unlink(os.path.join(at, file))
+                for folder in folders:
+                    path = os.path.join(at, folder)
                     os.unlink(path) if os.path.islink(path) else os.rmdir(path)
 
     def test_users_of_a_file_system_without_lists_have_what_the_mode_says(self):

@@ -39,16 +39,16 @@ protected:
         const status s =
             mount_directory(*runtime_, folder_ / "source", folder_ / "point", {}, mount_);
         ASSERT_TRUE(s.ok()) << s.message;
-        for (auto& one : regions_)
-            one = map_whole(*runtime_, folder_ / "source/f", protection::read_write,
-                            {.outside_writers = false});
-        for (program* one : {&one_, &two_}) {
-            ASSERT_GE(one->open(folder_ / "point/f"), 0);
-            ASSERT_EQ(GetParam().mapped ? one->map(file_bytes) : 0, 0);
+        for (auto& region : regions_)
+            region = map_whole(*runtime_, folder_ / "source/f", protection::read_write,
+                               {.outside_writers = false});
+        for (program* child : {&one_, &two_}) {
+            ASSERT_GE(child->open(folder_ / "point/f"), 0);
+            ASSERT_EQ(GetParam().mapped ? child->map(file_bytes) : 0, 0);
         }
     }
     void TearDown() override {
-        for (auto& one : regions_) one.reset();
+        for (auto& region : regions_) region.reset();
         if (mount_ == nullptr) return;
         EXPECT_EQ(one_.close_file(), 0);
         EXPECT_EQ(two_.close_file(), 0);
@@ -98,14 +98,14 @@ protected:
         std::barrier together(static_cast<std::ptrdiff_t>(sides.size()));
         std::vector<std::thread> all;
         all.reserve(sides.size());
-        for (const side& one : sides)
+        for (const side& body : sides)
             all.emplace_back([&] {
                 for (std::uint64_t round = 1; round <= rounds; ++round) {
                     together.arrive_and_wait();
-                    one(round);
+                    body(round);
                 }
             });
-        for (std::thread& one : all) one.join();
+        for (std::thread& thread : all) thread.join();
     }
 
     program one_, two_;  // before there are threads

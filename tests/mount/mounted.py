@@ -66,12 +66,12 @@ class Mount:
         elif self.process.poll() is None:
             self.end()
 
-    def end(self, how=None):
-        """Takes the mount away, or does `how` for that; the report that the program printed."""
-        if how is None:
+    def end(self, stop=None):
+        """Takes the mount away, or calls `stop` for that; the report that the program printed."""
+        if stop is None:
             unmount(self.point)
         else:
-            how(self.process)
+            stop(self.process)
         out, err = self.process.communicate(timeout=1000)
         if self.process.returncode != 0 or is_mounted(self.point):
             raise AssertionError(f"ended with {self.process.returncode}, mounted: "

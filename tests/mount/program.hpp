@@ -22,7 +22,7 @@ class program {
 public:
     enum class act : std::uint8_t { open, map, read, write, load, store, hammer, close_file, end };
     struct order {
-        act what = act::end;
+        act action = act::end;
         std::uint64_t offset = 0, value = 0, count = 0;
         char path[512] = {};
     };
@@ -110,7 +110,7 @@ private:
     }
     static answer obey(state& s, const order& o) {
         answer out;
-        switch (o.what) {
+        switch (o.action) {
             case act::open:
                 s.fd = ::open(o.path, static_cast<int>(o.value));
                 out.code = coded(s.fd);
@@ -151,7 +151,7 @@ private:
     static void serve(int from, int to) {
         state s;
         order o;
-        while (::read(from, &o, sizeof o) == sizeof o && o.what != act::end) {
+        while (::read(from, &o, sizeof o) == sizeof o && o.action != act::end) {
             const answer out = obey(s, o);
             if (::write(to, &out, sizeof out) != sizeof out) return;
         }

@@ -89,22 +89,22 @@ class Locker:
     def __call__(self, order):
         if self.fd is None:
             self.fd = os.open(self.path, os.O_RDWR)
-        what, _, place = order.partition(" ")
+        action, _, place = order.partition(" ")
         first, count = (int(x) for x in (place or "0 0").split())
         try:
-            if what == "flock":
+            if action == "flock":
                 fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            elif what == "record":
+            elif action == "record":
                 fcntl.lockf(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB, count, first)
-            elif what == "shared":
+            elif action == "shared":
                 fcntl.lockf(self.fd, fcntl.LOCK_SH | fcntl.LOCK_NB, count, first)
-            elif what == "holder":
+            elif action == "holder":
                 asked = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, first, count, 0)
                 return struct.unpack("hhqqi4x", fcntl.fcntl(self.fd, fcntl.F_GETLK, asked))[4]
-            elif what == "give":
+            elif action == "give":
                 fcntl.lockf(self.fd, fcntl.LOCK_UN)
                 fcntl.flock(self.fd, fcntl.LOCK_UN)
-            elif what == "close":
+            elif action == "close":
                 os.close(self.fd)
                 self.fd = None
         except OSError as e:
@@ -119,31 +119,33 @@ class Promises(unittest.TestCase):
     def test_locks_hold_between_two_programs_of_the_mount(self):
         (self.source / "f").write_bytes(bytes(100))
         with mounted.Mount(self.source, self.point):
-            one, two = Other(Locker(self.point / "f")), Other(Locker(self.point / "f"))
+            first, second = Other(Locker(self.point / "f")), Other(Locker(self.point / "f"))
             below = Other(Locker(self.source / "f"))
-            for kind, mine, other, apart in (
+            for kind, lock, other, apart in (
                 ("flock", "flock", "flock", None),
                 ("record", "record 10 20", "record 29 5", "record 30 5"),
             ):
-                self.assertEqual(one.ask(mine), "done", kind)
-                self.assertEqual(two.ask(other), DENIED, kind)
+                self.assertEqual(first.ask(lock), "done", kind)
+                self.assertEqual(second.ask(other), DENIED, kind)
                 if apart:
-                    self.assertEqual(two.ask(apart), "done")
-                    self.assertEqual(two.ask("shared 15 1"), DENIED)
-                    self.assertEqual(two.ask("holder 10 20"), str(one.child))
+                    self.assertEqual(second.ask(apart), "done")
+                    self.assertEqual(second.ask("shared 15 1"), DENIED)
+                    self.assertEqual(second.ask("holder 10 20"), str(first.child))
                 self.assertEqual(below.ask(other), "done", "the source knows nothing of it")
                 below.ask("give")
-                self.assertEqual(one.ask("give"), "done")
-                self.assertEqual(two.ask(other), "done")
-                self.assertEqual(one.ask(mine), DENIED)
-                two.ask("close")
-                self.assertEqual(one.ask(mine), "done", "closing gives it back")
-                one.ask("give")
-            self.assertEqual(two.ask("record 0 100"), "done")
-            self.assertEqual(one.ask("flock"), "done", "the two kinds do not meet")
-            two.end()
-            self.assertEqual(one.ask("record 0 100"), "done", "the end of a program gives it back")
-            one.end()
+                self.assertEqual(first.ask("give"), "done")
+                self.assertEqual(second.ask(other), "done")
+                self.assertEqual(first.ask(lock), DENIED)
+                second.ask("close")
+                self.assertEqual(first.ask(lock), "done", "closing gives it back")
+                first.ask("give")
+            self.assertEqual(second.ask("record 0 100"), "done")
+            self.assertEqual(first.ask("flock"), "done", "the two kinds do not meet")
+            second.end()
+            self.assertEqual(
+                first.ask("record 0 100"), "done", "the end of a program gives it back"
+            )
+            first.end()
             below.end()
 
     def test_the_limit_on_open_files_is_raised_and_then_told(self):

@@ -289,9 +289,9 @@ TEST_P(mounted_regions, programs_read_what_the_cache_of_open_and_read_holds) {
         return mount_->report().bytes_from_devices - before;
     };
     // A GPU that others use may be late with its answer, and is not asked again for a while then.
-    std::uint64_t given = 0;
-    for (int round = 0; given != held && round < 50; ++round) given = read_cold();
-    EXPECT_EQ(given, held);
+    std::uint64_t from_devices = 0;
+    for (int round = 0; from_devices != held && round < 50; ++round) from_devices = read_cold();
+    EXPECT_EQ(from_devices, held);
     EXPECT_FALSE(is_any_in_memory(path, held)) << "the disk was read too";
     ASSERT_GE(one_.open(seen_as()), 0);
     EXPECT_EQ(one_.write(4096 * 20 + 8, 99), 8);

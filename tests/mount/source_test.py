@@ -22,7 +22,7 @@ from lists_test import as_user
 
 def run(*command):
     done = subprocess.run(
-        [str(one) for one in command],
+        [str(argument) for argument in command],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         check=False,
@@ -58,9 +58,9 @@ class Sources(unittest.TestCase):
             self.skipTest(f"{kind} cannot be mounted here: {text.strip()}")
         self.addCleanup(run, "umount", "-l", at)
 
-    def bind_here(self, what, at):
-        at.touch() if what.is_file() else at.mkdir(exist_ok=True)
-        code, _, text = run("mount", "--bind", what, at)
+    def bind_here(self, origin, at):
+        at.touch() if origin.is_file() else at.mkdir(exist_ok=True)
+        code, _, text = run("mount", "--bind", origin, at)
         if code != 0:
             self.skipTest(f"no bind mounts here: {text.strip()}")
         self.addCleanup(run, "umount", "-l", at)
@@ -105,10 +105,10 @@ class Sources(unittest.TestCase):
             self.assertEqual({name: os.lstat(self.point / name).st_ino for name in names}, first)
             for folder in ("a/d0", "b/c/d1"):
                 self.assertEqual(
-                    {one.name: one.inode() for one in os.scandir(self.point / folder)},
+                    {entry.name: entry.inode() for entry in os.scandir(self.point / folder)},
                     {
-                        one: os.lstat(self.point / folder / one).st_ino
-                        for one in os.listdir(self.point / folder)
+                        name: os.lstat(self.point / folder / name).st_ino
+                        for name in os.listdir(self.point / folder)
                     },
                 )
 
@@ -200,7 +200,7 @@ class Sources(unittest.TestCase):
             with mounted.Mount(self.source, self.point):
                 for listed in (
                     os.listdir,
-                    lambda root: [one.name for one in os.scandir(root)],
+                    lambda root: [entry.name for entry in os.scandir(root)],
                     lambda root: run("ls", root)[1].split("\n")[:-1],
                 ):
                     self.assertEqual(sorted(listed(self.point)), sorted(os.listdir(self.source)))
@@ -393,15 +393,17 @@ class Sources(unittest.TestCase):
             workers = [
                 fork.Process(target=self.change_at_random, args=(seed,)) for seed in range(1, 5)
             ]
-            for one in workers:
-                one.start()
-            all_ended = mounted.wait_until(lambda: not any(one.is_alive() for one in workers), 120)
+            for worker in workers:
+                worker.start()
+            all_ended = mounted.wait_until(
+                lambda: not any(worker.is_alive() for worker in workers), 120
+            )
             if not all_ended:
                 mount.clear()  # lets them go
-            for one in workers:
-                one.join()
+            for worker in workers:
+                worker.join()
             self.assertTrue(all_ended)
-            self.assertEqual([one.exitcode for one in workers], [0] * 4)
+            self.assertEqual([worker.exitcode for worker in workers], [0] * 4)
             self.assertEqual((self.point / "f").read_bytes(), (self.source / "f").read_bytes())
 
     def use_append_only(self, path):

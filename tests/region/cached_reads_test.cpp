@@ -58,11 +58,11 @@ protected:
     }
     std::uint64_t expect_read(int fd, const bytes& expected, std::uint64_t offset,
                               std::uint64_t count) const {
-        std::uint64_t given = 0;
-        EXPECT_TRUE(read_as_program(key_of(fd), fd, offset, count, given) ==
+        std::uint64_t from_devices = 0;
+        EXPECT_TRUE(read_as_program(key_of(fd), fd, offset, count, from_devices) ==
                     part_of(expected, offset, count))
             << "from " << offset << ", " << count;
-        return given;
+        return from_devices;
     }
     std::uint64_t expect_read(std::uint64_t offset, std::uint64_t count) const {
         return expect_read(fd_, content_, offset, count);
@@ -253,7 +253,7 @@ TEST_F(cached_reads, nothing_wrong_is_read_while_kernels_evict_everything) {
             for (std::uint64_t i = 0; i < 600; ++i)
                 expect_read(mix64(2 * i + program) % (mib / page) * page, (i % 8 + 1) * page);
         });
-    for (std::thread& one : all) one.join();
+    for (std::thread& thread : all) thread.join();
     read_in_kernel(0, page);
     EXPECT_EQ(expect_read(0, page), page);
 }
@@ -271,7 +271,7 @@ TEST_F(cached_reads, a_runtime_may_end_while_programs_read) {
         runtime_.reset();
     }
     over = true;
-    for (std::thread& one : programs) one.join();
+    for (std::thread& thread : programs) thread.join();
     EXPECT_EQ(expect_read(0, page), 0u);
 }
 

@@ -38,9 +38,9 @@ protected:
     void TearDown() override { ::close(fd_); }
 
     std::unique_ptr<file_region> map(std::uint64_t offset, std::uint64_t count, protection access,
-                                     const region_options& how = by_page) {
+                                     const region_options& settings = by_page) {
         std::unique_ptr<file_region> out;
-        const status s = map_region(*runtime_, path_, offset, count, access, how, out);
+        const status s = map_region(*runtime_, path_, offset, count, access, settings, out);
         EXPECT_TRUE(s.ok()) << s.message;
         return out;
     }
@@ -57,12 +57,13 @@ protected:
             << "from " << offset << ", " << count;
         return from_devices;
     }
-    void write_as_program(std::uint64_t offset, const bytes& what) {
-        program_write access(file_of(key_), program_access::kind::direct, offset, what.size());
-        ASSERT_EQ(::pwrite(fd_, what.data(), what.size(), static_cast<off_t>(offset)),
-                  static_cast<ssize_t>(what.size()));
-        access.wrote(offset, what.size());
-        std::copy(what.begin(), what.end(), content_.begin() + static_cast<std::ptrdiff_t>(offset));
+    void write_as_program(std::uint64_t offset, const bytes& new_bytes) {
+        program_write access(file_of(key_), program_access::kind::direct, offset, new_bytes.size());
+        ASSERT_EQ(::pwrite(fd_, new_bytes.data(), new_bytes.size(), static_cast<off_t>(offset)),
+                  static_cast<ssize_t>(new_bytes.size()));
+        access.wrote(offset, new_bytes.size());
+        std::copy(new_bytes.begin(), new_bytes.end(),
+                  content_.begin() + static_cast<std::ptrdiff_t>(offset));
     }
 
     const temporary_folder folder_;
@@ -164,22 +165,22 @@ TEST_F(device_reads, a_read_that_fails_is_left_to_the_file) {
 
 // A number that one reader has seen no reader sees smaller again, while a program and two regions
 // write and others come and go.
-TEST_F(device_reads, nobody_sees_what_was_before_after_somebody_saw_what_is) {
-    const auto one = map(0, 16384, protection::read_write);
+TEST_F(device_reads, no_reader_sees_a_number_older_than_any_reader_saw) {
+    const auto region = map(0, 16384, protection::read_write);
     std::atomic<std::uint64_t> seen[2]{};  // the largest that any reader has seen: a word of the
                                            // program, one of the region
     for (const std::uint64_t at : {0u, 8u})
         ASSERT_EQ(::pwrite(fd_, bytes(8, 0).data(), 8, static_cast<off_t>(at)), 8);
     program_write(file_of(key_), program_access::kind::direct, 0, 16).wrote(0, 16);
-    ASSERT_GE(one->acquire(), 0);
+    ASSERT_GE(region->acquire(), 0);
     std::atomic<bool> over{false};
-    std::atomic<std::uint64_t> old{0}, given{0};
+    std::atomic<std::uint64_t> old{0}, device_answers{0};
     const auto reader = [&] {
         while (!over) {
             const std::uint64_t before[2] = {seen[0], seen[1]};
             std::uint64_t words[2]{}, from_devices = 0;
             std::memcpy(words, read(0, 4096, from_devices).data(), sizeof words);
-            given += from_devices != 0;
+            device_answers += from_devices != 0;
             for (int i = 0; i < 2; ++i) {
                 old += words[i] < before[i];
                 for (std::uint64_t known = before[i];
@@ -195,7 +196,8 @@ TEST_F(device_reads, nobody_sees_what_was_before_after_somebody_saw_what_is) {
         // the device's only after one.
         const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(10);
         for (std::uint64_t round = 1;
-             round <= 3000 || (given == 0 && std::chrono::steady_clock::now() < until); ++round) {
+             round <= 3000 || (device_answers == 0 && std::chrono::steady_clock::now() < until);
+             ++round) {
             {
                 program_write access(file_of(key_), program_access::kind::direct, 0, 8);
                 EXPECT_EQ(::pwrite(fd_, &round, 8, 0), 8);
@@ -208,13 +210,13 @@ TEST_F(device_reads, nobody_sees_what_was_before_after_somebody_saw_what_is) {
         over = true;
     });
     for (std::uint64_t round = 1; !over; ++round) {
-        std::memcpy(static_cast<std::byte*>(one->data()) + 8, &round, 8);
-        EXPECT_EQ(one->release(), 1);
-        EXPECT_GE(one->acquire(), 0);
+        std::memcpy(static_cast<std::byte*>(region->data()) + 8, &round, 8);
+        EXPECT_EQ(region->release(), 1);
+        EXPECT_GE(region->acquire(), 0);
     }
     for (std::thread& t : all) t.join();
     EXPECT_EQ(old, 0u);
-    EXPECT_GT(given, 0u);
+    EXPECT_GT(device_answers, 0u);
 }
 
 }  // namespace penstock::test::device_reads

@@ -205,7 +205,7 @@ TEST(region_faults, what_a_mapping_cannot_write_is_left_to_calls) {
     std::vector<std::uint8_t> expected(10000, 1);
     std::fill_n(expected.begin() + 4000, 6000, 7);
     EXPECT_EQ(read_file(folder / "f"), expected);
-    for (const int one : {writing, fd, found}) real.close(one);
+    for (const int handle : {writing, fd, found}) real.close(handle);
 }
 
 TEST(region_faults, a_mapping_takes_pieces_of_all_sizes_at_once) {
@@ -214,7 +214,7 @@ TEST(region_faults, a_mapping_takes_pieces_of_all_sizes_at_once) {
     std::vector<std::uint8_t> expected(12 << 20, 1);
     write_file(folder / "f", expected);
     std::vector<std::byte> fresh(expected.size());
-    for (std::byte& one : fresh) one = static_cast<std::byte>(random());
+    for (std::byte& byte : fresh) byte = static_cast<std::byte>(random());
     host::environment& real = host::linux_environment();
     const int found = real.find(AT_FDCWD, folder / "f"), writing = real.open_writing(found);
     ASSERT_GE(writing, 0);
@@ -234,7 +234,7 @@ TEST(region_faults, a_mapping_takes_pieces_of_all_sizes_at_once) {
     EXPECT_EQ(real.write_scattered(writing, pieces.data(), pieces.size()),
               static_cast<std::int64_t>(all));
     EXPECT_TRUE(read_file(folder / "f") == expected);
-    for (const int one : {writing, found}) real.close(one);
+    for (const int handle : {writing, found}) real.close(handle);
 }
 
 TEST(region_faults, each_call_of_mapping_fails_once_and_nothing_is_left_open) {

@@ -215,8 +215,8 @@ TEST(region_model, a_lost_write_is_found) {
 }
 
 INSTANTIATE_TEST_SUITE_P(on, region_models, testing::Values(backend::cpu, backend::gpu),
-                         [](const auto& one) {
-                             return std::string(one.param == backend::gpu ? "gpu" : "cpu");
+                         [](const auto& info) {
+                             return std::string(info.param == backend::gpu ? "gpu" : "cpu");
                          });
 
 }  // namespace penstock::test

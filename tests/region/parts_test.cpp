@@ -28,7 +28,7 @@ struct alignas(16) page {
 
 page random_page(std::mt19937_64& random) {
     page out;
-    for (std::byte& one : out.bytes) one = static_cast<std::byte>(random());
+    for (std::byte& byte : out.bytes) byte = static_cast<std::byte>(random());
     return out;
 }
 
@@ -36,8 +36,8 @@ page random_page(std::mt19937_64& random) {
 page changed_page(const page& of, std::mt19937_64& random) {
     page out = of;
     const std::uint64_t one_in = random() % 3 == 0 ? 1 : random() % 200 + 1;
-    for (std::byte& one : out.bytes)
-        if (random() % one_in == 0) one = static_cast<std::byte>(random() % 4);
+    for (std::byte& byte : out.bytes)
+        if (random() % one_in == 0) byte = static_cast<std::byte>(random() % 4);
     return out;
 }
 
@@ -120,9 +120,9 @@ TEST(version_map, is_as_a_state_for_each_page) {
             plain.resize(pages += 100, first);
         }
         const std::uint64_t looked = random() % pages;
-        page_state one = map.at(looked), other = plain[looked];
-        consistency::forget_stamps(one), consistency::forget_stamps(other);
-        ASSERT_TRUE(one == other) << "round " << round << " page " << looked;
+        page_state state = map.at(looked), plain_state = plain[looked];
+        consistency::forget_stamps(state), consistency::forget_stamps(plain_state);
+        ASSERT_TRUE(state == plain_state) << "round " << round << " page " << looked;
         if (round % 10 != 0) continue;
         most = std::max(most, map.states());
         const auto is_stale = [](const page_state& p) { return p.stale != 0; };
@@ -171,8 +171,8 @@ TEST(page_masks, what_is_written_back_goes_around_them) {
     for (const std::size_t byte : {0u, 1u, 7u, 4095u}) mark(0, byte);
     mark(1, 300);
     page_masks masks;
-    const int one = 1, other = 2;  // owners
-    masks.add(&one, {1, 3}, marks.data());
+    const int owner = 1, other_owner = 2;
+    masks.add(&owner, {1, 3}, marks.data());
     const auto bytes_now = [&] {
         EXPECT_EQ(masks.write_around(fd, fresh.data(), fresh.size(), page_bytes - 10),
                   static_cast<std::int64_t>(fresh.size()));
@@ -188,15 +188,15 @@ TEST(page_masks, what_is_written_back_goes_around_them) {
     EXPECT_EQ(bytes_now(), expected);
     masks.forget_settled({0, 4});
     EXPECT_EQ(bytes_now(), expected) << "the changes are not in the file yet";
-    masks.settle(&one, {1});
+    masks.settle(&owner, {1});
     masks.forget_settled({0, 4});
     for (const std::size_t at : {page_bytes, page_bytes + 1, page_bytes + 7, 2 * page_bytes - 1})
         expected[at] = 2;
     EXPECT_EQ(bytes_now(), expected);
-    masks.add(&other, {3}, marks.data() + mark_bytes);
-    masks.remove(&one, {3});
+    masks.add(&other_owner, {3}, marks.data() + mark_bytes);
+    masks.remove(&owner, {3});
     EXPECT_EQ(bytes_now(), expected) << "another has it masked as well";
-    masks.remove(&other, {3});
+    masks.remove(&other_owner, {3});
     expected[3 * page_bytes + 300] = 2;
     EXPECT_EQ(bytes_now(), expected);
     ::close(fd);
@@ -215,7 +215,7 @@ TEST(home_writer, writes_what_is_marked) {
         const std::vector<std::uint64_t> numbers{0, 1, 3, 4};
         std::vector<std::byte> bytes(numbers.size() * page_bytes),
             marks(numbers.size() * mark_bytes);
-        for (std::byte& one : bytes) one = static_cast<std::byte>(random());
+        for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
         const std::uint64_t run = round % 4 == 0 ? 1 : random() % 6000 + 1;
         for (std::uint64_t i = 0, marked = 0; i < bytes.size(); ++i) {
             if (i % run == 0) marked = random() % 2;
@@ -306,7 +306,7 @@ TEST(helpers, each_number_is_done_once_and_all_have_ended) {
         });
         ASSERT_EQ(inside.load(), 0u) << round;
         ASSERT_EQ(times[0].load(), 1u);
-        for (const auto& one : times) ASSERT_LE(one.load(), 1u);
+        for (const auto& runs : times) ASSERT_LE(runs.load(), 1u);
     }
 }
 

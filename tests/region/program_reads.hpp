@@ -25,18 +25,19 @@ inline region::client_file file_of(const region::file_key& key) {
     return {region::shared_files::of(host::hub::of_process()), key};
 }
 
-// `given`: how much of it came from regions or caches.
+// `from_devices`: how much of it came from regions or caches.
 inline std::vector<std::uint8_t> read_as_program(const region::file_key& file, int fd,
                                                  std::uint64_t offset, std::uint64_t count,
-                                                 std::uint64_t& given) {
+                                                 std::uint64_t& from_devices) {
     std::vector<std::uint8_t> out;
     const region::program_access access(file_of(file), region::program_access::kind::direct, offset,
                                         count);
-    given = access.read_devices(fd, offset, count, [&](const std::byte* from, std::uint64_t got) {
-        const auto* const first = reinterpret_cast<const std::uint8_t*>(from);
-        out.assign(first, first + got);
-    });
-    if (given != 0) return out;
+    from_devices =
+        access.read_devices(fd, offset, count, [&](const std::byte* from, std::uint64_t got) {
+            const auto* const first = reinterpret_cast<const std::uint8_t*>(from);
+            out.assign(first, first + got);
+        });
+    if (from_devices != 0) return out;
     EXPECT_TRUE(out.empty());
     out.resize(count);
     const ssize_t got = ::pread(fd, out.data(), count, static_cast<off_t>(offset));

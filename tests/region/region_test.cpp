@@ -245,16 +245,16 @@ TEST_P(regions, threads_with_a_region_each_at_once) {
                 EXPECT_GE(all[t]->acquire(), 0);
             }
         });
-    for (std::thread& one : threads) one.join();
+    for (std::thread& thread : threads) thread.join();
     for (std::uint64_t t = 0; t < all.size(); ++t)
         for (std::uint64_t round = 1; round <= 60; ++round)
             for (std::uint64_t at = t + round % 5 * 4096; at < size; at += 3 * 701)
                 if (at / 3 * 3 + t < size)
                     expected[at / 3 * 3 + t] = static_cast<std::uint8_t>(round);
     EXPECT_TRUE(read_file(path) == expected);
-    for (auto& one : all) {
-        EXPECT_GE(one->acquire(), 0);
-        EXPECT_TRUE(peek(*one, GetParam(), 0, size) == expected);
+    for (auto& region : all) {
+        EXPECT_GE(region->acquire(), 0);
+        EXPECT_TRUE(peek(*region, GetParam(), 0, size) == expected);
     }
 }
 
@@ -414,8 +414,8 @@ TEST_P(regions, with_hot_parts_are_as_others) {
 }
 
 INSTANTIATE_TEST_SUITE_P(on, regions, testing::Values(backend::cpu, backend::gpu),
-                         [](const auto& one) {
-                             return std::string(one.param == backend::gpu ? "gpu" : "cpu");
+                         [](const auto& info) {
+                             return std::string(info.param == backend::gpu ? "gpu" : "cpu");
                          });
 
 }  // namespace penstock::test

@@ -18,21 +18,21 @@ public:
         desks_.place(memory_.data());
     }
 
-    bool begin_loan(const runtime_ref& fs, host::loan& what) override {
-        host::loan_desk* const desk = desks_.take(what, now_ns);
+    bool begin_loan(const runtime_ref& fs, host::loan& loan) override {
+        host::loan_desk* const desk = desks_.take(loan, now_ns);
         if (desk == nullptr) return false;
         ++begun;
-        what.desk = desk;
-        waiting_.push_back({fs, what.order});
+        loan.desk = desk;
+        waiting_.push_back({fs, loan.order});
         if (meanwhile) meanwhile();
         if (!busy) do_all();
-        if (busy && half_done) engine::tell_part(what.order.states, engine::part_coming);
-        for (std::uint32_t part = 1; busy && half_done && part < what.order.parts(); ++part)
-            engine::lend_part(lane{}, fs.view, what.order, part);
+        if (busy && half_done) engine::tell_part(loan.order.states, engine::part_coming);
+        for (std::uint32_t part = 1; busy && half_done && part < loan.order.parts(); ++part)
+            engine::lend_part(lane{}, fs.view, loan.order, part);
         return true;
     }
-    void end_loan(host::loan& what) override {
-        desks_.give_back(*static_cast<host::loan_desk*>(what.desk), true, now_ns);
+    void end_loan(host::loan& loan) override {
+        desks_.give_back(*static_cast<host::loan_desk*>(loan.desk), true, now_ns);
     }
     void end_late_loans() override { desks_.end_late(); }
     // What was begun and not done.

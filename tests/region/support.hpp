@@ -69,9 +69,10 @@ inline void patch_file(const std::string& path, std::uint64_t at,
 }
 
 inline std::unique_ptr<file_region> map_whole(runtime& rt, const std::string& path,
-                                              protection access, const region_options& how = {}) {
+                                              protection access,
+                                              const region_options& settings = {}) {
     std::unique_ptr<file_region> out;
-    const status s = map_region(rt, path, 0, 0, access, how, out);
+    const status s = map_region(rt, path, 0, 0, access, settings, out);
     EXPECT_TRUE(s.ok()) << s.message;
     return out;
 }

@@ -121,9 +121,9 @@ protected:
         host::runtime_hooks hooks;
         hooks.env = &env_;
         runtime_ = make_runtime(region_runtime(folder_, backend::cpu), hooks);
-        for (auto& one : regions_)
-            one = map_whole(*runtime_, folder_ / "f", protection::read_write,
-                            {.outside_writers = false});
+        for (auto& region : regions_)
+            region = map_whole(*runtime_, folder_ / "f", protection::read_write,
+                               {.outside_writers = false});
     }
     void TearDown() override { host::hub::of_process().remove_views(*kernel_); }
 
@@ -154,9 +154,9 @@ protected:
         all.emplace_back(program, 1);
         all.emplace_back(device, 2, std::ref(*regions_[0]));
         device(3, *regions_[1]);
-        for (std::thread& one : all) one.join();
+        for (std::thread& thread : all) thread.join();
         std::uint64_t lost = 0;
-        for (auto& one : regions_) EXPECT_GE(one->acquire(), 0);
+        for (auto& region : regions_) EXPECT_GE(region->acquire(), 0);
         for (std::uint64_t word = 0; word < file_words; ++word) {
             lost += words_of(*regions_[0])[word] != rounds;
             lost += words_of(*regions_[1])[word] != rounds;
@@ -207,7 +207,7 @@ TEST_F(region_views, nothing_is_lost_of_what_kernels_write_by_write) {
             if (!all_written) std::this_thread::sleep_for(std::chrono::microseconds(100));
         }
     };
-    std::jthread one(program, 0), other(program, 1), region([&] {
+    std::jthread storer(program, 0), writer(program, 1), region([&] {
         for (std::uint64_t number = 1; !all_written; ++number) {
             for (std::uint64_t word = 2; word < file_words; word += 4)
                 words_of(*regions_[0])[word] = number;
@@ -227,7 +227,7 @@ TEST_F(region_views, nothing_is_lost_of_what_kernels_write_by_write) {
         EXPECT_EQ(runtime_->fsync(fd), 0);
     }
     all_written = true;
-    for (std::jthread* thread : {&one, &other, &region}) thread->join();
+    for (std::jthread* thread : {&storer, &writer, &region}) thread->join();
     EXPECT_EQ(runtime_->close(fd), 0);
     for (auto& r : regions_) EXPECT_GE(r->acquire(), 0);
     for (std::uint64_t word = 0; word < file_words; ++word) {

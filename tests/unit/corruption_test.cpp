@@ -97,7 +97,7 @@ TEST(corruption, data_beyond_the_cache_is_kept) {
                     ++wrong;
             }
         });
-    for (std::thread& one : team) one.join();
+    for (std::thread& thread : team) thread.join();
     EXPECT_EQ(wrong.load(), 0);
     EXPECT_GT(rt->stats().dirty_victims, pages / 2);
     EXPECT_EQ(rt->close(held), 0);
@@ -130,7 +130,7 @@ TEST(corruption, a_page_is_in_one_frame_only) {
                         ++wrong;
             }
         });
-    for (std::thread& one : team) one.join();
+    for (std::thread& thread : team) thread.join();
     EXPECT_EQ(wrong.load(), 0);
     EXPECT_GT(rt->stats().evictions, rounds);
     const auto found = engine::check_invariants(rt->ref().view, {0, 1});

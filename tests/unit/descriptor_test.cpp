@@ -102,16 +102,16 @@ TEST_P(descriptors, a_shared_writer_is_not_closed_by_a_reader) {
 
 TEST_P(descriptors, a_runtime_that_only_reads) {
     rt = make_runtime(small_options(folder));
-    const int one = opened(), two = opened();
-    EXPECT_EQ(closed(one), 0);
-    EXPECT_EQ(closed(one), -EBADF);
-    EXPECT_EQ(byte_of(two), pattern_byte(1, 7));
-    EXPECT_EQ(closed(two), 0);
-    EXPECT_EQ(closed(two), -EBADF);
+    const int first = opened(), second = opened();
+    EXPECT_EQ(closed(first), 0);
+    EXPECT_EQ(closed(first), -EBADF);
+    EXPECT_EQ(byte_of(second), pattern_byte(1, 7));
+    EXPECT_EQ(closed(second), 0);
+    EXPECT_EQ(closed(second), -EBADF);
     expect_references(0);
 }
 
-TEST_P(descriptors, numbers_that_nobody_was_given_are_refused) {
+TEST_P(descriptors, numbers_that_no_open_returned_are_refused) {
     const int fd = opened();
     for (int number = 0; number < 8; ++number) {
         const int other = (fd & ~(7 << 16)) | number << 16;
@@ -134,7 +134,7 @@ TEST_P(descriptors, many_threads_open_and_close) {
                 if (fd < 0 || byte_of(fd) != pattern_byte(1, 7) || closed(fd) != 0) ++wrong;
             }
         });
-    for (std::thread& one : threads) one.join();
+    for (std::thread& thread : threads) thread.join();
     EXPECT_EQ(wrong, 0);
     expect_references(0);
 }
@@ -146,14 +146,14 @@ TEST(descriptor, files_beyond_65536_share_their_numbers) {
     options o = small_options(folder);
     o.max_files = 100000;
     const auto rt = make_runtime(o);
-    const int one = rt->open("file"), two = rt->open("file");
-    EXPECT_EQ(one, two);
-    EXPECT_EQ(rt->close(one), 0);
-    EXPECT_EQ(rt->close(two), 0);
-    EXPECT_EQ(rt->close(two), -EBADF);
+    const int first = rt->open("file"), second = rt->open("file");
+    EXPECT_EQ(first, second);
+    EXPECT_EQ(rt->close(first), 0);
+    EXPECT_EQ(rt->close(second), 0);
+    EXPECT_EQ(rt->close(second), -EBADF);
 }
 
 INSTANTIATE_TEST_SUITE_P(by, descriptors, testing::Bool(),
-                         [](const auto& one) { return one.param ? "host" : "kernel"; });
+                         [](const auto& info) { return info.param ? "host" : "kernel"; });
 
 }  // namespace penstock::test

@@ -429,9 +429,9 @@ TEST_F(registry, path_extents_are_given_and_taken_back) {
 
 TEST_F(registry, a_file_that_is_lent_keeps_its_slot_and_table) {
     let_files_settle();
-    registry_limits one = small_limits;
-    one.file_slots = 1;
-    make(one);
+    registry_limits limits = small_limits;
+    limits.file_slots = 1;
+    make(limits);
     const open_reply a = must_open("a");
     EXPECT_TRUE(shared.known.may_have({a.identity.device, a.identity.inode}));
     host::slot_life lent, none;

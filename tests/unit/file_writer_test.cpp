@@ -108,10 +108,10 @@ TEST_F(file_writing, neighbours_go_in_one_call_whatever_order_they_came_in) {
         put(number, static_cast<char>('a' + number));
     EXPECT_FALSE(writer.run(scratch, counters, troubles)) << "nothing is left";
     EXPECT_EQ(file.offsets, (std::vector<std::uint64_t>{3 * page, 9 * page}));
-    for (const staged_page& one : pages) {
-        EXPECT_TRUE(one.answered());
-        EXPECT_EQ(one.reply.result, 0);
-        EXPECT_EQ(at(one.number * page + page - 1), static_cast<char>('a' + one.number));
+    for (const staged_page& entry : pages) {
+        EXPECT_TRUE(entry.answered());
+        EXPECT_EQ(entry.reply.result, 0);
+        EXPECT_EQ(at(entry.number * page + page - 1), static_cast<char>('a' + entry.number));
     }
     EXPECT_EQ(counters.bytes, 5 * page);
     EXPECT_FALSE(writer.run(scratch, counters, troubles)) << "nothing is left";
@@ -152,9 +152,9 @@ TEST_F(file_writing, a_full_file_fails_what_did_not_fit) {
     file.fails_at = 6 * page;
     for (std::uint64_t number = 4; number < 8; ++number) put(number, 'z');
     EXPECT_FALSE(writer.run(scratch, counters, troubles)) << "nothing is left";
-    for (const staged_page& one : pages) {
-        EXPECT_TRUE(one.answered());
-        EXPECT_EQ(one.reply.result, one.number < 6 ? 0 : -ENOSPC) << one.number;
+    for (const staged_page& entry : pages) {
+        EXPECT_TRUE(entry.answered());
+        EXPECT_EQ(entry.reply.result, entry.number < 6 ? 0 : -ENOSPC) << entry.number;
     }
     EXPECT_EQ(counters.errors, 2u);
     EXPECT_NE(said.find("somewhere/file"), std::string::npos) << said;
@@ -170,17 +170,17 @@ TEST_F(file_writing, many_threads) {
     std::vector<std::thread> all;
     for (std::uint64_t t = 0; t < threads; ++t)
         all.emplace_back([&, t] {
-            write_scratch mine;
+            write_scratch own_scratch;
             for (std::uint64_t i = 0; i < each; ++i) {
                 writer.put({pages[i * threads + t].order(true)});
-                while (writer.run(mine, counters, troubles)) {
+                while (writer.run(own_scratch, counters, troubles)) {
                 }
             }
         });
-    for (std::thread& one : all) one.join();
-    for (const staged_page& one : pages) {
-        EXPECT_TRUE(one.answered());
-        EXPECT_EQ(at(one.number * page), static_cast<char>('A' + one.number % 26));
+    for (std::thread& thread : all) thread.join();
+    for (const staged_page& entry : pages) {
+        EXPECT_TRUE(entry.answered());
+        EXPECT_EQ(at(entry.number * page), static_cast<char>('A' + entry.number % 26));
     }
     EXPECT_EQ(counters.bytes, threads * each * page) << "nothing is written twice";
     EXPECT_LE(file.most_inside.load(), static_cast<int>(file_writer::most_threads));
@@ -192,8 +192,8 @@ TEST_F(file_writing, a_second_thread_takes_a_long_list_only) {
     file.first_waits = true;
     put(0, 'a');
     std::thread first([&] {
-        write_scratch mine;
-        while (writer.run(mine, counters, troubles)) {
+        write_scratch own_scratch;
+        while (writer.run(own_scratch, counters, troubles)) {
         }
     });
     while (file.inside == 0) std::this_thread::yield();
@@ -205,7 +205,7 @@ TEST_F(file_writing, a_second_thread_takes_a_long_list_only) {
     }
     first.join();
     EXPECT_EQ(file.most_inside, 2) << "the long list waited for the thread that wrote";
-    for (const staged_page& one : pages) EXPECT_TRUE(one.answered()) << one.number;
+    for (const staged_page& entry : pages) EXPECT_TRUE(entry.answered()) << entry.number;
     EXPECT_EQ(counters.bytes, pages.size() * page);
 }
 

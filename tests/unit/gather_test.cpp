@@ -201,7 +201,7 @@ TEST_F(gathers, many_threads_that_evict_each_other) {
     std::vector<std::thread> threads;
     for (std::uint64_t t = 0; t < 4; ++t)
         threads.emplace_back([&, t] { t % 2 == 0 ? body(lane{}, t) : body(racing_lane{}, t); });
-    for (std::thread& one : threads) one.join();
+    for (std::thread& thread : threads) thread.join();
     EXPECT_EQ(wrong, 0);
     EXPECT_GT(rt->stats().evictions, 1000u);
     EXPECT_EQ(engine::check_invariants(ref.view, {.references = 1}).rule, nullptr)

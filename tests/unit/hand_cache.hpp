@@ -86,8 +86,8 @@ struct hand_cache {
         page_words[index] = engine::state_valid | frame;
         frame_words[frame] = engine::make_owned(slot, index);
     }
-    [[nodiscard]] std::uint64_t counted(engine::counter what) const {
-        return counters[0].count[what];
+    [[nodiscard]] std::uint64_t counted(engine::counter counter) const {
+        return counters[0].count[counter];
     }
 
     // The host's part: answers the request with this ticket.

@@ -22,7 +22,7 @@ TEST(handle_round, meets_each_slot_once_a_round) {
     }
 }
 
-TEST(handle_round, who_takes_the_place_of_one_that_was_parked_is_met_next) {
+TEST(handle_round, a_slot_in_the_place_of_a_parked_one_is_met_next) {
     handle_round round(8);
     for (std::uint32_t slot = 0; slot < 4; ++slot) round.add(slot);
     EXPECT_EQ(round.next(), 0u);
@@ -84,7 +84,7 @@ TEST(adaptive_mutex, keeps_threads_apart) {
                 ++counted;
             }
         });
-    for (std::thread& one : threads) one.join();
+    for (std::thread& thread : threads) thread.join();
     EXPECT_EQ(counted, 200000u);
 }
 

@@ -77,9 +77,10 @@ using team = std::array<std::unique_ptr<idler>, 4>;
 
 team rested(idle_watch& watch) {
     team out;
-    for (auto& one : out) one = std::make_unique<idler>(watch);
+    for (auto& sleeper : out) sleeper = std::make_unique<idler>(watch);
     EXPECT_TRUE(soon([&] {
-        return std::all_of(out.begin(), out.end(), [](const auto& one) { return one->resting(); });
+        return std::all_of(out.begin(), out.end(),
+                           [](const auto& sleeper) { return sleeper->resting(); });
     }));
     return out;
 }
@@ -100,9 +101,9 @@ TEST(idle_watch, a_request_in_any_ring_wakes_its_thread_without_a_bell) {
     idle_watch watch;
     const team all = rested(watch);
     for (std::uint64_t round = 1; round <= 20; ++round)
-        for (const auto& one : all) {
-            one->post();
-            EXPECT_TRUE(soon([&] { return one->served() == round; }));
+        for (const auto& sleeper : all) {
+            sleeper->post();
+            EXPECT_TRUE(soon([&] { return sleeper->served() == round; }));
         }
 }
 
@@ -110,14 +111,15 @@ TEST(idle_watch, requests_in_all_rings_at_once) {
     idle_watch watch;
     const team all = rested(watch);
     for (std::uint64_t round = 1; round <= 20; ++round) {
-        for (const auto& one : all) one->post();
-        for (const auto& one : all) EXPECT_TRUE(soon([&] { return one->served() == round; }));
+        for (const auto& sleeper : all) sleeper->post();
+        for (const auto& sleeper : all)
+            EXPECT_TRUE(soon([&] { return sleeper->served() == round; }));
     }
 }
 
 // When the thread that watches goes, another one must take its place. Otherwise the rest would
 // sleep for minutes.
-TEST(idle_watch, somebody_watches_until_the_last_has_ended) {
+TEST(idle_watch, a_thread_watches_until_the_last_has_ended) {
     idle_watch watch;
     team all = rested(watch);
     for (std::size_t gone = 0; gone + 1 < all.size(); ++gone) {
@@ -133,12 +135,12 @@ TEST(idle_watch, somebody_watches_until_the_last_has_ended) {
 
 // A kernel that starts asks in all rings within microseconds. A request that comes while no thread
 // watches must not wait for a nap.
-TEST(idle_watch, who_begins_to_watch_looks_before_it_naps) {
+TEST(idle_watch, a_new_watcher_looks_before_it_naps) {
     constexpr idle_watch::limits no_second_look{900'000'000'000, 900'000'000'000};
     idle_watch watch;
     // On the list in this order: the flag is set a moment before a thread is.
-    const auto listed = [](const idler& one) {
-        const bool there = soon([&] { return one.resting(); });
+    const auto listed = [](const idler& sleeper) {
+        const bool there = soon([&] { return sleeper.resting(); });
         std::this_thread::sleep_for(std::chrono::milliseconds(300));
         return there;
     };
@@ -160,9 +162,9 @@ TEST(idle_watch, sleepers_are_left_alone_while_one_watches) {
     idle_watch watch;
     const team all = rested(watch);
     std::uint64_t before = 0, after = 0;
-    for (const auto& one : all) before += one->rests();
+    for (const auto& sleeper : all) before += sleeper->rests();
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    for (const auto& one : all) after += one->rests();
+    for (const auto& sleeper : all) after += sleeper->rests();
     EXPECT_EQ(after, before);
 }
 
@@ -190,7 +192,7 @@ TEST(idle_watch, an_idle_runtime_wakes_little_more_than_one_thread) {
             EXPECT_EQ(rt->read(fd, &byte, 1, i * 4096 + 5), 1);
             EXPECT_EQ(byte, test::pattern_byte(1, static_cast<std::uint64_t>(i) * 4096 + 5));
         });
-    for (std::thread& one : readers) one.join();
+    for (std::thread& thread : readers) thread.join();
 }
 
 // Short naps at first are for requests that follow each other; once a kernel has asked, one thread

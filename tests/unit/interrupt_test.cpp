@@ -93,9 +93,9 @@ TEST_F(ends_by_interrupt, reads_through_windows) {
 
 TEST_F(ends_by_interrupt, maps_of_cached_pages) {
     expect_end([&](std::uint64_t i) {
-        const mapping one =
+        const mapping result =
             map(lane{}, fs(), fd, static_cast<std::int64_t>(i) % cached * page, page);
-        return one.bytes < 0 ? one.bytes : unmap(lane{}, fs(), one);
+        return result.bytes < 0 ? result.bytes : unmap(lane{}, fs(), result);
     });
 }
 
@@ -104,17 +104,17 @@ TEST_F(ends_by_interrupt, writes_to_cached_pages) {
         return write(lane{}, fs(), fd, "x", 1, static_cast<std::int64_t>(i) % cached * page);
     });
     expect_end([&](std::uint64_t i) {
-        const writable_mapping one =
+        const writable_mapping result =
             map_write(lane{}, fs(), fd, static_cast<std::int64_t>(i) % cached * page, page);
-        return one.bytes < 0 ? one.bytes : unmap(lane{}, fs(), one);
+        return result.bytes < 0 ? result.bytes : unmap(lane{}, fs(), result);
     });
     EXPECT_EQ(rt->close(fd), 0);
 }
 
 TEST_F(ends_by_interrupt, opens_of_an_open_file) {
     expect_end([&](std::uint64_t) -> std::int64_t {
-        const int one = open(lane{}, fs(), (folder / "data").c_str());
-        return one < 0 ? one : close(lane{}, fs(), one);
+        const int handle = open(lane{}, fs(), (folder / "data").c_str());
+        return handle < 0 ? handle : close(lane{}, fs(), handle);
     });
 }
 

@@ -143,12 +143,12 @@ constexpr wrong_option wrong_options[] = {
 
 TEST(options, ranges_are_checked_and_named) {
     EXPECT_TRUE(options{}.check().ok());
-    for (const wrong_option& one : wrong_options) {
+    for (const wrong_option& option : wrong_options) {
         options o;
-        one.change(o);
+        option.change(o);
         const status s = o.check();
-        EXPECT_EQ(s.code, -EINVAL) << one.name;
-        EXPECT_EQ(s.message.rfind(one.name, 0), 0u) << s.message;
+        EXPECT_EQ(s.code, -EINVAL) << option.name;
+        EXPECT_EQ(s.message.rfind(option.name, 0), 0u) << s.message;
     }
 }
 
@@ -250,7 +250,7 @@ TEST(environment, a_wrong_value_names_its_variable) {
         {"PENSTOCK_STAGING", "0"},          {"PENSTOCK_MAX_FILES", "auto"},
         {"PENSTOCK_SERVICE_THREADS", "2 "}, {"PENSTOCK_REGISTERED_BUFFERS", "yes"}};
     for (const auto& [name, value] : wrong) {
-        const variable one(name, value);
+        const variable setting(name, value);
         options o;
         const status s = options::from_environment(o);
         EXPECT_EQ(s.code, -EINVAL) << name;

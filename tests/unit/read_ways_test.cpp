@@ -126,9 +126,9 @@ TEST_F(ways, what_is_in_memory_is_read_at_once) {
 
 TEST_F(ways, an_engine_that_cannot_is_not_asked_to) {
     silent_engine other(false);
-    read_operation one{-1, nullptr, 4096, 0, 7};
-    EXPECT_EQ(file.choose(one, other), read_way::queued);
-    EXPECT_FALSE(one.at_once);
+    read_operation request{-1, nullptr, 4096, 0, 7};
+    EXPECT_EQ(file.choose(request, other), read_way::queued);
+    EXPECT_FALSE(request.at_once);
 }
 
 TEST_F(ways, a_page_that_is_not_in_memory_goes_through_the_queue) {
@@ -159,10 +159,10 @@ TEST_F(ways, a_cold_file_is_tried_only_now_and_then_until_it_is_warm) {
 TEST_F(ways, a_file_system_that_cannot_tell_is_asked_once) {
     for (const int refusal : {-EOPNOTSUPP, -EINVAL, -ENOSYS}) {
         shared_handle other(env, some_fd);
-        read_operation one{-1, nullptr, 4096, 0, 7};
-        ASSERT_EQ(other.choose(one, engine), read_way::at_once);
+        read_operation request{-1, nullptr, 4096, 0, 7};
+        ASSERT_EQ(other.choose(request, engine), read_way::at_once);
         EXPECT_TRUE(other.must_go_another_way(read_way::at_once, refusal));
-        for (int i = 0; i < 50; ++i) EXPECT_EQ(other.choose(one, engine), read_way::queued);
+        for (int i = 0; i < 50; ++i) EXPECT_EQ(other.choose(request, engine), read_way::queued);
     }
 }
 

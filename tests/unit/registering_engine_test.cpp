@@ -63,9 +63,9 @@ protected:
     std::byte* at(std::uint32_t number) { return memory.data() + std::size_t{number} * page; }
     // The area that the engine below was told.
     std::int32_t read(std::byte* to, std::uint32_t bytes = page, bool direct = true) {
-        read_operation one{1, to, bytes, 0, 7};
-        one.direct = direct;
-        engine.start(one);
+        read_operation operation{1, to, bytes, 0, 7};
+        operation.direct = direct;
+        engine.start(operation);
         return seen.started.back().area;
     }
     void read_as_much_as_there_is() {
@@ -160,10 +160,10 @@ TEST(uring_engine, reads_into_registered_memory) {
     const int fd = ::open((folder / "a").c_str(), O_RDONLY | O_CLOEXEC);
     ASSERT_GE(fd, 0);
     for (std::uint32_t i = 0; i < 8; ++i) {
-        read_operation one{fd, (i % 2 == 0 ? first : second).data() + std::size_t{i} * page, page,
-                           std::uint64_t{i} * page, i};
-        one.area = i < 6 ? static_cast<std::int32_t>(i % 2) : -1;
-        io->start(one);
+        read_operation operation{fd, (i % 2 == 0 ? first : second).data() + std::size_t{i} * page,
+                                 page, std::uint64_t{i} * page, i};
+        operation.area = i < 6 ? static_cast<std::int32_t>(i % 2) : -1;
+        io->start(operation);
     }
     read_operation wrong{fd, second.data(), page, 0, 8};
     wrong.area = 0;
@@ -173,8 +173,9 @@ TEST(uring_engine, reads_into_registered_memory) {
     std::vector<read_result> results;
     for (int round = 0; round < 100 && results.size() < 9; ++round) io->reap(results, 100'000'000);
     ASSERT_EQ(results.size(), 9u);
-    for (const read_result& one : results)
-        EXPECT_EQ(one.result, one.tag == 8 ? -EFAULT : std::int64_t{page}) << one.tag;
+    for (const read_result& completion : results)
+        EXPECT_EQ(completion.result, completion.tag == 8 ? -EFAULT : std::int64_t{page})
+            << completion.tag;
     for (std::uint32_t i = 0; i < 8; ++i) {
         const auto& to = i % 2 == 0 ? first : second;
         EXPECT_EQ(std::memcmp(to.data() + std::size_t{i} * page,

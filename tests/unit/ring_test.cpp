@@ -18,9 +18,9 @@ ring_ticket claim(hand_cache& c) {
     return at;
 }
 
-ring_request request_of(op what) {
+ring_request request_of(op operation) {
     ring_request request{};
-    request.operation = what;
+    request.operation = operation;
     return request;
 }
 
@@ -126,7 +126,7 @@ TEST(ring, a_full_ring_is_waited_for_only_so_long) {
 TEST(ring, a_slot_that_was_given_up_is_free_once_it_is_answered) {
     hand_cache c;
     ring_ticket at[4];
-    for (auto& one : at) one = claim(c);
+    for (auto& ticket : at) ticket = claim(c);
     post(lane{}, c.view, at[0], request_of(op::ping));
     orphan_slot(c.view, at[0]);
     ring_ticket extra{};

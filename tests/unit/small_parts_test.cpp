@@ -62,7 +62,7 @@ TEST(counters, add_up_from_many_threads) {
         threads.emplace_back([&] {
             for (int k = 0; k < 10000; ++k) engine::count(lane{}, c.view, engine::count_hits, 2);
         });
-    for (std::thread& one : threads) one.join();
+    for (std::thread& thread : threads) thread.join();
     EXPECT_EQ(c.counted(engine::count_hits), 80000u);
 }
 
@@ -77,7 +77,7 @@ TEST(doorbell, a_sleeper_is_woken_before_its_time) {
     ringer.join();
 }
 
-TEST(doorbell, sleeps_its_time_if_nobody_rings) {
+TEST(doorbell, sleeps_its_time_without_a_ring) {
     host_doorbell bell;
     bell.ring();  // no thread sleeps: not remembered
     bell.begin_sleep();

@@ -14,11 +14,11 @@ std::atomic<int> threads_left{1 << 30};
 }  // namespace
 
 // In place of the system's: it refuses as the kernel does at RLIMIT_NPROC.
-extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* how, void* (*body)(void*),
-                              void* argument) {
+extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+                              void* (*body)(void*), void* argument) {
     using function = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
     static const auto real = reinterpret_cast<function>(::dlsym(RTLD_NEXT, "pthread_create"));
-    return threads_left.fetch_sub(1) <= 0 ? EAGAIN : real(thread, how, body, argument);
+    return threads_left.fetch_sub(1) <= 0 ? EAGAIN : real(thread, attributes, body, argument);
 }
 
 namespace penstock::test {

@@ -225,7 +225,7 @@ TEST_F(tier, threads_at_once) {
                                static_cast<std::int64_t>(p * page), 30 * page);
             }
         });
-    for (std::thread& one : all) one.join();
+    for (std::thread& thread : all) thread.join();
     EXPECT_EQ(wrong, 0);
     EXPECT_GT(rt->stats().tier_loads, 0u);
     expect_rules(1);
@@ -288,12 +288,12 @@ TEST(lend_part, copies_clean_pages_under_a_pin_and_no_others) {
                                                 cache.page_words + hand_cache::words);
     alignas(16) std::byte to[6 * 512] = {};
     std::uint32_t states[6] = {};
-    engine::lend_order what{0, 1, 0, 6 * 512, 512, to, states};
+    engine::lend_order order{0, 1, 0, 6 * 512, 512, to, states};
     slow_lane group;
     group.cache = &cache;
-    for (std::uint32_t part = 0; part < what.parts(); ++part) {
+    for (std::uint32_t part = 0; part < order.parts(); ++part) {
         group.word = &cache.page_words[part];
-        engine::lend_part(group, cache.view, what, part);
+        engine::lend_part(group, cache.view, order, part);
     }
     const std::array<std::uint32_t, 6> expected{engine::part_there,   engine::part_missing,
                                                 engine::part_missing, engine::part_there,
@@ -311,7 +311,7 @@ TEST(lend_part, copies_clean_pages_under_a_pin_and_no_others) {
     for (const auto& [state, generation] :
          {std::pair{engine::file_busy, 1u}, {engine::file_vacant, 1u}, {engine::file_live, 2u}}) {
         cache.file_words[0] = engine::make_file_word(state, generation, 0);
-        engine::lend_part(group, cache.view, what, 0);
+        engine::lend_part(group, cache.view, order, 0);
         EXPECT_EQ(states[0], engine::part_missing);
     }
 }

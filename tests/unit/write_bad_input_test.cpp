@@ -36,8 +36,8 @@ protected:
         return open(lane{}, rt->ref(), name.c_str(), flags);
     }
     std::int64_t write_some(int fd, std::uint64_t seed, std::uint64_t bytes, std::int64_t offset) {
-        const auto what = pattern(seed, bytes);
-        return rt->write(fd, what.data(), static_cast<std::int64_t>(bytes), offset);
+        const auto content = pattern(seed, bytes);
+        return rt->write(fd, content.data(), static_cast<std::int64_t>(bytes), offset);
     }
     std::vector<std::uint8_t> read_back(int fd, std::uint64_t bytes) {
         std::vector<std::uint8_t> out(bytes);

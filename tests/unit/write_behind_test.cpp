@@ -116,7 +116,7 @@ TEST(write_behind, many_writers_of_a_file_that_is_larger_than_the_cache) {
                         static_cast<std::int64_t>(page / 2))
                         ++wrong;
         });
-    for (std::thread& one : team) one.join();
+    for (std::thread& thread : team) thread.join();
     EXPECT_EQ(wrong.load(), 0);
     EXPECT_GT(rt->stats().written_behind, 0u);
     EXPECT_EQ(rt->close(fd), 0);

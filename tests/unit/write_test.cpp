@@ -109,17 +109,17 @@ TEST_F(writing, only_written_bytes_go_to_the_file) {
     write_file(path, pattern(4, 2 * page));
     const int fd = rt->open(path, open_read_write);
     ASSERT_GE(fd, 0);
-    const char mine[] = "mine";
-    ASSERT_EQ(rt->write(fd, mine, 4, 100), 4);
-    ASSERT_EQ(rt->write(fd, mine, 4, 300), 4);
+    const char written[] = "mine";
+    ASSERT_EQ(rt->write(fd, written, 4, 100), 4);
+    ASSERT_EQ(rt->write(fd, written, 4, 300), 4);
     // Another program writes to the same page, between and beside.
     auto expected = pattern(5, 2 * page);
     const int other = ::open(path.c_str(), O_WRONLY);
     ASSERT_EQ(::pwrite(other, expected.data(), 2 * page, 0), static_cast<ssize_t>(2 * page));
     ::close(other);
     EXPECT_EQ(rt->close(fd), 0);
-    std::memcpy(expected.data() + 100, mine, 4);
-    std::memcpy(expected.data() + 300, mine, 4);
+    std::memcpy(expected.data() + 100, written, 4);
+    std::memcpy(expected.data() + 300, written, 4);
     EXPECT_EQ(file_bytes(path), expected);
 }
 
@@ -215,7 +215,7 @@ TEST_F(writing, a_runtime_that_does_not_write_says_so) {
     EXPECT_EQ(plain->close(fd), 0);
 }
 
-TEST_F(writing, who_has_it_open_for_reading_sees_it_grow) {
+TEST_F(writing, a_reader_that_has_it_open_sees_it_grow) {
     write_file(path, pattern(9, 100));  // a moment ago: its times prove nothing
     const int reading = rt->open(path);
     const int fd = open(lane{}, rt->ref(), path.c_str(), open_read_write);
@@ -231,7 +231,7 @@ TEST_F(writing, who_has_it_open_for_reading_sees_it_grow) {
 
 // An open that fails must not forget that the name leads to a file which is open: the next writer
 // would get a version of its own.
-TEST_F(writing, who_has_it_open_sees_what_is_written_after_a_refused_open) {
+TEST_F(writing, a_reader_that_has_it_open_sees_writes_after_a_refused_open) {
     write_file(path, pattern(30, page));
     const int reading = rt->open(path);
     ASSERT_GE(reading, 0);
@@ -244,13 +244,13 @@ TEST_F(writing, who_has_it_open_sees_what_is_written_after_a_refused_open) {
         -EEXIST);
     const int fd = rt->open(path, open_write);
     ASSERT_GE(fd, 0);
-    const std::uint8_t one = 0x5a;
-    ASSERT_EQ(rt->write(fd, &one, 1, 7), 1);
-    EXPECT_EQ(read_back(reading, 1, 7)[0], one)
+    const std::uint8_t value = 0x5a;
+    ASSERT_EQ(rt->write(fd, &value, 1, 7), 1);
+    EXPECT_EQ(read_back(reading, 1, 7)[0], value)
         << "a write that has returned is seen by every later read";
     EXPECT_EQ(rt->close(fd), 0);
     EXPECT_EQ(rt->close(reading), 0);
-    EXPECT_EQ(file_bytes(path)[7], one);
+    EXPECT_EQ(file_bytes(path)[7], value);
 }
 
 // Through a pointer, as kernels do: exactly the bytes that changed go to the file, whatever else is
@@ -261,15 +261,15 @@ TEST_F(writing, what_is_changed_through_a_mapping) {
     const int fd = rt->open(path, open_read_write);
     ASSERT_GE(fd, 0);
     const runtime_ref fs = rt->ref();
-    const writable_mapping one = map_write(lane{}, fs, fd, page + 100, 1000),
-                           other = map_write(lane{}, fs, fd, page, page);
-    ASSERT_EQ(one.bytes, 1000);
-    ASSERT_EQ(other.bytes, static_cast<std::int64_t>(page));
-    EXPECT_EQ(std::memcmp(one.data, &bytes[page + 100], 1000), 0);
-    EXPECT_EQ(other.data + 100, one.data) << "one page, one copy";
-    for (const std::uint64_t i : {0u, 63u, 999u}) one.data[i] = ~one.data[i];
-    EXPECT_EQ(unmap(lane{}, fs, one), 0);
-    other.data[4095] = std::byte{1};
+    const writable_mapping part = map_write(lane{}, fs, fd, page + 100, 1000),
+                           whole = map_write(lane{}, fs, fd, page, page);
+    ASSERT_EQ(part.bytes, 1000);
+    ASSERT_EQ(whole.bytes, static_cast<std::int64_t>(page));
+    EXPECT_EQ(std::memcmp(part.data, &bytes[page + 100], 1000), 0);
+    EXPECT_EQ(whole.data + 100, part.data) << "one page, one copy";
+    for (const std::uint64_t i : {0u, 63u, 999u}) part.data[i] = ~part.data[i];
+    EXPECT_EQ(unmap(lane{}, fs, part), 0);
+    whole.data[4095] = std::byte{1};
     // Meanwhile another program changes other bytes of the page. They stay its own.
     auto expected = bytes;
     for (const std::uint64_t i : {0u, 63u, 999u})
@@ -282,12 +282,12 @@ TEST_F(writing, what_is_changed_through_a_mapping) {
     }
     ASSERT_EQ(rt->fsync(fd), 0);
     EXPECT_EQ(file_bytes(path), expected)
-        << "what is still mapped by the other one only is not written yet";
+        << "the byte that only `whole` still maps is not written yet";
     expected[2 * page - 1] = 1;
-    EXPECT_EQ(unmap(lane{}, fs, other), 0);
+    EXPECT_EQ(unmap(lane{}, fs, whole), 0);
     EXPECT_EQ(rt->close(fd), 0);
     EXPECT_EQ(file_bytes(path), expected);
-    EXPECT_EQ(unmap(lane{}, fs, other), -EINVAL) << "given back twice";
+    EXPECT_EQ(unmap(lane{}, fs, whole), -EINVAL) << "given back twice";
     expect_sound(*rt);
 }
 
@@ -329,7 +329,7 @@ TEST_F(writing, mappings_that_write_once_need_no_copy) {
         all.back().data[i] = static_cast<std::byte>(i + 1);
     }
     EXPECT_EQ(map_write(lane{}, fs, usual, 0, 10).bytes, -EBUSY);
-    for (const writable_mapping& one : all) EXPECT_EQ(unmap(lane{}, fs, one), 0);
+    for (const writable_mapping& mapped_page : all) EXPECT_EQ(unmap(lane{}, fs, mapped_page), 0);
     EXPECT_EQ(rt->close(fd), 0);
     EXPECT_EQ(rt->close(usual), 0);
     std::vector<std::uint8_t> expected(7 * page);
@@ -361,7 +361,7 @@ TEST_F(writing, a_mapping_says_what_it_cannot) {
     EXPECT_EQ(msync(lane{}, fs, made_up), -EINVAL);
     made_up.word_index = ~std::uint64_t{0};
     EXPECT_EQ(unmap(lane{}, fs, made_up), -EINVAL);
-    for (const int one : {reading, writing_only, fd}) EXPECT_EQ(rt->close(one), 0);
+    for (const int descriptor : {reading, writing_only, fd}) EXPECT_EQ(rt->close(descriptor), 0);
     expect_sound(*rt);
 }
 
@@ -376,9 +376,9 @@ TEST_F(writing, a_mapping_in_a_cache_full_of_dirty_pages) {
     const int fd = rt->open(path, open_read_write);
     const auto bytes = pattern(44, 8 * page);
     ASSERT_EQ(rt->write(fd, bytes.data(), 8 * page, 0), static_cast<std::int64_t>(8 * page));
-    const writable_mapping one = map_write(lane{}, rt->ref(), fd, 8 * page, page);
-    ASSERT_EQ(one.bytes, static_cast<std::int64_t>(page));
-    EXPECT_EQ(unmap(lane{}, rt->ref(), one), 0);
+    const writable_mapping mapped_page = map_write(lane{}, rt->ref(), fd, 8 * page, page);
+    ASSERT_EQ(mapped_page.bytes, static_cast<std::int64_t>(page));
+    EXPECT_EQ(unmap(lane{}, rt->ref(), mapped_page), 0);
     EXPECT_EQ(rt->close(fd), 0);
     expect_sound(*rt);
 }
@@ -403,7 +403,7 @@ TEST_F(writing, copies_come_from_the_cache_and_go_back) {
     EXPECT_EQ(unmap(lane{}, fs, all[0]), 0);
     all[0] = map_write(lane{}, fs, fd, 4 * page, 1);
     EXPECT_EQ(all[0].bytes, 1);
-    for (const writable_mapping& one : all) EXPECT_EQ(unmap(lane{}, fs, one), 0);
+    for (const writable_mapping& mapped_page : all) EXPECT_EQ(unmap(lane{}, fs, mapped_page), 0);
     EXPECT_EQ(rt->stats().write_backs, 0u) << "nothing was changed";
     EXPECT_EQ(rt->close(fd), 0);
     expect_sound(*rt);
@@ -482,7 +482,7 @@ TEST_F(writing, many_threads_append_whole_records) {
             }
             if (close(lane{}, rt->ref(), fd) != 0) ++failed;
         });
-    for (std::thread& one : team) one.join();
+    for (std::thread& thread : team) thread.join();
     EXPECT_EQ(failed.load(), 0);
     EXPECT_EQ(rt->close(held), 0);
     const auto bytes = file_bytes(path);
@@ -539,7 +539,7 @@ TEST_F(writing, racing_lanes_write_their_own_bytes_of_shared_pages) {
             }
             if (close(g, rt->ref(), fd) != 0) ++failed;
         });
-    for (std::thread& one : team) one.join();
+    for (std::thread& thread : team) thread.join();
     EXPECT_EQ(failed.load(), 0);
     EXPECT_EQ(file_bytes(path), wanted);
     expect_sound(*rt);

@@ -95,7 +95,7 @@ TEST_F(write_view, no_addition_is_lost) {
                 if (i % 100 == 0) sum.atomic_add(0, 0.25);
             }
         });
-    for (std::thread& one : threads) one.join();
+    for (std::thread& thread : threads) thread.join();
     ASSERT_EQ(rt->close(fd), 0);
     std::vector<std::uint64_t> expected(counters + 1);
     for (std::uint64_t i = 0; i < 40000; ++i) ++expected[mix64(i) % counters];
