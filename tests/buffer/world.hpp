@@ -125,7 +125,7 @@ private:
         const std::string host = a.host == nothing ? "" : " h" + std::to_string(a.host),
                           device = a.device == nothing ? "" : " d" + std::to_string(a.device);
         const std::string page = " " + std::to_string(a.page.page);
-        switch (a.what) {
+        switch (a.kind) {
             case move::fill: host_.at(a.host) = staged_.at(a.place); return tell("fill", host);
             case move::demote:
                 device_.at(a.device) = host_.at(a.host);

@@ -359,11 +359,11 @@ template <typename State, typename Sink>
 void promote(State& s, std::uint32_t number, Sink& sink) {
     action tell{s.host.full() ? move::exchange : move::promote, number};
     tell.device = s.blocks[number].frame;
-    if (tell.what == move::exchange) tell.other = host_victim(s);
-    tell.host = tell.what == move::exchange ? s.blocks[tell.other].frame : s.host.take();
+    if (tell.kind == move::exchange) tell.other = host_victim(s);
+    tell.host = tell.kind == move::exchange ? s.blocks[tell.other].frame : s.host.take();
     sink(tell);
     s.cache.leave(s.blocks, number);
-    if (tell.what == move::exchange) {
+    if (tell.kind == move::exchange) {
         s.order.leave(s.blocks, tell.other);
         put_in_device(s, tell.other, tell.device);
     } else {

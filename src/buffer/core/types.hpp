@@ -98,7 +98,7 @@ enum class move : std::uint8_t {
 // the actions before have put there. `block` is the core's number of the block that moves, for
 // core_tables::each_page_of.
 struct action {
-    move what;
+    move kind;
     std::uint32_t block = nothing, other = nothing;
     std::uint32_t host = nothing, device = nothing;
     std::uint32_t place = 0;
@@ -149,7 +149,7 @@ struct counts {
     std::uint64_t written_pages = 0, written_from_device = 0, dropped_pages = 0;
 
     void operator()(const action& told) {
-        switch (told.what) {
+        switch (told.kind) {
             case move::fill: ++filled; break;
             case move::demote: ++demoted; break;
             case move::promote: ++promoted; break;

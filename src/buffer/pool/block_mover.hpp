@@ -160,7 +160,7 @@ public:
 
     // `from`: the bytes of the page that comes in, or null where none does.
     void carry_out(const action& told, const std::byte* from) {
-        switch (told.what) {
+        switch (told.kind) {
             case move::fill:
                 note(batch_.fill(told.host, from + told.place * block_bytes_));
                 pages_.complete_others(told);

@@ -80,7 +80,7 @@ public:
         for (const action& told : actions) {
             if (told.host != nothing) take_frame(told.host, out);
             if (told.device != nothing) take_frame(host_frames_ + told.device, out);
-            if (told.what != move::write_back) continue;
+            if (told.kind != move::write_back) continue;
             out.page_ = told.page;
             if (find(told.page) == pages_.end()) pages_.push_back({told.page, {}});
             out.page_number_ = find(told.page)->second.next++;

@@ -54,7 +54,7 @@ public:
             pages_.open_for(frame, id, kind);
             out = {pages_.data_of(frame), id, frame, kind};
         });
-        const auto fills = [](const action& told) { return told.what == move::fill; };
+        const auto fills = [](const action& told) { return told.kind == move::fill; };
         was_nowhere = std::any_of(s.actions.begin(), s.actions.end(), fills);
         return code;
     }
@@ -154,13 +154,13 @@ private:
         s.actions.clear();
         const auto note = [&](const action& told) {
             s.actions.push_back(told);
-            if (told.what == move::drop) pages_.count_page(told.page, false);
-            if (told.what == move::write_back)
+            if (told.kind == move::drop) pages_.count_page(told.page, false);
+            if (told.kind == move::write_back)
                 ++counts.write_backs, ++pages_.file_at(told.page.file).version;
-            if (told.what == move::write_back && told.device != nothing)
+            if (told.kind == move::write_back && told.device != nothing)
                 ++counts.device_write_backs;
-            if (told.what == move::demote || told.what == move::exchange) ++counts.demotions;
-            if (told.what == move::promote || told.what == move::exchange) ++counts.promotions;
+            if (told.kind == move::demote || told.kind == move::exchange) ++counts.demotions;
+            if (told.kind == move::promote || told.kind == move::exchange) ++counts.promotions;
         };
         found at{};
         shared_.core.touch(id, note, at);
@@ -178,7 +178,7 @@ private:
         flusher_.note_failure(id, ended.write_code);
         std::uint32_t frame = nothing;
         shared_.core.load(id, nullptr, [&](const action& told) {
-            if (told.what == move::fill) frame = told.host;
+            if (told.kind == move::fill) frame = told.host;
         });
         pages_.count_page(id, true);
         shared_.core.mark_dirty(id);

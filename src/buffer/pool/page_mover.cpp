@@ -27,7 +27,7 @@ page_mover::outcome page_mover::carry_out_all(move_room& s, bool fresh) {
     for (std::size_t i = 0; i < s.actions.size(); ++i) {
         const action& told = s.actions[i];
         int code = 0;
-        switch (told.what) {
+        switch (told.kind) {
             case move::drop: break;
             case move::write_back:
                 if (told.device != nothing)
@@ -46,7 +46,7 @@ page_mover::outcome page_mover::carry_out_all(move_room& s, bool fresh) {
                 if (out.write_code == 0) {
                     code = begin_demotion(
                         s, told,
-                        !fresh && i + 1 < s.actions.size() && s.actions[i + 1].what == move::fill
+                        !fresh && i + 1 < s.actions.size() && s.actions[i + 1].kind == move::fill
                             ? &s.actions[i + 1]
                             : nullptr);
                     break;
@@ -63,8 +63,8 @@ page_mover::outcome page_mover::carry_out_all(move_room& s, bool fresh) {
 }
 
 int page_mover::move_bytes(move_room& s, const action& told) {
-    const direction way = told.what == move::exchange  ? direction::exchange
-                          : told.what == move::promote ? direction::to_host
+    const direction way = told.kind == move::exchange  ? direction::exchange
+                          : told.kind == move::promote ? direction::to_host
                                                        : direction::to_device;
     const int code = end_demotion(s);  // it may be of our own frame, too
     return code != 0 ? code : move_together(s, {told.host, told.device, way});
