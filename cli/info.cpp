@@ -10,7 +10,7 @@
 #include "machine_report.hpp"
 #include "penstock/engine/layout.hpp"
 #include "penstock/version.hpp"
-#include "settings/option_table.hpp"
+#include "settings/tables.hpp"
 
 namespace penstock::info {
 

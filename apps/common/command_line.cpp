@@ -11,7 +11,7 @@
 #include "common/program.hpp"
 #include "common/report_text.hpp"
 #include "penstock/version.hpp"
-#include "settings/option_table.hpp"
+#include "settings/tables.hpp"
 
 namespace penstock::apps {
 

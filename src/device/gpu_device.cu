@@ -11,9 +11,8 @@
 #include <mutex>
 
 #include "device/device.hpp"
+#include "device/gpu_context.cuh"
 #include "device/gpu_gather.cuh"
-#include "device/gpu_loans.cuh"
-#include "device/gpu_memory.cuh"
 #include "penstock/group/warp.cuh"
 #include "penstock/write.hpp"
 

@@ -3,13 +3,12 @@
 // rows lie in (a histogram, its prefix sums, and a scatter, each of one pass), and the warps take
 // pieces of that order from one counter: at any time the device works in one span or two. Each row
 // still goes to its own place in the output. At the end: the kernel that lends pages to reads of
-// programs (gpu_loans.cuh).
+// programs.
 #include "device/gpu_gather.cuh"
 
 #include <algorithm>
 #include <cerrno>
 
-#include "device/gpu_loans.cuh"
 #include "penstock/engine/lend.hpp"
 #include "penstock/group/lane.hpp"
 #include "penstock/group/warp.cuh"

@@ -22,7 +22,10 @@
 // Thread-safe; system calls are made outside the lock.
 #pragma once
 
+#include <pthread.h>
+
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <set>
@@ -31,18 +34,82 @@
 #include <utility>
 #include <vector>
 
-#include "os/adaptive_mutex.hpp"
 #include "hub/hub.hpp"
 #include "os/env.hpp"
 #include "files/extent_allocator.hpp"
 #include "files/file_writer.hpp"
-#include "files/handle_round.hpp"
 #include "files/shared_handle.hpp"
 #include "penstock/base/hash.hpp"
 #include "penstock/engine/layout.hpp"
 #include "penstock/error.hpp"
 
 namespace penstock::host {
+
+// A mutex whose waiters look again for a moment before they sleep: for locks that are held for less
+// than a microsecond and that all service threads want. With one that puts waiters to sleep at
+// once, sixteen threads that opened files took eight times as long for each as one thread alone:
+// what they waited for was being woken (bench/results/h100/2026-11-24-opens.txt).
+//
+// A lockable for std::lock_guard. glibc's own kind of mutex; elsewhere an ordinary one.
+class adaptive_mutex {
+public:
+    adaptive_mutex() {
+        pthread_mutexattr_t kind;
+        pthread_mutexattr_init(&kind);
+#if defined(__GLIBC__)
+        pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_ADAPTIVE_NP);
+#endif
+        pthread_mutex_init(&mutex_, &kind);
+        pthread_mutexattr_destroy(&kind);
+    }
+    ~adaptive_mutex() { pthread_mutex_destroy(&mutex_); }
+    adaptive_mutex(const adaptive_mutex&) = delete;
+    adaptive_mutex& operator=(const adaptive_mutex&) = delete;
+
+    void lock() { pthread_mutex_lock(&mutex_); }
+    void unlock() { pthread_mutex_unlock(&mutex_); }
+
+private:
+    pthread_mutex_t mutex_;
+};
+
+// The slots whose files have a handle of the host, for a hand that goes round them in search of one
+// to park. Slots without one are not met: of tens of thousands of files most may be parked. Not
+// thread-safe: the file registry's lock guards it.
+class handle_round {
+public:
+    explicit handle_round(std::size_t slots) : place_(slots, none) {}
+
+    [[nodiscard]] std::size_t size() const { return order_.size(); }
+
+    // A slot that is not in yet.
+    void add(std::uint32_t slot) {
+        place_[slot] = static_cast<std::uint32_t>(order_.size());
+        order_.push_back(slot);
+    }
+
+    // A slot that is in. The last takes its place, and is next if that is where the hand is.
+    void remove(std::uint32_t slot) {
+        const std::uint32_t at = place_[slot];
+        order_[at] = order_.back();
+        place_[order_[at]] = at;
+        order_.pop_back();
+        place_[slot] = none;
+        if (at + 1 == hand_) --hand_;
+    }
+
+    // Where the hand comes next; there must be one.
+    std::uint32_t next() {
+        if (hand_ >= order_.size()) hand_ = 0;
+        return order_[hand_++];
+    }
+
+private:
+    static constexpr std::uint32_t none = UINT32_MAX;
+    std::vector<std::uint32_t> order_;
+    std::vector<std::uint32_t> place_;  // of each slot in it
+    std::uint32_t hand_ = 0;
+};
 
 struct registry_limits {
     std::uint32_t file_slots = 0;

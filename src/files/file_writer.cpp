@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "files/marked_runs.hpp"
 #include "penstock/base/atomic.hpp"
 
 namespace penstock::host {

@@ -2,13 +2,118 @@
 // that a read in flight keeps the file it started on. Thread-safe.
 #pragma once
 
+#include <array>
+#include <atomic>
+#include <cstdint>
 #include <functional>
+#include <memory>
+#include <new>
 
 #include "os/env.hpp"
-#include "files/read_choice.hpp"
+#include "penstock/base/hash.hpp"
 #include "penstock/options.hpp"
 
 namespace penstock::host {
+
+// Which way reads of one file should go, from how the reads before went. Shared by all threads that
+// read the file; each word stands for itself, so they are relaxed, and a decision made from words
+// of different moments is only a worse guess.
+
+// at_once: from the page cache or not at all. queued: by io_uring or pread, through the page cache.
+// direct: past it.
+enum class read_way : std::uint8_t { at_once, queued, direct };
+
+class read_choice {
+public:
+    read_choice() = default;
+    ~read_choice() { delete[] seen_.load(); }
+    read_choice(const read_choice&) = delete;
+    read_choice& operator=(const read_choice&) = delete;
+
+    // Is it likely that the page cache has what is read next? A file counts as warm until a read at
+    // once finds nothing, and again after `proof` that did; meanwhile only some reads are tried.
+    [[nodiscard]] bool is_warm() const {
+        return lately_cached_.load(std::memory_order_relaxed) >= proof;
+    }
+    [[nodiscard]] bool is_time_to_try() {
+        return tries_.fetch_add(1, std::memory_order_relaxed) % proof == 0;
+    }
+    void found_cached() {
+        const std::uint32_t so_far = lately_cached_.load(std::memory_order_relaxed);
+        if (so_far < proof) lately_cached_.store(so_far + 1, std::memory_order_relaxed);
+    }
+    void found_absent() {
+        if (lately_cached_.load(std::memory_order_relaxed) != 0)
+            lately_cached_.store(0, std::memory_order_relaxed);
+    }
+
+    // A read that the page cache does not have: should it go past it? So if reads of this file
+    // lately came at random, where reading ahead would bring unwanted pages, and this one comes
+    // for the first time. What comes again goes through the page cache, so that the third time is
+    // served from there.
+    [[nodiscard]] bool pays_to_go_past(std::uint64_t offset, std::uint32_t bytes) {
+        const bool random = looks_random(offset);
+        return random && bytes <= longest_random && is_first(offset);
+    }
+
+    static constexpr std::uint32_t proof = 8;
+    // More than the readers in order that are recognised as such.
+    static constexpr std::int32_t far_enough = 17;
+    // Longer ones keep a disk busy either way.
+    static constexpr std::uint32_t longest_random = 64 << 10;
+    // So far may reads in order be apart, whichever thread comes first.
+    static constexpr std::uint64_t near_bytes = 4 << 20;
+
+private:
+    // Many readers stride through one file at a time, so a read in order is one near any of the
+    // last sixteen. A few reads in order outweigh many at random.
+    bool looks_random(std::uint64_t offset) {
+        bool near = false;
+        for (const auto& one : recent_) {
+            const std::uint64_t other = one.load(std::memory_order_relaxed);
+            near = near || (other != none &&
+                            (offset > other ? offset - other : other - offset) <= near_bytes);
+        }
+        recent_[turn_.fetch_add(1, std::memory_order_relaxed) % recent_.size()].store(
+            offset, std::memory_order_relaxed);
+        const std::int32_t before = far_.load(std::memory_order_relaxed);
+        const std::int32_t now = near ? before - 4 : before + 1;
+        far_.store(now < 0 ? 0 : now > 64 ? 64 : now, std::memory_order_relaxed);
+        return !near && now >= far_enough;
+    }
+
+    // Bits for the places of a file, made when they are first needed. Two places may share one, and
+    // then the second is taken for known. Without memory for the bits nothing goes past the page
+    // cache.
+    bool is_first(std::uint64_t offset) {
+        std::uint64_t* bits = seen_.load(std::memory_order_acquire);
+        if (bits == nullptr) {
+            std::unique_ptr<std::uint64_t[]> fresh(new (std::nothrow) std::uint64_t[seen_words]());
+            // Release: pairs with the load above and below; the zeros are there.
+            if (fresh != nullptr &&
+                seen_.compare_exchange_strong(bits, fresh.get(), std::memory_order_acq_rel))
+                bits = fresh.release();
+        }
+        if (bits == nullptr) return false;
+        const std::uint64_t place = mix64(offset / 4096) % (seen_words * 64),
+                            bit = std::uint64_t{1} << place % 64;
+        return (std::atomic_ref<std::uint64_t>(bits[place / 64])
+                    .fetch_or(bit, std::memory_order_relaxed) &
+                bit) == 0;
+    }
+
+    static constexpr std::uint64_t none = ~std::uint64_t{0};
+    static std::array<std::atomic<std::uint64_t>, 16> make_recent() {
+        return {none, none, none, none, none, none, none, none,
+                none, none, none, none, none, none, none, none};
+    }
+    static constexpr std::size_t seen_words = 32768;  // 256 KiB of bits
+
+    std::atomic<std::uint32_t> lately_cached_{proof}, tries_{0}, turn_{0};
+    std::atomic<std::int32_t> far_{0};
+    std::array<std::atomic<std::uint64_t>, 16> recent_ = make_recent();
+    std::atomic<std::uint64_t*> seen_{nullptr};
+};
 
 // The same for all files of a runtime, and outlives them.
 struct read_settings {

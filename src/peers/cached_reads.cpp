@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "os/file_reads.hpp"
-#include "device/loan_desks.hpp"
 #include "penstock/group/lane.hpp"
 
 namespace penstock::host {

@@ -6,7 +6,7 @@
 #include <iterator>
 #include <thread>
 
-#include "device/gpu_memory.cuh"
+#include "device/gpu_context.cuh"
 #include "penstock/group/warp.cuh"
 #include "region/gpu_range.cuh"
 #include "region/region_memory.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "files/marked_runs.hpp"
+#include "files/file_writer.hpp"
 #include "os/file_reads.hpp"
 
 namespace penstock::region {

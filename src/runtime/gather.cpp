@@ -1,6 +1,6 @@
 // runtime::gather: in which order the rows are fetched, and the cpu back end's half of the
 // fetching.
-#include "device/gather.hpp"
+#include "device/device.hpp"
 
 #include <algorithm>
 #include <atomic>

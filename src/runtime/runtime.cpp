@@ -8,7 +8,7 @@
 
 #include "os/exceptions.hpp"
 #include "runtime/runtime_state.hpp"
-#include "settings/statistic_table.hpp"
+#include "settings/tables.hpp"
 
 namespace penstock {
 

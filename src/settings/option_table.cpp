@@ -1,5 +1,5 @@
 // The rows of the table of options.
-#include "settings/option_table.hpp"
+#include "settings/tables.hpp"
 
 #include <bit>
 

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "settings/option_table.hpp"
+#include "settings/tables.hpp"
 
 namespace penstock {
 

@@ -1,6 +1,6 @@
 // Statistics: the table of their names, and JSON. Written by hand: the library itself needs no JSON
 // package for one flat object.
-#include "settings/statistic_table.hpp"
+#include "settings/tables.hpp"
 
 namespace penstock {
 

@@ -14,7 +14,7 @@
 
 #if defined(PENSTOCK_WITH_CUDA)
 #include "buffer/pool/gpu_hashes.cuh"
-#include "device/gpu_memory.cuh"
+#include "device/gpu_context.cuh"
 #endif
 
 namespace penstock::test {

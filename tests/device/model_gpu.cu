@@ -13,7 +13,7 @@
 #include <string>
 
 #include "device/cache_copy.cuh"
-#include "runtime/hooks.hpp"
+#include "runtime/runtime_state.hpp"
 #include "model/actor.hpp"
 #include "model/far_drill.hpp"
 #include "model/host_files.hpp"

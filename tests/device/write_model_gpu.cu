@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "device/cache_copy.cuh"
-#include "runtime/hooks.hpp"
+#include "runtime/runtime_state.hpp"
 #include "model/watching_environment.hpp"
 #include "model/write_actor.hpp"
 #include "model/write_files.hpp"

@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "fault/faulty_environment.hpp"
-#include "runtime/hooks.hpp"
 #include "runtime/runtime_state.hpp"
 #include "model/actor.hpp"
 #include "model/drill.hpp"

@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/hooks.hpp"
+#include "runtime/runtime_state.hpp"
 #include "model/watching_environment.hpp"
 #include "model/write_actor.hpp"
 #include "model/write_files.hpp"

@@ -1,12 +1,12 @@
 // A device that lends pages when the test says so, on a clock of the test's, with the desks of a
-// GPU (device/loan_desks.hpp).
+// GPU (device/loan.hpp).
 #pragma once
 
 #include <functional>
 #include <utility>
 #include <vector>
 
-#include "device/loan_desks.hpp"
+#include "device/loan.hpp"
 #include "penstock/group/lane.hpp"
 
 namespace penstock::test {

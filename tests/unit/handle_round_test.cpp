@@ -7,8 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "os/adaptive_mutex.hpp"
-#include "files/handle_round.hpp"
+#include "files/file_registry.hpp"
 
 namespace penstock::host {
 

@@ -7,8 +7,7 @@
 #include <set>
 #include <sstream>
 
-#include "settings/option_table.hpp"
-#include "settings/statistic_table.hpp"
+#include "settings/tables.hpp"
 
 namespace penstock::test {
 

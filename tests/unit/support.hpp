@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/hooks.hpp"
+#include "runtime/runtime_state.hpp"
 #include "penstock/penstock.hpp"
 
 namespace penstock::test {

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "fault/faulty_environment.hpp"
-#include "runtime/hooks.hpp"
+#include "runtime/runtime_state.hpp"
 #include "penstock/engine/invariants.hpp"
 #include "unit/support.hpp"
 

@@ -7,7 +7,7 @@
 
 #include "buffer/pool/device_frames.hpp"
 #include "buffer/pool/gpu_hashes.cuh"
-#include "device/gpu_memory.cuh"
+#include "device/gpu_context.cuh"
 #include "penstock/group/warp.cuh"
 
 namespace penstock::buffer {

@@ -1,6 +1,10 @@
-// The table of the runtime's options: each name, variable, flag, range and text once. The
-// environment, the flags of programs, `penstock info`, the check of ranges, docs/guide/settings.md
-// and the tests all read it.
+// The tables of options and of statistics, in which each of them is written once.
+//
+// Of an option name, variable, flag, range and texts: the environment, the flags of programs,
+// `penstock info`, the check of ranges, docs/guide/settings.md and the tests read them.
+//
+// Of a statistic name and counter: JSON, the sum over the device's counters and the tests read
+// them. What each number means stands beside the member, in penstock/statistics.hpp.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +12,9 @@
 #include <string>
 #include <variant>
 
+#include "penstock/engine/layout.hpp"
 #include "penstock/options.hpp"
+#include "penstock/statistics.hpp"
 
 namespace penstock::settings {
 
@@ -64,5 +70,15 @@ std::string shown_text(const option_entry& entry, const options& of);
 
 // The rows of a table of docs/guide/settings.md.
 std::string document_rows(part of);
+
+struct statistic_entry {
+    const char* name;
+    std::uint64_t statistics::*member;
+    engine::counter counter =
+        engine::count_kinds;  // of the device; count_kinds: the host counts it
+};
+
+// The histograms are not among them.
+std::span<const statistic_entry> statistic_entries();
 
 }  // namespace penstock::settings
