@@ -10,6 +10,9 @@
 #include "common/process.hpp"
 #include "gather.hpp"
 #include "make_block.hpp"
+#if defined(__CUDACC__)
+#include "common/gpu.cuh"
+#endif
 
 namespace penstock::collage {
 
@@ -115,11 +118,6 @@ struct device_batch {
     }
 };
 
-status broken() {
-    return {-EIO, std::string("--method cuda: ") + cudaGetErrorString(cudaGetLastError()) +
-                      "; is the GPU in order?"};
-}
-
 // The winners' pixels, by all cores.
 void place_tiles(const mapped_library& library, const std::vector<std::uint64_t>& best,
                  picture& out, const collage_view& v, std::uint32_t threads) {
@@ -168,14 +166,10 @@ struct cuda_collage {
                                  "; free some memory of the GPU"};
         host_keys.resize(view.blocks() * tables);
         host_best.assign(view.blocks(), no_score);
-        int device = 0, multiprocessors = 1, hashing = 1, comparing = 1;
-        cudaGetDevice(&device);
-        cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
-        // Asking how many fit also loads the kernels, before the clock runs.
-        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&hashing, hash_blocks, threads_per_block, 0);
-        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&comparing, compare_staged, threads_per_block,
-                                                      0);
-        grid = static_cast<unsigned>(multiprocessors * std::max(1, std::min(hashing, comparing)));
+        const int device = job.settings.device;
+        grid = static_cast<unsigned>(
+            std::min(apps::resident_blocks(device, hash_blocks, threads_per_block),
+                     apps::resident_blocks(device, compare_staged, threads_per_block)));
         memory.pin(host_keys.data(), host_keys.size() * sizeof(std::uint64_t));
         return {};
     }
@@ -185,26 +179,26 @@ struct cuda_collage {
         if (status s = prepare_input(memory, job.in, view, threads, order, report); !s) return s;
         apps::stopwatch part;
         if (!memory.upload(best, host_best.data(), host_best.size() * sizeof(std::uint64_t)))
-            return broken();
+            return apps::cuda_error();
         hash_blocks<<<static_cast<unsigned>(std::min<std::uint64_t>(grid, view.blocks())),
                       threads_per_block>>>(view, histograms, keys);
         if (cudaGetLastError() != cudaSuccess ||
             !memory.download(host_keys.data(), keys, host_keys.size() * sizeof(std::uint64_t)))
-            return broken();
+            return apps::cuda_error();
         gatherer gather(library, view, host_keys.data(), order.data(), threads);
         for (std::uint64_t first = 0; first < view.blocks(); ++report.batches) {
             device_batch& b = batches[report.batches % 2];
             if (cudaStreamSynchronize(b.stream) != cudaSuccess)
-                return broken();  // done with what it holds
+                return apps::cuda_error();  // done with what it holds
             if (status s = gather.gather(first, b.host); !s)
                 return s.message.empty() ? block_error(job.from, s.code) : s;
-            if (!b.send(histograms, view.order, best, grid)) return broken();
+            if (!b.send(histograms, view.order, best, grid)) return apps::cuda_error();
             first += b.host.blocks;
         }
         if (cudaStreamSynchronize(batches[0].stream) != cudaSuccess ||
             cudaStreamSynchronize(batches[1].stream) != cudaSuccess ||
             !memory.download(host_best.data(), best, host_best.size() * sizeof(std::uint64_t)))
-            return broken();
+            return apps::cuda_error();
         report.compute_seconds = part.lap();
         place_tiles(library, host_best, out, view, threads);
         report.download_seconds = part.lap();
@@ -221,13 +215,7 @@ struct cuda_collage {
 status make_with_cuda(const collage_job& job, picture& out, method_report& report) {
     apps::stopwatch watch;
     const int device = job.settings.device;
-    int devices = 0;
-    if (cudaGetDeviceCount(&devices) != cudaSuccess || device >= devices ||
-        cudaSetDevice(device) != cudaSuccess) {
-        cudaGetLastError();
-        return {-ENODEV, "--method cuda: there is no GPU " + std::to_string(device) +
-                             " here; use --method penstock or cpu"};
-    }
+    if (status s = apps::use_gpu(device); !s) return s;
     cuda_collage all(device);
     if (status s = all.prepare(job, out); !s) return s;
     report.backend = "gpu";

@@ -10,6 +10,9 @@
 #include "common/message.hpp"
 #include "common/process.hpp"
 #include "common/threads.hpp"
+#if defined(__CUDACC__)
+#include "common/gpu.cuh"
+#endif
 
 namespace penstock::collage {
 
@@ -82,21 +85,15 @@ launch_shape shape_for(const runtime& rt, [[maybe_unused]] std::uint64_t blocks)
     launch_shape shape;
 #if defined(__CUDACC__)
     if (rt.where() != backend::gpu) return shape;
-    int multiprocessors = 1, resident = 1;
+    int multiprocessors = 1;
     cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, rt.settings().device);
     shape.threads_per_block =
         blocks <= std::uint64_t{2} * static_cast<std::uint64_t>(multiprocessors) ? 512 : 256;
-    int current = 0;
-    cudaGetDevice(&current);
-    cudaSetDevice(rt.settings().device);
-    cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-        &resident, penstock::detail::run_groups<width::block, make_blocks>,
-        static_cast<int>(shape.threads_per_block), 0);
-    cudaSetDevice(current);
     const std::uint64_t frames = *rt.settings().cache_bytes / rt.settings().page_bytes;
     const std::uint64_t warps = shape.threads_per_block / 32;
-    const std::uint64_t most = static_cast<std::uint64_t>(multiprocessors) *
-                               static_cast<std::uint64_t>(std::max(resident, 1));
+    const std::uint64_t most = apps::resident_blocks(
+        rt.settings().device, penstock::detail::run_groups<width::block, make_blocks>,
+        shape.threads_per_block);
     shape.blocks =
         static_cast<std::uint32_t>(std::clamp<std::uint64_t>(frames / 2 / warps, 1, most));
 #else

@@ -9,21 +9,6 @@
 
 namespace penstock::apps {
 
-status cuda_error() {
-    return {-EIO, std::string("--method cuda: ") + cudaGetErrorString(cudaGetLastError()) +
-                      "; is the GPU in order?"};
-}
-
-status use_gpu(int device) {
-    int devices = 0;
-    if (cudaGetDeviceCount(&devices) == cudaSuccess && device < devices &&
-        cudaSetDevice(device) == cudaSuccess)
-        return {};
-    cudaGetLastError();
-    return {-ENODEV, "--method cuda: there is no GPU " + std::to_string(device) +
-                         " here; use --method penstock or cpu"};
-}
-
 staged_pipeline::room::~room() {
     cudaFreeHost(pinned);
     cudaFree(there);

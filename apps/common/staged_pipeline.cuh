@@ -11,6 +11,7 @@
 #include <mutex>
 #include <string>
 
+#include "common/gpu.cuh"
 #include "penstock/error.hpp"
 
 namespace penstock::apps {
@@ -40,12 +41,6 @@ public:
     // room is started.
     virtual status finish(std::uint64_t, std::uint32_t) { return {}; }
 };
-
-// The last CUDA error.
-status cuda_error();
-
-// Makes this thread use the GPU. -ENODEV and a message if it is not there.
-status use_gpu(int device);
 
 class staged_pipeline {
 public:

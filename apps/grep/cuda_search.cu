@@ -10,6 +10,7 @@
 #include "search.hpp"
 
 #if defined(__CUDACC__)
+#include "common/gpu.cuh"
 #include "penstock/group/warp.cuh"
 #endif
 
@@ -206,20 +207,18 @@ private:
 
 status make_cuda_search(int device, std::uint32_t threads, const file_list& files,
                         std::unique_ptr<search_method>& out, search_limits& limits) {
-    int devices = 0, multiprocessors = 0, resident = 0;
+    int devices = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || device >= devices ||
         cudaSetDevice(device) != cudaSuccess) {
         cudaGetLastError();
         return {-ENODEV, "--method cuda: there is no GPU " + std::to_string(device) +
                              " here; use --method cpu"};
     }
-    cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
-    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, count_staged, threads_per_block, 0);
     auto search = std::make_unique<cuda_search>(device, threads);
     if (status s = search->set_up(&files); !s) return s;
     limits = {};
-    limits.groups = static_cast<std::uint64_t>(multiprocessors) *
-                    static_cast<std::uint64_t>(std::max(resident, 1)) * (threads_per_block / 32);
+    limits.groups =
+        apps::resident_blocks(device, count_staged, threads_per_block) * (threads_per_block / 32);
     limits.text_bytes = 0;  // text is scanned where it was staged
     out = std::move(search);
     return {};

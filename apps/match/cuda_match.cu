@@ -13,7 +13,7 @@
 #include "methods.hpp"
 #if defined(__CUDACC__)
 #include "block_compare.cuh"
-#include "common/resident_blocks.cuh"
+#include "common/gpu.cuh"
 #endif
 
 namespace penstock::match {
@@ -77,11 +77,6 @@ struct chunk_room {
     }
 };
 
-status broken() {
-    return {-EIO, std::string("--method cuda: ") + cudaGetErrorString(cudaGetLastError()) +
-                      "; is the GPU in order?"};
-}
-
 // All cores: each reads a part.
 status read_chunk(const image_file& file, int fd, std::byte* to, std::uint64_t bytes,
                   std::uint64_t offset, std::uint32_t threads) {
@@ -138,7 +133,7 @@ struct cuda_search {
                 std::uint64_t first, bool& all_matched) {
         chunk_room& room = rooms[chunks % chunks_in_flight];
         if (cudaStreamSynchronize(room.stream) != cudaSuccess)
-            return broken();  // done with what it holds
+            return apps::cuda_error();  // done with what it holds
         const match_view& view = memory.view();
         all_matched = *room.matched == view.query_count;
         if (all_matched) return {};
@@ -153,7 +148,7 @@ struct cuda_search {
             return s;
         if (cudaMemcpyAsync(room.there, room.pinned, bytes, cudaMemcpyHostToDevice, room.stream) !=
             cudaSuccess)
-            return broken();
+            return apps::cuda_error();
         const std::uint64_t items =
             (chunk.image_count + block_images - 1) / block_images * view.group_count;
         match_chunk<<<static_cast<unsigned>(std::min<std::uint64_t>(items, most_blocks)),
@@ -162,7 +157,7 @@ struct cuda_search {
         if (cudaGetLastError() != cudaSuccess ||
             cudaMemcpyAsync(room.matched, &view.totals->matched, sizeof *room.matched,
                             cudaMemcpyDeviceToHost, room.stream) != cudaSuccess)
-            return broken();
+            return apps::cuda_error();
         ++chunks;
         return {};
     }
@@ -199,7 +194,7 @@ struct cuda_search {
             first_image += h.image_count;
         }
         for (const chunk_room& room : rooms)
-            if (cudaStreamSynchronize(room.stream) != cudaSuccess) return broken();
+            if (cudaStreamSynchronize(room.stream) != cudaSuccess) return apps::cuda_error();
         return memory.download(report);
     }
 };
@@ -209,13 +204,7 @@ struct cuda_search {
 status match_with_cuda(const match_job& job, match_report& report) {
     apps::stopwatch watch;
     const int device = job.settings.device;
-    int devices = 0;
-    if (cudaGetDeviceCount(&devices) != cudaSuccess || device >= devices ||
-        cudaSetDevice(device) != cudaSuccess) {
-        cudaGetLastError();
-        return {-ENODEV, "--method cuda: there is no GPU " + std::to_string(device) +
-                             " here; use --method penstock or cpu"};
-    }
+    if (status s = apps::use_gpu(device); !s) return s;
     cuda_search all(device);
     if (status s = all.prepare(job); !s) return s;
     report.backend = "gpu";

@@ -15,7 +15,7 @@
 #include "penstock/launch.hpp"
 #if defined(__CUDACC__)
 #include "block_compare.cuh"
-#include "common/resident_blocks.cuh"
+#include "common/gpu.cuh"
 #endif
 
 namespace penstock::match {

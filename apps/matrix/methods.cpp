@@ -8,6 +8,7 @@
 #include "common/command_line.hpp"
 #include "common/numbers.hpp"
 #include "common/message.hpp"
+#include "common/process.hpp"
 #include "common/threads.hpp"
 #include "penstock/region.hpp"
 #include "views.hpp"
@@ -57,8 +58,7 @@ struct three_regions {
             return s;
         if (const std::int64_t code = c->release(); code < 0)
             return apps::write_error(static_cast<int>(code));
-        return was_interrupted() ? status{-ECANCELED, "interrupted; nothing was written"}
-                                 : status{};
+        return apps::not_interrupted();
     }
     [[nodiscard]] std::uint64_t bytes_fetched() const {
         constexpr std::uint64_t traffic_page = 4096;

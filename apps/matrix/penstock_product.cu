@@ -20,7 +20,7 @@
 #include "penstock/write.hpp"
 #if defined(__CUDACC__)
 #include "block_multiply.cuh"
-#include "common/resident_blocks.cuh"
+#include "common/gpu.cuh"
 #endif
 
 namespace penstock::matrix {

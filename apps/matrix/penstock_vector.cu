@@ -14,7 +14,7 @@
 #include "penstock/write.hpp"
 #include "vector_sums.hpp"
 #if defined(__CUDACC__)
-#include "common/resident_blocks.cuh"
+#include "common/gpu.cuh"
 #endif
 
 namespace penstock::matrix {

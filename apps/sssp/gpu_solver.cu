@@ -10,7 +10,7 @@
 #if defined(__CUDACC__)
 #include <cooperative_groups.h>
 
-#include "common/resident_blocks.cuh"
+#include "common/gpu.cuh"
 #include "gpu_memory.cuh"
 #endif
 

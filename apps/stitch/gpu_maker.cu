@@ -10,6 +10,7 @@
 
 #include "common/device_memory.hpp"
 #include "common/message.hpp"
+#include "common/process.hpp"
 #include "common/threads.hpp"
 #include "common/files.hpp"
 #include "penstock/runtime.hpp"
@@ -111,8 +112,7 @@ public:
         const cudaError_t ran = launch_.wait();
         if (code == cudaSuccess) code = ran;
         if (code != cudaSuccess) return cuda_failed(code, "the kernel");
-        return was_interrupted() ? status{-ECANCELED, "interrupted; nothing was written"}
-                                 : status{};
+        return apps::not_interrupted();
     }
 
     status take(std::uint64_t tile_bytes, std::uint64_t image_bytes, std::byte*& tiles,

@@ -1,0 +1,47 @@
+// What the methods in plain CUDA share: the choice of a GPU, its last error, and how many thread
+// blocks of a kernel it runs at once. Only in programs with CUDA.
+#pragma once
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cuda_runtime.h>
+#include <string>
+
+#include "penstock/error.hpp"
+
+namespace penstock::apps {
+
+// The last CUDA error.
+inline status cuda_error() {
+    return {-EIO, std::string("--method cuda: ") + cudaGetErrorString(cudaGetLastError()) +
+                      "; is the GPU in order?"};
+}
+
+// Makes this thread use the GPU. -ENODEV and a message if it is not there.
+inline status use_gpu(int device) {
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) == cudaSuccess && device < devices &&
+        cudaSetDevice(device) == cudaSuccess)
+        return {};
+    cudaGetLastError();
+    return {-ENODEV, "--method cuda: there is no GPU " + std::to_string(device) +
+                         " here; use --method penstock or cpu"};
+}
+
+// How many blocks of the kernel run at once: at least 1. Asking also loads the kernel, before any
+// clock runs.
+template <typename Kernel>
+std::uint64_t resident_blocks(int device, Kernel kernel, std::uint32_t threads_per_block) {
+    int multiprocessors = 1, resident = 1, current = 0;
+    cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+    cudaGetDevice(&current);
+    cudaSetDevice(device);
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel,
+                                                  static_cast<int>(threads_per_block), 0);
+    cudaSetDevice(current);
+    return static_cast<std::uint64_t>(std::max(multiprocessors, 1)) *
+           static_cast<std::uint64_t>(std::max(resident, 1));
+}
+
+}  // namespace penstock::apps
