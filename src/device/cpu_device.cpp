@@ -110,9 +110,9 @@ public:
                           std::int64_t bytes) override {
         return penstock::prefetch(lane{}, fs, fd, offset, bytes);
     }
-    std::int64_t advise(const runtime_ref& fs, int fd, advice what, std::int64_t offset,
+    std::int64_t advise(const runtime_ref& fs, int fd, advice kind, std::int64_t offset,
                         std::int64_t bytes) override {
-        return penstock::advise(lane{}, fs, fd, what, offset, bytes);
+        return penstock::advise(lane{}, fs, fd, kind, offset, bytes);
     }
     std::int64_t gather(const runtime_ref&, const gather_job&, device_stream) override {
         return -EOPNOTSUPP;
@@ -120,7 +120,7 @@ public:
     status health() override { return {}; }
 
     // By the caller's thread, which has room of its own for one.
-    bool begin_loan(const runtime_ref& fs, loan& what) override {
+    bool begin_loan(const runtime_ref& fs, loan& peer_read) override {
         thread_local std::vector<std::byte> room;
         thread_local std::vector<std::uint32_t> states;
         try {
@@ -129,12 +129,12 @@ public:
         } catch (const std::bad_alloc&) {
             return false;
         }
-        what.order.to = room.data();
-        what.order.states = states.data();
-        for (std::uint32_t part = 0; part < what.order.parts(); ++part)
+        peer_read.order.to = room.data();
+        peer_read.order.states = states.data();
+        for (std::uint32_t part = 0; part < peer_read.order.parts(); ++part)
             engine::clear_part(&states[part]);
-        for (std::uint32_t part = 0; part < what.order.parts(); ++part)
-            engine::lend_part(lane{}, fs.view, what.order, part);
+        for (std::uint32_t part = 0; part < peer_read.order.parts(); ++part)
+            engine::lend_part(lane{}, fs.view, peer_read.order, part);
         return true;
     }
     void end_loan(loan&) override {}

@@ -109,7 +109,7 @@ public:
     // Writes back the dirty pages of a file slot. 0, or the first error.
     virtual int flush(const runtime_ref& fs, std::uint32_t slot) = 0;
     virtual int stat(const runtime_ref& fs, int fd, file_stat* out) = 0;
-    virtual std::int64_t advise(const runtime_ref& fs, int fd, advice what, std::int64_t offset,
+    virtual std::int64_t advise(const runtime_ref& fs, int fd, advice kind, std::int64_t offset,
                                 std::int64_t bytes) = 0;
     virtual std::int64_t prefetch(const runtime_ref& fs, int fd, std::int64_t offset,
                                   std::int64_t bytes) = 0;

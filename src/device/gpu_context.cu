@@ -26,8 +26,8 @@ struct known_contexts {
     process_owner owner;
 };
 known_contexts& known() {
-    static auto* const one = new known_contexts;
-    return *one;
+    static auto* const instance = new known_contexts;
+    return *instance;
 }
 
 // The context belongs to the CUDA runtime from now on, as that of any program does: a reference of
@@ -97,8 +97,8 @@ gpu_driver::gpu_driver() {
 #undef PENSTOCK_TEXT
 
 const gpu_driver& driver() {
-    static const auto* const one = new gpu_driver;
-    return *one;
+    static const auto* const instance = new gpu_driver;
+    return *instance;
 }
 
 std::string cuda_text(CUresult code) {
@@ -157,8 +157,8 @@ gpu_context gpu_context::of(int device, std::string& why, bool& short_of_memory)
         return none;
     }
     const std::lock_guard lock(known().mutex);
-    for (const gpu_context& one : known().all)
-        if (one.device == device && one.is_alive()) return one;
+    for (const gpu_context& context : known().all)
+        if (context.device == device && context.is_alive()) return context;
     CUdevice number = 0;
     gpu_context made{device};
     CUresult code = driver().device_of(&number, device);
@@ -171,7 +171,8 @@ gpu_context gpu_context::of(int device, std::string& why, bool& short_of_memory)
         if (short_of_memory) why += "; other programs hold its memory (nvidia-smi shows which)";
         return none;
     }
-    std::erase_if(known().all, [&](const gpu_context& one) { return one.device == device; });
+    std::erase_if(known().all,
+                  [&](const gpu_context& context) { return context.device == device; });
     known().all.push_back(made);
     return made;
 }
@@ -257,8 +258,8 @@ gpu_memory::~gpu_memory() {
     }
 }
 
-void* gpu_memory::refused(std::uint64_t bytes, const char* what, const std::string& error) {
-    shortage_ = format_size(bytes) + " of " + what + " were refused: " + error +
+void* gpu_memory::refused(std::uint64_t bytes, const char* kind, const std::string& error) {
+    shortage_ = format_size(bytes) + " of " + kind + " were refused: " + error +
                 "; of the device " + room_text();
     return nullptr;
 }

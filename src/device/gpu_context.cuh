@@ -123,12 +123,12 @@ int check_stream(cudaStream_t stream);
 // Launches a kernel and returns the launch's own code.
 template <typename... Wanted, typename... Given>
 cudaError_t launch_kernel(void (*kernel)(Wanted...), std::uint32_t blocks, std::uint32_t threads,
-                          cudaStream_t stream, const Given&... given) {
+                          cudaStream_t stream, const Given&... arguments) {
     cudaLaunchConfig_t shape{};
     shape.gridDim = dim3(blocks);
     shape.blockDim = dim3(threads);
     shape.stream = stream;
-    return cudaLaunchKernelEx(&shape, kernel, static_cast<Wanted>(given)...);
+    return cudaLaunchKernelEx(&shape, kernel, static_cast<Wanted>(arguments)...);
 }
 
 // Device memory that the driver sets aside for the stacks of a kernel's threads when it is first
@@ -157,7 +157,7 @@ public:
 
 private:
     bool clear(CUdeviceptr address, std::uint64_t bytes);
-    void* refused(std::uint64_t bytes, const char* what, const std::string& error);
+    void* refused(std::uint64_t bytes, const char* kind, const std::string& error);
 
     struct mapped {
         void* address;

@@ -44,7 +44,7 @@ enum class call : std::uint32_t {
 
 // Pinned: written by the host before the launch and by the kernel before it ends.
 struct call_sheet {
-    call what;
+    call operation;
     int fd;
     int flags;
     std::uint64_t offset;
@@ -74,7 +74,7 @@ __global__ void serve_call(const __grid_constant__ runtime_ref fs, call_sheet* s
         std::int64_t result = 0;
         const std::uint64_t begin = piece * sheet->piece_bytes;
         const std::uint64_t length = min(sheet->piece_bytes, sheet->bytes - begin);
-        switch (sheet->what) {
+        switch (sheet->operation) {
             case call::open: result = open(g, fs, sheet->path, sheet->flags); break;
             case call::close: result = close(g, fs, sheet->fd); break;
             case call::duplicate: result = engine::add_reference(g, fs.view, sheet->fd); break;
@@ -207,7 +207,7 @@ public:
         const device_guard guard(context_);
         if (!guard) return {context_is_gone, name_ + ": the device was reset"};
         for (desk& d : desks_) {
-            d.sheet->what = call::nothing;
+            d.sheet->operation = call::nothing;
             cudaError_t code =
                 launch_kernel(serve_call, 1, 32, d.stream, fs, d.sheet, d.bounce, 1u);
             if (code == cudaSuccess) code = cudaStreamSynchronize(d.stream);
@@ -357,11 +357,11 @@ public:
         return done;
     }
 
-    std::int64_t advise(const runtime_ref& fs, int fd, advice what, std::int64_t offset,
+    std::int64_t advise(const runtime_ref& fs, int fd, advice kind, std::int64_t offset,
                         std::int64_t bytes) override {
         const borrowed d(*this);
         d->sheet->fd = fd;
-        d->sheet->flags = static_cast<int>(what);
+        d->sheet->flags = static_cast<int>(kind);
         d->sheet->offset = static_cast<std::uint64_t>(offset);
         d->sheet->range_bytes = static_cast<std::uint64_t>(bytes);
         return run(fs, *d, call::advise, 1);
@@ -379,8 +379,10 @@ public:
                              callers != nullptr ? callers : d->stream);
     }
 
-    bool begin_loan(const runtime_ref& fs, loan& what) override { return loans_.begin(fs, what); }
-    void end_loan(loan& what) override { loans_.end(what); }
+    bool begin_loan(const runtime_ref& fs, loan& peer_read) override {
+        return loans_.begin(fs, peer_read);
+    }
+    void end_loan(loan& peer_read) override { loans_.end(peer_read); }
     void end_late_loans() override { loans_.end_late(); }
 
     status health() override {
@@ -419,13 +421,13 @@ private:
                     room_text() + "; free some of its memory, or give a smaller cache_bytes"};
     }
 
-    int run_named(const runtime_ref& fs, call what, const char* path, int flags) {
+    int run_named(const runtime_ref& fs, call operation, const char* path, int flags) {
         const std::size_t length = std::strlen(path);
         if (length > engine::max_path_bytes) return -ENAMETOOLONG;
         const borrowed d(*this);
         std::memcpy(d->sheet->path, path, length + 1);
         d->sheet->flags = flags;
-        return static_cast<int>(run(fs, *d, what, 1));
+        return static_cast<int>(run(fs, *d, operation, 1));
     }
 
     // A desk for the time of one call; waits while all are in use.
@@ -477,28 +479,28 @@ private:
         return 0;
     }
 
-    std::int64_t run(const runtime_ref& fs, desk& d, call what, std::uint32_t pieces) {
+    std::int64_t run(const runtime_ref& fs, desk& d, call operation, std::uint32_t pieces) {
         const device_guard guard(context_);
         if (!guard) return context_is_gone;
-        d.sheet->what = what;
+        d.sheet->operation = operation;
         cudaError_t code = launch_kernel(serve_call, (pieces + 3) / 4, 128, d.stream, fs, d.sheet,
                                          d.bounce, pieces);
         if (code == cudaSuccess) code = cudaStreamSynchronize(d.stream);
         return code == cudaSuccess ? d.sheet->results[0] : errno_of(code);
     }
 
-    std::int64_t run_with(const runtime_ref& fs, desk& d, call what, int fd, std::uint64_t offset,
-                          std::uint64_t bytes) {
+    std::int64_t run_with(const runtime_ref& fs, desk& d, call operation, int fd,
+                          std::uint64_t offset, std::uint64_t bytes) {
         d.sheet->fd = fd;
         d.sheet->offset = offset;
         d.sheet->range_bytes = bytes;
-        return run(fs, d, what, 1);
+        return run(fs, d, operation, 1);
     }
 
     // Splits a range over warps. The count of the longest prefix that was delivered, or the first
     // piece's error.
-    std::int64_t run_range(const runtime_ref& fs, desk& d, call what, int fd, std::uint64_t offset,
-                           std::uint64_t bytes) {
+    std::int64_t run_range(const runtime_ref& fs, desk& d, call operation, int fd,
+                           std::uint64_t offset, std::uint64_t bytes) {
         d.sheet->fd = fd;
         d.sheet->offset = offset;
         d.sheet->bytes = bytes;
@@ -506,7 +508,7 @@ private:
             std::max<std::uint64_t>(fs.view.page_bytes(), (bytes + max_pieces - 1) / max_pieces);
         const auto pieces = static_cast<std::uint32_t>(
             std::max<std::uint64_t>(1, (bytes + d.sheet->piece_bytes - 1) / d.sheet->piece_bytes));
-        const std::int64_t first = run(fs, d, what, pieces);
+        const std::int64_t first = run(fs, d, operation, pieces);
         std::int64_t done = first;
         for (std::uint32_t i = 1;
              i < pieces && done == static_cast<std::int64_t>(i * d.sheet->piece_bytes); ++i)

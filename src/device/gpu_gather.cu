@@ -225,15 +225,15 @@ constexpr std::uint32_t lending_warps = 4;  // of a block
 // A warp for each part.
 __global__ void __launch_bounds__(32 * lending_warps)
     lend_parts(const __grid_constant__ runtime_ref fs,
-               const __grid_constant__ engine::lend_order what) {
+               const __grid_constant__ engine::lend_order order) {
     const std::uint32_t part = blockIdx.x * lending_warps + threadIdx.x / 32;
-    if (part < what.parts()) engine::lend_part(warp{}, fs.view, what, part);
+    if (part < order.parts()) engine::lend_part(warp{}, fs.view, order, part);
 }
 
-cudaError_t launch_loan(const runtime_ref& fs, const engine::lend_order& what,
+cudaError_t launch_loan(const runtime_ref& fs, const engine::lend_order& order,
                         cudaStream_t stream) {
-    const std::uint32_t blocks = std::max(1u, (what.parts() + lending_warps - 1) / lending_warps);
-    return launch_kernel(lend_parts, blocks, 32 * lending_warps, stream, fs, what);
+    const std::uint32_t blocks = std::max(1u, (order.parts() + lending_warps - 1) / lending_warps);
+    return launch_kernel(lend_parts, blocks, 32 * lending_warps, stream, fs, order);
 }
 
 }  // namespace
@@ -241,19 +241,19 @@ cudaError_t launch_loan(const runtime_ref& fs, const engine::lend_order& what,
 gpu_loans::~gpu_loans() {
     const device_guard guard(context_);
     if (!guard) return;
-    for (const cudaStream_t one : streams_) {
-        if (one == nullptr) continue;
-        cudaStreamSynchronize(one);
-        cudaStreamDestroy(one);
+    for (const cudaStream_t stream : streams_) {
+        if (stream == nullptr) continue;
+        cudaStreamSynchronize(stream);
+        cudaStreamDestroy(stream);
     }
 }
 
 status gpu_loans::init(gpu_memory& memory) {
     int least = 0, greatest = 0;
     cudaError_t code = cudaDeviceGetStreamPriorityRange(&least, &greatest);
-    for (cudaStream_t& one : streams_)
+    for (cudaStream_t& stream : streams_)
         if (code == cudaSuccess)
-            code = cudaStreamCreateWithPriority(&one, cudaStreamNonBlocking, greatest);
+            code = cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, greatest);
     if (code != cudaSuccess)
         return {errno_of(code), "for reads of programs, a stream was refused: " + cuda_text(code) +
                                     "; of the device " + room_text()};
@@ -269,19 +269,19 @@ cudaError_t gpu_loans::load(const runtime_ref& fs) {
     return code == cudaSuccess ? cudaStreamSynchronize(streams_[0]) : code;
 }
 
-bool gpu_loans::begin(const runtime_ref& fs, loan& what) {
+bool gpu_loans::begin(const runtime_ref& fs, loan& peer_read) {
     const device_guard guard(context_);
     if (!guard) return false;
-    loan_desk* const desk = desks_.take(what, lane{}.now_ns());
+    loan_desk* const desk = desks_.take(peer_read, lane{}.now_ns());
     if (desk == nullptr) return false;
-    what.desk = desk;
-    if (launch_loan(fs, what.order, streams_[desk->number]) == cudaSuccess) return true;
+    peer_read.desk = desk;
+    if (launch_loan(fs, peer_read.order, streams_[desk->number]) == cudaSuccess) return true;
     desks_.give_back(*desk, false, 0);
     return false;
 }
 
-void gpu_loans::end(loan& what) {
-    desks_.give_back(*static_cast<loan_desk*>(what.desk), true, lane{}.now_ns());
+void gpu_loans::end(loan& peer_read) {
+    desks_.give_back(*static_cast<loan_desk*>(peer_read.desk), true, lane{}.now_ns());
 }
 
 }  // namespace penstock::host

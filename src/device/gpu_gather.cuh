@@ -49,8 +49,8 @@ public:
     status init(gpu_memory& memory);
     // Loads the kernel, by running it on nothing.
     cudaError_t load(const runtime_ref& fs);
-    bool begin(const runtime_ref& fs, loan& what);
-    void end(loan& what);
+    bool begin(const runtime_ref& fs, loan& peer_read);
+    void end(loan& peer_read);
     void end_late() { desks_.end_late(); }
 
 private:

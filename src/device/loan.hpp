@@ -30,9 +30,9 @@ public:
     virtual ~page_lender() = default;
     // Has groups copy what is there of the range, each part by itself; waits for no kernel.
     // False: not just now.
-    virtual bool begin_loan(const runtime_ref& fs, loan& what) = 0;
+    virtual bool begin_loan(const runtime_ref& fs, loan& peer_read) = 0;
     // The caller is done with it, or waits no longer.
-    virtual void end_loan(loan& what) = 0;
+    virtual void end_loan(loan& peer_read) = 0;
     // From time to time: what loans held that were not waited for, and that are over, goes.
     virtual void end_late_loans() {}
 };
@@ -81,19 +81,19 @@ public:
 
     // A desk whose states are cleared for the loan, or null: there is none, or it is too soon after
     // a late one.
-    loan_desk* take(loan& what, std::uint64_t now_ns) {
+    loan_desk* take(loan& peer_read, std::uint64_t now_ns) {
         std::lock_guard lock(mutex_);
         if (now_ns < quiet_until_ns_) return nullptr;
         loan_desk* out = nullptr;
-        for (loan_desk& one : desks_)
-            if (!one.taken) out = &one;
+        for (loan_desk& desk : desks_)
+            if (!desk.taken) out = &desk;
         if (out == nullptr) return nullptr;
         out->taken = true;
-        out->parts = what.order.parts();
-        out->hold = what.hold;
+        out->parts = peer_read.order.parts();
+        out->hold = peer_read.hold;
         for (std::uint32_t i = 0; i < out->parts; ++i) engine::clear_part(&out->states[i]);
-        what.order.to = out->to;
-        what.order.states = out->states;
+        peer_read.order.to = out->to;
+        peer_read.order.states = out->states;
         return out;
     }
 
@@ -115,10 +115,10 @@ public:
         std::array<std::shared_ptr<const void>, count>
             ended;  // what they hold goes without the lock
         std::lock_guard lock(mutex_);
-        for (loan_desk& one : desks_) {
-            if (!one.late || !all_settled(one)) continue;
-            ended[one.number] = std::move(one.hold);
-            one.taken = one.late = false;
+        for (loan_desk& desk : desks_) {
+            if (!desk.late || !all_settled(desk)) continue;
+            ended[desk.number] = std::move(desk.hold);
+            desk.taken = desk.late = false;
         }
     }
 

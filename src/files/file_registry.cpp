@@ -61,7 +61,7 @@ file_registry::file_registry(environment& env, hub& shared, const registry_limit
 }
 
 file_registry::~file_registry() {
-    for (const auto& one : current_) hub_.known.remove({one.first.first, one.first.second});
+    for (const auto& file : current_) hub_.known.remove({file.first.first, file.first.second});
     if (first_root_ >= 0) env_.close(first_root_);
 }
 

@@ -69,8 +69,8 @@ private:
     // last sixteen. A few reads in order outweigh many at random.
     bool looks_random(std::uint64_t offset) {
         bool near = false;
-        for (const auto& one : recent_) {
-            const std::uint64_t other = one.load(std::memory_order_relaxed);
+        for (const auto& recent : recent_) {
+            const std::uint64_t other = recent.load(std::memory_order_relaxed);
             near = near || (other != none &&
                             (offset > other ? offset - other : other - offset) <= near_bytes);
         }

@@ -41,15 +41,15 @@ std::string cure_of(std::int64_t code, const std::string& path) {
 
 }  // namespace
 
-void write_troubles::note(const file_key& file, std::int64_t code, const std::string& what,
+void write_troubles::note(const file_key& file, std::int64_t code, const std::string& message,
                           const std::string& cure) {
     bool is_new = false;
     {
         std::lock_guard lock(mutex_);
-        if (first_.ok()) first_ = {static_cast<int>(code), what};
+        if (first_.ok()) first_ = {static_cast<int>(code), message};
         is_new = files_.insert_or_assign(file, true).second;
     }
-    if (is_new) say_(what + "; " + cure);
+    if (is_new) say_(message + "; " + cure);
 }
 
 void write_troubles::write_failed(const file_key& file, const std::string& path,

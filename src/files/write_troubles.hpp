@@ -40,7 +40,7 @@ public:
     void clear();
 
 private:
-    void note(const file_key& file, std::int64_t code, const std::string& what,
+    void note(const file_key& file, std::int64_t code, const std::string& message,
               const std::string& cure);
 
     const std::function<void(const std::string&)> say_;

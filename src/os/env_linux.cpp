@@ -124,10 +124,10 @@ std::int64_t copy_to_mapping(std::byte* mapped, std::uint64_t mapped_from,
         const std::size_t number = std::min(count - first, most_vectors);
         std::uint64_t wanted = 0;
         for (std::size_t i = 0; i < number; ++i) {
-            const placed_piece& one = pieces[first + i];
-            from[i] = {const_cast<std::byte*>(one.from), one.bytes};
-            to[i] = {mapped + (one.offset - mapped_from), one.bytes};
-            wanted += one.bytes;
+            const placed_piece& piece = pieces[first + i];
+            from[i] = {const_cast<std::byte*>(piece.from), piece.bytes};
+            to[i] = {mapped + (piece.offset - mapped_from), piece.bytes};
+            wanted += piece.bytes;
         }
         const ssize_t done =
             wanted <= most_gathered_bytes
@@ -140,8 +140,8 @@ std::int64_t copy_to_mapping(std::byte* mapped, std::uint64_t mapped_from,
     return all;
 }
 
-std::int64_t seek(int fd, std::uint64_t offset, int what) {
-    const off_t at = ::lseek(fd, static_cast<off_t>(offset), what);
+std::int64_t seek(int fd, std::uint64_t offset, int whence) {
+    const off_t at = ::lseek(fd, static_cast<off_t>(offset), whence);
     return at >= 0 ? at : errno == ENXIO ? INT64_MAX : -errno;
 }
 
@@ -197,11 +197,11 @@ public:
         struct stat info {};
         if (::fstatat(from, path.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) return -errno;
         if (!S_ISREG(info.st_mode)) return -EOPNOTSUPP;
-        open_how how{};
-        how.flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
-        how.resolve = RESOLVE_NO_SYMLINKS | (path[0] == '/' ? 0 : RESOLVE_BENEATH);
+        open_how rules{};
+        rules.flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+        rules.resolve = RESOLVE_NO_SYMLINKS | (path[0] == '/' ? 0 : RESOLVE_BENEATH);
         const int fd =
-            static_cast<int>(::syscall(SYS_openat2, from, path.c_str(), &how, sizeof how));
+            static_cast<int>(::syscall(SYS_openat2, from, path.c_str(), &rules, sizeof rules));
         if (fd < 0) return -errno;
         if (::fcntl(fd, F_SETFL, O_RDONLY) == 0) return fd;
         const int code = -errno;
@@ -371,8 +371,9 @@ public:
     void start(const read_operation& operation) override { queued_.push_back(operation); }
 
     void submit() override {
-        for (const read_operation& one : queued_)
-            finished_.push_back({one.tag, env_.read(one.fd, one.to, one.bytes, one.offset)});
+        for (const read_operation& operation : queued_)
+            finished_.push_back({operation.tag, env_.read(operation.fd, operation.to,
+                                                          operation.bytes, operation.offset)});
         queued_.clear();
     }
 

@@ -44,7 +44,7 @@ public:
     int register_memory(const std::vector<memory_area>& areas) override {
         if (registered_ || (ring_.features & IORING_FEAT_RSRC_TAGS) == 0) return -EOPNOTSUPP;
         std::vector<iovec> places;
-        for (const memory_area& one : areas) places.push_back({one.begin, one.bytes});
+        for (const memory_area& area : areas) places.push_back({area.begin, area.bytes});
         const int code =
             io_uring_register_buffers(&ring_, places.data(), static_cast<unsigned>(places.size()));
         registered_ = code == 0;

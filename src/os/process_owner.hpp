@@ -42,10 +42,10 @@ template <typename T>
 void abandon(std::unique_ptr<T> inherited) {
     static std::mutex mutex;
     static auto* const kept = new (std::nothrow) std::vector<T*>;  // so that no leak is reported
-    T* const one = inherited.release();
+    T* const object = inherited.release();
     const std::lock_guard lock(mutex);
     try {
-        if (kept != nullptr) kept->push_back(one);
+        if (kept != nullptr) kept->push_back(object);
     } catch (const std::bad_alloc&) {
     }
 }
@@ -61,9 +61,9 @@ T& one_of_process() {
     };
     static std::atomic<entry*> newest{new entry};
     static const int watching = ::pthread_atfork(nullptr, nullptr, [] {
-        auto* const mine = new entry;
-        mine->parents = newest.load(std::memory_order_relaxed);
-        newest.store(mine, std::memory_order_relaxed);
+        auto* const fresh = new entry;
+        fresh->parents = newest.load(std::memory_order_relaxed);
+        newest.store(fresh, std::memory_order_relaxed);
     });
     static_cast<void>(watching);
     // Relaxed: as above.

@@ -22,9 +22,9 @@ std::vector<memory_area> areas_to_register(const std::vector<memory_area>& stagi
                                            std::uint64_t locked_limit_bytes) {
     std::vector<memory_area> out;
     std::uint64_t staging_bytes = 0;
-    for (const memory_area& one : staging) {
-        add_pieces(out, one);
-        staging_bytes += one.bytes;
+    for (const memory_area& area : staging) {
+        add_pieces(out, area);
+        staging_bytes += area.bytes;
     }
     const bool tier_is_little = tier.bytes <= most_tier_bytes &&
                                 (staging_bytes + tier.bytes) * threads <= locked_limit_bytes;
@@ -41,7 +41,7 @@ registering_engine::registering_engine(std::unique_ptr<io_engine> below,
       refused_(std::move(refused)) {
     std::sort(areas_.begin(), areas_.end(),
               [](const memory_area& a, const memory_area& b) { return a.begin < b.begin; });
-    for (const memory_area& one : areas_) area_bytes_ += one.bytes;
+    for (const memory_area& area : areas_) area_bytes_ += area.bytes;
 }
 
 void registering_engine::start(const read_operation& operation) {

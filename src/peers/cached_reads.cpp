@@ -27,10 +27,10 @@ private:
 
 // Waits until every part is as wanted. False: it took too long.
 template <typename Wanted>
-bool await_parts(const loan& what, const Wanted& wanted) {
+bool await_parts(const loan& peer_read, const Wanted& wanted) {
     const std::uint64_t begun_ns = lane{}.now_ns();
-    for (std::uint32_t part = 0, round = 0; part < what.order.parts();) {
-        if (wanted(engine::look_at_part(&what.order.states[part]))) {
+    for (std::uint32_t part = 0, round = 0; part < peer_read.order.parts();) {
+        if (wanted(engine::look_at_part(&peer_read.order.states[part]))) {
             ++part;
             continue;
         }
@@ -41,12 +41,13 @@ bool await_parts(const loan& what, const Wanted& wanted) {
 }
 
 // Of the bytes [begin, end) of the loan, those of parts that were copied.
-std::uint64_t bytes_there(const loan& what, std::uint64_t begin, std::uint64_t end) {
+std::uint64_t bytes_there(const loan& peer_read, std::uint64_t begin, std::uint64_t end) {
     std::uint64_t sum = 0;
-    for (std::uint32_t part = 0; part < what.order.parts(); ++part) {
-        const std::uint64_t first = std::max(begin, part * what.order.part_bytes),
-                            last = std::min(end, (part + 1) * what.order.part_bytes);
-        if (first < last && engine::look_at_part(&what.order.states[part]) == engine::part_there)
+    for (std::uint32_t part = 0; part < peer_read.order.parts(); ++part) {
+        const std::uint64_t first = std::max(begin, part * peer_read.order.part_bytes),
+                            last = std::min(end, (part + 1) * peer_read.order.part_bytes);
+        if (first < last &&
+            engine::look_at_part(&peer_read.order.states[part]) == engine::part_there)
             sum += last - first;
     }
     return sum;
@@ -64,12 +65,12 @@ cached_reads::~cached_reads() { hub_.leave(*this); }
 
 // Reads what is missing, while the rest is copied. False: nothing is there, or not all of the range
 // is to be had.
-bool cached_reads::complete(const loan& what, int fd) {
-    if (!await_parts(what, [](std::uint32_t state) { return state != engine::part_unknown; }))
+bool cached_reads::complete(const loan& peer_read, int fd) {
+    if (!await_parts(peer_read, [](std::uint32_t state) { return state != engine::part_unknown; }))
         return false;
-    const std::uint32_t parts = what.order.parts();
+    const std::uint32_t parts = peer_read.order.parts();
     const auto is_missing = [&](std::uint32_t part) {
-        return engine::look_at_part(&what.order.states[part]) == engine::part_missing;
+        return engine::look_at_part(&peer_read.order.states[part]) == engine::part_missing;
     };
     std::uint32_t missing = 0;
     for (std::uint32_t part = 0; part < parts; ++part) missing += is_missing(part) ? 1 : 0;
@@ -78,13 +79,15 @@ bool cached_reads::complete(const loan& what, int fd) {
     for (std::uint32_t first = 0, end = 0; first < parts; first = end) {
         for (end = first + 1; is_missing(first) && end < parts && is_missing(end);) ++end;
         if (!is_missing(first)) continue;
-        const std::uint64_t begin = first * what.order.part_bytes,
-                            count = std::min(end * what.order.part_bytes, what.order.bytes) - begin;
-        if (read_all(env_, fd, what.order.to + begin, count, what.order.offset + begin) !=
+        const std::uint64_t begin = first * peer_read.order.part_bytes,
+                            count =
+                                std::min(end * peer_read.order.part_bytes, peer_read.order.bytes) -
+                                begin;
+        if (read_all(env_, fd, peer_read.order.to + begin, count, peer_read.order.offset + begin) !=
             static_cast<std::int64_t>(count))
             return false;
     }
-    return await_parts(what, engine::is_settled);
+    return await_parts(peer_read, engine::is_settled);
 }
 
 std::uint64_t cached_reads::read(int fd, std::uint64_t offset, std::uint64_t bytes,
@@ -93,29 +96,29 @@ std::uint64_t cached_reads::read(int fd, std::uint64_t offset, std::uint64_t byt
     const std::uint64_t size = told < 0 ? 0 : static_cast<std::uint64_t>(told);
     if (offset >= size || bytes == 0) return 0;
     const std::uint64_t end = offset + std::min(bytes, size - offset);
-    loan what;
-    what.order.offset = offset / grain_bytes * grain_bytes;
-    what.order.bytes =
-        std::min((end + grain_bytes - 1) / grain_bytes * grain_bytes, size) - what.order.offset;
-    what.order.part_bytes = std::min(usual_part_bytes, fs_.view.page_bytes());
-    if (what.order.bytes > most_loan_bytes ||
-        is_in_memory(env_, fd, what.order.offset, what.order.bytes))
+    loan peer_read;
+    peer_read.order.offset = offset / grain_bytes * grain_bytes;
+    peer_read.order.bytes = std::min((end + grain_bytes - 1) / grain_bytes * grain_bytes, size) -
+                            peer_read.order.offset;
+    peer_read.order.part_bytes = std::min(usual_part_bytes, fs_.view.page_bytes());
+    if (peer_read.order.bytes > most_loan_bytes ||
+        is_in_memory(env_, fd, peer_read.order.offset, peer_read.order.bytes))
         return 0;
     file_facts facts;
     slot_life life;
     if (env_.facts(fd, facts) != 0 || facts.identity.size_bytes != size ||
         may_change_unseen(facts) || !files_.lend(facts.identity, life))
         return 0;
-    what.hold = std::make_shared<lent_slot>(files_, life);
-    what.order.slot = life.slot;
-    what.order.generation = life.generation;
-    if (!lender_.begin_loan(fs_, what)) return 0;
-    const bool good = complete(what, fd) && files_.is_lent_as_is(life);
-    const std::uint64_t first = offset - what.order.offset,
-                        given = good ? bytes_there(what, first, first + end - offset) : 0;
-    if (given != 0) use(what.order.to + first, end - offset);
-    lender_.end_loan(what);
-    return given;
+    peer_read.hold = std::make_shared<lent_slot>(files_, life);
+    peer_read.order.slot = life.slot;
+    peer_read.order.generation = life.generation;
+    if (!lender_.begin_loan(fs_, peer_read)) return 0;
+    const bool good = complete(peer_read, fd) && files_.is_lent_as_is(life);
+    const std::uint64_t first = offset - peer_read.order.offset,
+                        served = good ? bytes_there(peer_read, first, first + end - offset) : 0;
+    if (served != 0) use(peer_read.order.to + first, end - offset);
+    lender_.end_loan(peer_read);
+    return served;
 }
 
 }  // namespace penstock::host

@@ -34,7 +34,7 @@ public:
                        const byte_sink& use) override;
 
 private:
-    bool complete(const loan& what, int fd);
+    bool complete(const loan& peer_read, int fd);
 
     environment& env_;
     hub& hub_;

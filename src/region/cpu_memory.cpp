@@ -40,9 +40,9 @@ public:
     int wait(unsigned) override { return 0; }
 
     int fill(unsigned worker, const std::vector<staged_page>& pages) override {
-        for (const staged_page& one : pages)
-            fill_page(lane{}, replica_.at(one.number * page_bytes),
-                      base_.at(one.number * page_bytes), staging(worker) + one.slot * page_bytes);
+        for (const staged_page& page : pages)
+            fill_page(lane{}, replica_.at(page.number * page_bytes),
+                      base_.at(page.number * page_bytes), staging(worker) + page.slot * page_bytes);
         return 0;
     }
     int collect(unsigned worker, const std::vector<std::uint64_t>& numbers) override {
@@ -61,9 +61,9 @@ public:
     }
     int read_back(unsigned worker, const std::vector<staged_run>& runs) override {
         const host::anonymous_memory& from = base_.at(0) == nullptr ? replica_ : base_;
-        for (const staged_run& one : runs)
-            std::copy_n(from.at(one.number * page_bytes), one.count * page_bytes,
-                        staging(worker) + one.slot * page_bytes);
+        for (const staged_run& run : runs)
+            std::copy_n(from.at(run.number * page_bytes), run.count * page_bytes,
+                        staging(worker) + run.slot * page_bytes);
         return 0;
     }
     std::int64_t prefer(std::uint64_t begin, std::uint64_t end, void*) override {

@@ -28,9 +28,9 @@ struct shared_home::held_pages {
     // Of the bytes [begin, end), both from the first page of the range on.
     [[nodiscard]] std::uint64_t bytes_of(std::uint64_t begin, std::uint64_t end) const {
         std::uint64_t sum = 0;
-        for (const staged_run& one : runs)
-            sum += std::min(end, (one.slot + one.count) * page_bytes) -
-                   std::max(begin, one.slot * page_bytes);
+        for (const staged_run& run : runs)
+            sum += std::min(end, (run.slot + run.count) * page_bytes) -
+                   std::max(begin, run.slot * page_bytes);
         return sum;
     }
 };
@@ -77,9 +77,9 @@ int shared_home::read_held(const held_pages& held, int fd, const page_range& ran
             code = read_run(fd, held.memory->staging(held.worker) + next * page_bytes,
                             range.begin + next, slot - next);
     };
-    for (const staged_run& one : held.runs) {
-        read_up_to(one.slot);
-        next = one.slot + one.count;
+    for (const staged_run& run : held.runs) {
+        read_up_to(run.slot);
+        next = run.slot + run.count;
     }
     read_up_to(range.end - range.begin);
     const int waited = held.memory->wait(held.worker);

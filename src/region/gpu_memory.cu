@@ -79,8 +79,8 @@ cudaError_t load_kernels() {
         reinterpret_cast<const void*>(adopt_pages), reinterpret_cast<const void*>(find_changed)};
     cudaError_t code = cudaSuccess;
     cudaFuncAttributes attributes;
-    for (const void* const one : kernels)
-        if (code == cudaSuccess) code = cudaFuncGetAttributes(&attributes, one);
+    for (const void* const kernel : kernels)
+        if (code == cudaSuccess) code = cudaFuncGetAttributes(&attributes, kernel);
     return code;
 }
 
@@ -105,10 +105,10 @@ public:
     ~gpu_region_memory() override {
         const device_guard guard(context_);
         if (!guard) return;
-        for (worker_room& one : rooms_)
-            if (one.stream != nullptr) {
-                cudaStreamSynchronize(one.stream);
-                cudaStreamDestroy(one.stream);
+        for (worker_room& room : rooms_)
+            if (room.stream != nullptr) {
+                cudaStreamSynchronize(room.stream);
+                cudaStreamDestroy(room.stream);
             }
         if (begun_ != nullptr) cudaEventDestroy(begun_);
     }
@@ -146,8 +146,8 @@ public:
         const auto on = static_cast<cudaStream_t>(stream);
         if (const int busy = check_stream(on); busy != 0) return busy;
         cudaError_t code = cudaEventRecord(begun_, on);
-        for (const worker_room& one : rooms_)
-            if (code == cudaSuccess) code = cudaStreamWaitEvent(one.stream, begun_, 0);
+        for (const worker_room& room : rooms_)
+            if (code == cudaSuccess) code = cudaStreamWaitEvent(room.stream, begun_, 0);
         return errno_of(code);
     }
 
@@ -200,10 +200,10 @@ public:
         const worker_room& room = rooms_[worker];
         const std::byte* const from = base_.data() == nullptr ? replica_.data() : base_.data();
         cudaError_t code = cudaSuccess;
-        for (const staged_run& one : runs)
+        for (const staged_run& run : runs)
             if (code == cudaSuccess)
-                code = cudaMemcpyAsync(room.host + one.slot * page_bytes,
-                                       from + one.number * page_bytes, one.count * page_bytes,
+                code = cudaMemcpyAsync(room.host + run.slot * page_bytes,
+                                       from + run.number * page_bytes, run.count * page_bytes,
                                        cudaMemcpyDeviceToHost, room.stream);
         // A thread that sleeps until it is told takes longer to wake up than the copy takes.
         for (int looks = 0; code == cudaSuccess && looks < most_looks &&
@@ -266,9 +266,9 @@ public:
     }
 
 private:
-    static bool refused(status& why, const std::string& what, cudaError_t code) {
+    static bool refused(status& why, const std::string& message, cudaError_t code) {
         why = {errno_of(code),
-               what + host::cuda_text(code) + "; of the device " + host::room_text()};
+               message + host::cuda_text(code) + "; of the device " + host::room_text()};
         return false;
     }
 
@@ -277,19 +277,19 @@ private:
         rooms_.resize(
             workers_for(pages_, std::clamp(std::thread::hardware_concurrency(), 2u, most_threads)));
         cudaError_t code = cudaEventCreateWithFlags(&begun_, cudaEventDisableTiming);
-        for (worker_room& one : rooms_)
+        for (worker_room& room : rooms_)
             if (code == cudaSuccess)
-                code = cudaStreamCreateWithFlags(&one.stream, cudaStreamNonBlocking);
+                code = cudaStreamCreateWithFlags(&room.stream, cudaStreamNonBlocking);
         if (code != cudaSuccess)
             return refused(why, "a stream for moving pages was refused: ", code);
         bool all = true;
-        for (worker_room& one : rooms_) {
-            all = all && share(host_bytes, one.host) &&
-                  share(batch_pages * sizeof(staged_page), one.pages) &&
-                  share(batch_pages * sizeof(std::uint64_t), one.numbers);
+        for (worker_room& room : rooms_) {
+            all = all && share(host_bytes, room.host) &&
+                  share(batch_pages * sizeof(staged_page), room.pages) &&
+                  share(batch_pages * sizeof(std::uint64_t), room.numbers);
             if (!all || !writable) continue;
-            one.device = static_cast<std::byte*>(small_.device_bytes(collected_bytes));
-            all = one.device != nullptr;
+            room.device = static_cast<std::byte*>(small_.device_bytes(collected_bytes));
+            all = room.device != nullptr;
         }
         if (all && writable) {
             changed_ = static_cast<std::uint64_t*>(

@@ -23,9 +23,9 @@ gpu_range::~gpu_range() {
     const host::device_guard guard(context_);
     if (!guard) return;  // the range went with its context
     if (stream_ != nullptr) cudaStreamDestroy(stream_);
-    for (const piece& one : pieces_) {
-        driver().unmap(address_ + one.at, one.bytes);
-        driver().release(one.memory);
+    for (const piece& part : pieces_) {
+        driver().unmap(address_ + part.at, part.bytes);
+        driver().release(part.memory);
     }
     if (spare_ != 0) {
         driver().unmap(spare_address_, exchanged_bytes);
@@ -36,11 +36,12 @@ gpu_range::~gpu_range() {
 }
 
 bool gpu_range::create(std::uint64_t bytes, bool on_device, CUmemGenericAllocationHandle& out) {
-    CUmemAllocationProp what{};
-    what.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    what.location.type = on_device ? CU_MEM_LOCATION_TYPE_DEVICE : CU_MEM_LOCATION_TYPE_HOST_NUMA;
-    what.location.id = on_device ? context_.device : 0;
-    return (refusal_ = driver().create(&out, bytes, &what, 0)) == CUDA_SUCCESS;
+    CUmemAllocationProp properties{};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location.type =
+        on_device ? CU_MEM_LOCATION_TYPE_DEVICE : CU_MEM_LOCATION_TYPE_HOST_NUMA;
+    properties.location.id = on_device ? context_.device : 0;
+    return (refusal_ = driver().create(&out, bytes, &properties, 0)) == CUDA_SUCCESS;
 }
 
 bool gpu_range::map(CUdeviceptr where, std::uint64_t bytes, CUmemGenericAllocationHandle memory) {
@@ -94,8 +95,8 @@ bool gpu_range::exchange(piece& near, piece& far) {
                        copy(near_at, far_at) == cudaSuccess &&
                        cudaStreamSynchronize(stream_) == cudaSuccess;
     if (!moved) return false;
-    for (const CUdeviceptr one : {near_at, far_at, spare_address_})
-        if (driver().unmap(one, exchanged_bytes) != CUDA_SUCCESS) return false;
+    for (const CUdeviceptr address : {near_at, far_at, spare_address_})
+        if (driver().unmap(address, exchanged_bytes) != CUDA_SUCCESS) return false;
     std::swap(near.memory, spare_);
     std::swap(far.memory, spare_);
     std::swap(near.on_device, far.on_device);
@@ -106,11 +107,11 @@ bool gpu_range::exchange(piece& near, piece& far) {
 std::int64_t gpu_range::prefer(std::uint64_t begin, std::uint64_t end) {
     ++preferences_;
     std::vector<piece*> wanted, others;
-    for (piece& one : pieces_) {
-        const bool inside = one.at < end && one.at + one.bytes > begin;
-        if (inside) one.preferred = preferences_;
-        if (one.bytes != exchanged_bytes || one.on_device == inside) continue;
-        (inside ? wanted : others).push_back(&one);
+    for (piece& part : pieces_) {
+        const bool inside = part.at < end && part.at + part.bytes > begin;
+        if (inside) part.preferred = preferences_;
+        if (part.bytes != exchanged_bytes || part.on_device == inside) continue;
+        (inside ? wanted : others).push_back(&part);
     }
     std::stable_sort(others.begin(), others.end(),
                      [](const piece* a, const piece* b) { return a->preferred < b->preferred; });
@@ -119,9 +120,9 @@ std::int64_t gpu_range::prefer(std::uint64_t begin, std::uint64_t end) {
         if (!exchange(*others[i], *wanted[i])) return -EIO;
     }
     std::uint64_t out = 0;
-    for (const piece& one : pieces_)
-        if (one.on_device && one.at < end && one.at + one.bytes > begin)
-            out += std::min(end, one.at + one.bytes) - std::max(begin, one.at);
+    for (const piece& part : pieces_)
+        if (part.on_device && part.at < end && part.at + part.bytes > begin)
+            out += std::min(end, part.at + part.bytes) - std::max(begin, part.at);
     return static_cast<std::int64_t>(out);
 }
 
@@ -187,7 +188,7 @@ bool gpu_range::take(std::uint64_t bytes, std::uint64_t on_device, std::string& 
         at += size;
     }
     if (is_split())
-        for (const piece& one : pieces_) heat_.add({.pages = one.bytes / page_bytes});
+        for (const piece& part : pieces_) heat_.add({.pages = part.bytes / page_bytes});
     cudaError_t code = cudaMemsetAsync(data(), 0, bytes_, stream_);
     if (code == cudaSuccess) code = cudaStreamSynchronize(stream_);
     if (code != cudaSuccess) why = "its memory could not be cleared: " + host::cuda_text(code);

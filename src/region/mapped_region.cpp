@@ -40,12 +40,12 @@ mapped_region::~mapped_region() {
     }
 }
 
-int mapped_region::join(const page_range& pages, std::uint64_t end_bytes, const region_options& how,
-                        bool writable) {
+int mapped_region::join(const page_range& pages, std::uint64_t end_bytes,
+                        const region_options& settings, bool writable) {
     const int code = home_->join(
-        {memory_.get(), pages, end_bytes, how.outside_writers, how.promote_hot}, place_);
+        {memory_.get(), pages, end_bytes, settings.outside_writers, settings.promote_hot}, place_);
     if (code != 0) return code;
-    promote_hot_ = how.promote_hot;
+    promote_hot_ = settings.promote_hot;
     open_ = true;
     writable_ = writable;
     first_page_ = pages.begin;
@@ -55,9 +55,9 @@ int mapped_region::join(const page_range& pages, std::uint64_t end_bytes, const 
 }
 
 // An error is said in the log once it has happened, for the caller has the code only.
-std::int64_t mapped_region::told(std::int64_t code, const char* what) {
+std::int64_t mapped_region::told(std::int64_t code, const char* operation) {
     if (code >= 0 || loss_said_) return code;
-    const std::string subject = "region of '" + path_ + "', " + what + ": ";
+    const std::string subject = "region of '" + path_ + "', " + operation + ": ";
     const status loss = memory_->lost();
     if (!loss.ok()) {
         loss_said_ = true;
@@ -71,14 +71,14 @@ std::int64_t mapped_region::told(std::int64_t code, const char* what) {
         return code;
     }
     std::string cure =
-        error_text(code) + "; nothing is lost, and the next " + what + " tries again";
+        error_text(code) + "; nothing is lost, and the next " + operation + " tries again";
     if (code == -ESTALE)
         cure = "the file is shorter than the region now; close the region and map what is left";
     else if (code == -EBUSY)
         cure =
             "the stream is being captured, or it is the legacy stream and another one is; end the "
             "capture first, or give a stream";
-    else if (std::string(what) == "close")
+    else if (std::string(operation) == "close")
         cure = error_text(code) +
                "; changes that did not come to the file are lost, release() first to keep them";
     say_(subject + cure);
@@ -110,14 +110,14 @@ std::int64_t mapped_region::acquire(void* stream) try {
     return host::status_of_exception("").code;
 }
 
-std::int64_t mapped_region::release_locked(void* stream, const char* what) {
+std::int64_t mapped_region::release_locked(void* stream, const char* operation) {
     if (!writable_) return 0;
     page_list changed;
     if (const int code = memory_->changed_pages(stream, changed); code != 0)
-        return told(code, what);
+        return told(code, operation);
     for (std::uint64_t& page : changed) page += first_page_;
     const std::int64_t written = home_->release(place_, changed);
-    if (written < 0) return told(written, what);
+    if (written < 0) return told(written, operation);
     traffic_.pages_released += changed.size();
     traffic_.bytes_written += static_cast<std::uint64_t>(written);
     return static_cast<std::int64_t>(changed.size());
@@ -184,8 +184,8 @@ namespace {
 
 using region::page_bytes;
 
-status refused(int code, const std::string& path, const std::string& what) {
-    return {code, "region of '" + path + "': " + what};
+status refused(int code, const std::string& path, const std::string& reason) {
+    return {code, "region of '" + path + "': " + reason};
 }
 
 // The cause and the cure. What kind of file it is says more than the code.

@@ -27,7 +27,7 @@ public:
 
     [[nodiscard]] bool belongs_here() const { return owner_.here(); }
     // Before anything else: its place among those that share the file.
-    int join(const page_range& pages, std::uint64_t end_bytes, const region_options& how,
+    int join(const page_range& pages, std::uint64_t end_bytes, const region_options& settings,
              bool writable);
 
     [[nodiscard]] void* data() const { return memory_ == nullptr ? nullptr : memory_->data(); }
@@ -40,9 +40,9 @@ public:
     [[nodiscard]] region_traffic traffic() const;
 
 private:
-    std::int64_t release_locked(void* stream, const char* what);
+    std::int64_t release_locked(void* stream, const char* operation);
     std::int64_t promote(void* stream);
-    std::int64_t told(std::int64_t code, const char* what);
+    std::int64_t told(std::int64_t code, const char* operation);
     int close_locked(void* stream);
 
     const host::process_owner owner_{};

@@ -31,24 +31,24 @@ std::int64_t write_all(int fd, const std::byte* from, std::uint64_t bytes, std::
 page_masks::mask* page_masks::of(owner holder, std::uint64_t page) {
     const auto [first, end] = masks_.equal_range(page);
     const auto found =
-        std::find_if(first, end, [&](const auto& one) { return one.second.holder == holder; });
+        std::find_if(first, end, [&](const auto& entry) { return entry.second.holder == holder; });
     return found == end ? nullptr : &found->second;
 }
 
 void page_masks::add(owner holder, const page_list& pages, const std::byte* marks) {
     const std::lock_guard hold(lock_);
     for (std::size_t i = 0; i < pages.size(); ++i) {
-        mask* one = of(holder, pages[i]);
-        if (one == nullptr) one = &masks_.emplace(pages[i], mask{holder})->second;
-        for (std::size_t b = 0; b < mark_bytes; ++b) one->marks[b] |= marks[i * mark_bytes + b];
-        one->settled = false;
+        mask* found = of(holder, pages[i]);
+        if (found == nullptr) found = &masks_.emplace(pages[i], mask{holder})->second;
+        for (std::size_t b = 0; b < mark_bytes; ++b) found->marks[b] |= marks[i * mark_bytes + b];
+        found->settled = false;
     }
 }
 
 void page_masks::settle(owner holder, const page_list& pages) {
     const std::lock_guard hold(lock_);
     for (const std::uint64_t page : pages)
-        if (mask* const one = of(holder, page); one != nullptr) one->settled = true;
+        if (mask* const found = of(holder, page); found != nullptr) found->settled = true;
 }
 
 void page_masks::forget_settled(const page_range& pages) {
@@ -82,8 +82,8 @@ std::int64_t page_masks::write_around(int fd, const std::byte* from, std::uint64
                                 end = std::min(bytes, (page + 1) * page_bytes - offset);
             const auto [first, last] = masks_.equal_range(page);
             std::array<std::byte, mark_bytes> marks{};
-            for (auto one = first; one != last; ++one)
-                for (std::size_t b = 0; b < mark_bytes; ++b) marks[b] |= one->second.marks[b];
+            for (auto entry = first; entry != last; ++entry)
+                for (std::size_t b = 0; b < mark_bytes; ++b) marks[b] |= entry->second.marks[b];
             for (; first != last && at < end; ++at) {
                 if (!is_marked(marks, (offset + at) % page_bytes)) continue;
                 if (const std::int64_t code = write_up_to(at); code < 0) return code;

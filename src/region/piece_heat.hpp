@@ -31,7 +31,7 @@ public:
         std::uint64_t heat = 0;
     };
 
-    void add(piece one) { pieces_.push_back(one); }
+    void add(piece part) { pieces_.push_back(part); }
     [[nodiscard]] std::size_t size() const { return pieces_.size(); }
     piece& at(std::size_t i) { return pieces_[i]; }
     void used(std::size_t i, std::uint64_t pages) {
@@ -61,7 +61,7 @@ public:
                 break;
             out.emplace_back(near[i], far[i]);
         }
-        for (piece& one : pieces_) one.heat /= 2;
+        for (piece& part : pieces_) part.heat /= 2;
         return out;
     }
 

@@ -155,11 +155,11 @@ std::int64_t shared_files::write(const host::view_list& mounts, const file_key& 
     return result;
 }
 
-program_access::program_access(const client_file& file, kind how, std::uint64_t offset,
+program_access::program_access(const client_file& file, kind way, std::uint64_t offset,
                                std::uint64_t bytes)
     : file_(file), home_(file.with.find_home(file.key)) {
     if (home_ != nullptr) home_->admit_program(offset, bytes);
-    if (how != kind::fetch) return;
+    if (way != kind::fetch) return;
     const page_range whole{(offset + page_bytes - 1) / page_bytes, (offset + bytes) / page_bytes};
     if (whole.empty()) return;
     if (const std::shared_ptr<page_masks> masks = file.with.masks_in_use(file.key);
@@ -182,9 +182,9 @@ write_count::write_count(const client_file& file) : count_(file.with.writers_of(
 }
 write_count::~write_count() { --count_; }
 
-program_write::program_write(const client_file& file, kind how, std::uint64_t offset,
+program_write::program_write(const client_file& file, kind way, std::uint64_t offset,
                              std::uint64_t bytes)
-    : program_access(file, how, offset, bytes), counted_(file) {}
+    : program_access(file, way, offset, bytes), counted_(file) {}
 
 // A region that came meanwhile must be told: it may have read the file before it was written. One
 // that comes after this reads what was written.

@@ -115,7 +115,7 @@ public:
         direct,  // past the kernel's cache, or we do not know
     };
     // The kernel may keep these pages from now on.
-    program_access(const client_file& file, kind how, std::uint64_t offset, std::uint64_t bytes);
+    program_access(const client_file& file, kind way, std::uint64_t offset, std::uint64_t bytes);
 
     // What is meant may be with a region, or else with the cache of a runtime, and not in memory:
     // then use() gets it, and how much came from there is returned. 0: read the file.
@@ -132,7 +132,7 @@ protected:
 // what was written.
 class program_write : public program_access {
 public:
-    program_write(const client_file& file, kind how, std::uint64_t offset, std::uint64_t bytes);
+    program_write(const client_file& file, kind way, std::uint64_t offset, std::uint64_t bytes);
 
     // These bytes of the file are others now.
     void wrote(std::uint64_t offset, std::uint64_t bytes);

@@ -130,7 +130,7 @@ public:
             ends_ = true;
         }
         begins_.notify_all();
-        for (std::thread& one : threads_) one.join();
+        for (std::thread& thread : threads_) thread.join();
     }
     helpers(const helpers&) = delete;
     helpers& operator=(const helpers&) = delete;

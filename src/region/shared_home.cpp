@@ -99,8 +99,8 @@ void shared_home::leave(place holder) {
 }
 
 bool shared_home::others_may_write() const {
-    return std::any_of(members_.begin(), members_.end(), [](const member& one) {
-        return one.memory != nullptr && one.outside_writers;
+    return std::any_of(members_.begin(), members_.end(), [](const member& other) {
+        return other.memory != nullptr && other.outside_writers;
     });
 }
 
@@ -138,15 +138,15 @@ std::int64_t shared_home::fetch(place holder, void* stream) {
     std::lock_guard request(requests_);
     consistency::step filling{consistency::work::fill, holder, only(consistency::cpu), 0};
     page_list wanted;
-    member mine;
+    member self;
     {
         std::lock_guard lock(state_);
-        mine = members_[holder];
+        self = members_[holder];
         members_[holder].untouched = false;
         // Whatever is released after this has a later stamp, and is for the next acquire, whether
         // it is among the bytes or not.
         filling.seen = clock_;
-        wanted = versions_.pages_where(mine.pages, [&](const page_state& p) {
+        wanted = versions_.pages_where(self.pages, [&](const page_state& p) {
             return next_for_access(p, holder).kind != consistency::work::nothing;
         });
     }
@@ -154,15 +154,15 @@ std::int64_t shared_home::fetch(place holder, void* stream) {
     std::uint64_t written = 0;
     int code = bring_home(wanted, written);
     // What no kernel has seen yet waits for no stream of the caller.
-    if (code == 0 && !mine.untouched) code = mine.memory->begin(stream);
-    if (code == 0) code = fill(mine, mine.untouched ? without_holes(wanted) : wanted);
+    if (code == 0 && !self.untouched) code = self.memory->begin(stream);
+    if (code == 0) code = fill(self, self.untouched ? without_holes(wanted) : wanted);
     if (code != 0) return code;
     std::lock_guard lock(state_);
     versions_.change(wanted, [&](page_state& p) { finish(p, filling, true); });
     const auto fetched = static_cast<std::int64_t>(wanted.size());
-    if (mine.promote && !mine.untouched) {  // the first fill of all says nothing
-        for (std::uint64_t& page : wanted) page -= mine.pages.begin;
-        mine.memory->used(wanted);
+    if (self.promote && !self.untouched) {  // the first fill of all says nothing
+        for (std::uint64_t& page : wanted) page -= self.pages.begin;
+        self.memory->used(wanted);
     }
     return fetched;
 }

@@ -38,7 +38,7 @@ public:
         const page_range fresh{pages_, pages};
         chunks_.resize((pages + chunk_pages - 1) / chunk_pages, chunk{{first}, {}});
         pages_ = pages;
-        change(fresh, [&](page_state& one) { one = first; });
+        change(fresh, [&](page_state& state) { state = first; });
     }
 
     [[nodiscard]] std::uint64_t pages() const { return pages_; }
@@ -53,7 +53,7 @@ public:
             const bool whole = part.begin % chunk_pages == 0 &&
                                (part.end % chunk_pages == 0 || part.end == pages_);
             if (whole) {
-                for (page_state& one : of.states) change(one);
+                for (page_state& state : of.states) change(state);
                 return;
             }
             changer<Change> changing(of, change, scratch_);
@@ -70,7 +70,7 @@ public:
                                 count = std::min(chunk_pages, pages_ - first);
             if (which[i] == first && which.size() - i >= count &&
                 which[i + count - 1] == first + count - 1) {  // all of the chunk
-                for (page_state& one : chunks_[number].states) change(one);
+                for (page_state& state : chunks_[number].states) change(state);
                 i += count;
                 continue;
             }
@@ -103,14 +103,14 @@ public:
         std::vector<char> so;
         for_chunks(range, [&](chunk& of, const page_range& part) {
             const std::uint64_t first = part.begin / chunk_pages * chunk_pages;
-            for (page_state& one : of.states) consistency::forget_stamps(one);
+            for (page_state& state : of.states) consistency::forget_stamps(state);
             if (!of.which.empty())
                 std::fill(of.which.begin() +
                               static_cast<std::ptrdiff_t>(std::min(chunk_pages, pages_ - first)),
                           of.which.end(), of.which[0]);
             put_together(of);
             so.clear();
-            for (const page_state& one : of.states) so.push_back(is_so(one));
+            for (const page_state& state : of.states) so.push_back(is_so(state));
             if (std::find(so.begin(), so.end(), char{1}) == so.end()) return;
             if (!of.which.empty()) {
                 add_pages(of, {part.begin - first, part.end - first}, so, first, out);
@@ -126,7 +126,7 @@ public:
     // Of all chunks together: 1 a chunk where all pages are alike.
     [[nodiscard]] std::uint64_t states() const {
         std::uint64_t sum = 0;
-        for (const chunk& one : chunks_) sum += one.states.size();
+        for (const chunk& part : chunks_) sum += part.states.size();
         return sum;
     }
 
@@ -200,10 +200,10 @@ private:
             at = end;
         }
     }
-    static bool are_all(const std::uint16_t* which, std::uint16_t one) {
+    static bool are_all(const std::uint16_t* which, std::uint16_t index) {
         std::uint64_t both[2];
         std::memcpy(both, which, sizeof both);
-        const std::uint64_t four = one * 0x0001'0001'0001'0001u;
+        const std::uint64_t four = index * 0x0001'0001'0001'0001u;
         return both[0] == four && both[1] == four;
     }
 
@@ -215,7 +215,7 @@ private:
         if (of.which.empty()) return;
         const auto all_alike = [&] {
             return std::all_of(of.states.begin() + 1, of.states.end(),
-                               [&](const page_state& one) { return one == of.states[0]; });
+                               [&](const page_state& state) { return state == of.states[0]; });
         };
         if (of.states.size() == 1 || (of.states.size() <= few_states && all_alike())) {
             of.states.resize(1);

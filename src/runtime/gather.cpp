@@ -21,11 +21,13 @@ namespace {
 constexpr std::uint64_t many_rows = 65536, far_bytes = std::uint64_t{2} << 30;
 
 // Whether and how the rows are put in order. 0 or a negative errno.
-std::int64_t choose_spans(runtime& rt, const gather_options& how, gather_job& job) {
-    if (!std::has_single_bit(how.span_bytes) || how.span_bytes < engine::window_chunk_bytes)
+std::int64_t choose_spans(runtime& rt, const gather_options& settings, gather_job& job) {
+    if (!std::has_single_bit(settings.span_bytes) ||
+        settings.span_bytes < engine::window_chunk_bytes)
         return -EINVAL;
-    job.must_order = how.order == gather_order::by_span;
-    if (how.order == gather_order::as_given || (!job.must_order && job.count < many_rows)) return 0;
+    job.must_order = settings.order == gather_order::by_span;
+    if (settings.order == gather_order::as_given || (!job.must_order && job.count < many_rows))
+        return 0;
     file_stat facts{};
     if (const int code = rt.stat(job.fd, &facts); code != 0) return code;
     // What fits into the cache comes from it most of the time, and there the order is worth
@@ -33,7 +35,7 @@ std::int64_t choose_spans(runtime& rt, const gather_options& how, gather_job& jo
     if (!job.must_order &&
         (facts.size_bytes <= far_bytes || facts.size_bytes <= *rt.settings().cache_bytes))
         return 0;
-    auto shift = static_cast<std::uint32_t>(std::countr_zero(how.span_bytes));
+    auto shift = static_cast<std::uint32_t>(std::countr_zero(settings.span_bytes));
     while (facts.size_bytes >> shift >= max_spans) ++shift;
     job.spans = {static_cast<std::uint32_t>(facts.size_bytes >> shift) + 1, shift};
     return 0;
@@ -105,19 +107,19 @@ std::int64_t gather_on_cpu(runtime& rt, const gather_job& whole) {
 }  // namespace host
 
 std::int64_t runtime::gather(int fd, const row_shape& shape, const std::uint64_t* indices,
-                             std::uint64_t count, void* out, const gather_options& how) try {
+                             std::uint64_t count, void* out, const gather_options& settings) try {
     if (shape.row_bytes == 0) return -EINVAL;
     if (const int code = process_code(); code != 0) return code;
     if (const std::int64_t code = detail::check_gather(indices, count, out, shape.row_bytes);
         code != 0)
         return code;
     host::gather_job job{fd, shape, indices, count, static_cast<std::byte*>(out), {}, false};
-    if (const std::int64_t code = host::choose_spans(*this, how, job); code != 0) return code;
+    if (const std::int64_t code = host::choose_spans(*this, settings, job); code != 0) return code;
     if (count == 0) {
         file_stat ignored{};
         return stat(fd, &ignored);
     }
-    return state_->device->is_gpu() ? state_->device->gather(state_->ref, job, how.stream)
+    return state_->device->is_gpu() ? state_->device->gather(state_->ref, job, settings.stream)
                                     : host::gather_on_cpu(*this, job);
 } catch (...) {
     return host::status_of_exception("").code;

@@ -129,19 +129,19 @@ std::int64_t runtime::prefetch(int fd, std::int64_t offset, std::int64_t bytes) 
     return checked(*state_,
                    [&] { return state_->device->prefetch(state_->ref, fd, offset, bytes); });
 }
-std::int64_t runtime::advise(int fd, advice what, std::int64_t offset, std::int64_t bytes) {
+std::int64_t runtime::advise(int fd, advice kind, std::int64_t offset, std::int64_t bytes) {
     return checked(*state_,
-                   [&] { return state_->device->advise(state_->ref, fd, what, offset, bytes); });
+                   [&] { return state_->device->advise(state_->ref, fd, kind, offset, bytes); });
 }
 mapping runtime::map(int fd, std::int64_t offset, std::int64_t bytes) {
     if (const int code = process_code(); code != 0) return {nullptr, code, engine::no_word, 0};
     if (state_->device->is_gpu()) return {nullptr, -EOPNOTSUPP, engine::no_word, 0};
     return penstock::map(lane{}, state_->ref, fd, offset, bytes);
 }
-int runtime::unmap(const mapping& what) {
+int runtime::unmap(const mapping& mapped) {
     if (const int code = process_code(); code != 0) return code;
     if (state_->device->is_gpu()) return -EOPNOTSUPP;
-    return penstock::unmap(lane{}, state_->ref, what);
+    return penstock::unmap(lane{}, state_->ref, mapped);
 }
 
 std::int64_t runtime::open_windows(int fd, std::int64_t offset, std::int64_t bytes) {
@@ -235,10 +235,11 @@ status runtime::view_status() const try {
     if (fault.claimed == 0) return {};
     const std::string path =
         state_->files->path_of(fault.slot, static_cast<std::uint32_t>(fault.generation));
-    const std::string what = fault.is_row != 0 ? "row " + std::to_string(fault.row)
-                                               : "element at byte " + std::to_string(fault.offset);
+    const std::string subject = fault.is_row != 0
+                                    ? "row " + std::to_string(fault.row)
+                                    : "element at byte " + std::to_string(fault.offset);
     return {static_cast<int>(fault.code), (path.empty() ? "a file that is not open" : path) + ": " +
-                                              what + ": " + error_text(fault.code)};
+                                              subject + ": " + error_text(fault.code)};
 } catch (...) {
     return host::status_of_exception("view_status: ");
 }
@@ -272,8 +273,8 @@ statistics runtime::stats() const {
     for (const settings::statistic_entry& entry : settings::statistic_entries())
         if (entry.counter != engine::count_kinds) out.*entry.member = sum[entry.counter];
     out.window_bytes = state_->windows != nullptr ? state_->windows->open_bytes() : 0;
-    for (const auto& one : state_->services) {
-        const host::service_counters& from = one->counters();
+    for (const auto& service : state_->services) {
+        const host::service_counters& from = service->counters();
         out.file_writes += from.file_writes.writes.load(std::memory_order_relaxed);
         out.file_write_bytes += from.file_writes.bytes.load(std::memory_order_relaxed);
         out.file_write_errors += from.file_writes.errors.load(std::memory_order_relaxed);
@@ -317,7 +318,7 @@ int runtime::run_on_workers(const std::function<void(std::uint32_t, std::uint32_
     } catch (const std::exception&) {  // no more threads or memory: the caller does their part
     }
     for (std::uint32_t i = made; i < workers; ++i) body(i, workers);
-    for (std::thread& one : threads) one.join();
+    for (std::thread& thread : threads) thread.join();
     return 0;
 }
 

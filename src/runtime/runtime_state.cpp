@@ -75,14 +75,14 @@ struct forked_runtimes {
     std::vector<runtime_state*> all;
 };
 forked_runtimes& forked() {
-    static auto* const one = new forked_runtimes;
-    return *one;
+    static auto* const instance = new forked_runtimes;
+    return *instance;
 }
 
 // The memory that the child shares with a GPU it does not have.
 void end_waits_of_child() {
-    for (runtime_state* const one : forked().all)
-        if (one->settings.where == backend::cpu) one->set_abort(-ECHILD);
+    for (runtime_state* const state : forked().all)
+        if (state->settings.where == backend::cpu) state->set_abort(-ECHILD);
     forked().all.clear();
     forked().mutex.unlock();
 }
@@ -386,8 +386,8 @@ void runtime_state::let_register(service_settings& of_service,
                                  const std::vector<host_ring>& rings) {
     if (!settings.registered_buffers || settings.direct_io == direct_mode::off) return;
     std::vector<memory_area> staging;
-    for (const host_ring& one : rings)
-        staging.push_back({one.staging, one.slots * one.staging_stride});
+    for (const host_ring& ring : rings)
+        staging.push_back({ring.staging, ring.slots * ring.staging_stride});
     // Pages are read into the tier in order, and in order nothing goes past the page cache unless
     // told so.
     memory_area tier;
@@ -440,7 +440,7 @@ status runtime_state::build_services(const std::vector<std::vector<host_ring>>& 
 }
 
 status runtime_state::start_services() {
-    for (auto& one : services) one->start();
+    for (auto& service : services) service->start();
     monitor = std::thread([this] {
         pthread_setname_np(pthread_self(), "penstock-beat");
         monitor_loop();
@@ -467,8 +467,9 @@ void runtime_state::monitor_loop() {
 
 void runtime_state::look_after() {
     if (was_interrupted() && !interrupted.exchange(true)) set_abort(-ECANCELED);
-    for (const auto& one : services)
-        if (!one->alive()) break_with(-ESHUTDOWN, "a service thread died; create a new runtime");
+    for (const auto& service : services)
+        if (!service->alive())
+            break_with(-ESHUTDOWN, "a service thread died; create a new runtime");
     if (const status device_health = device->health(); !device_health.ok()) {
         if (break_with(device_health.code, device_health.message)) say_what_is_lost();
     }
@@ -488,9 +489,9 @@ bool runtime_state::break_with(int code, const std::string& message) {
 // Which bytes were changed only the device knew.
 void runtime_state::say_what_is_lost() {
     if (files == nullptr) return;
-    for (const written_file& one : files->written_files())
-        say("'" + one.path + "' was open for writing: what was written to its bytes (0 to " +
-            std::to_string(one.size_bytes) +
+    for (const written_file& file : files->written_files())
+        say("'" + file.path + "' was open for writing: what was written to its bytes (0 to " +
+            std::to_string(file.size_bytes) +
             " are in the file) and not brought there by fsync, msync or close is lost; write it "
             "once more");
 }
@@ -528,7 +529,7 @@ void runtime_state::write_back_all() {
             "lost");
     }
     bool any = false;
-    for (const engine::write_record& one : records) any = any || one.dirty_pages != 0;
+    for (const engine::write_record& record : records) any = any || record.dirty_pages != 0;
     if (!any) return;
     // An interrupt ended the waits of kernels; this one is to end by itself.
     if (health_of_services()) set_abort(0);

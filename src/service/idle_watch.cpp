@@ -10,8 +10,8 @@ namespace penstock::host {
 namespace {
 
 // Acquire: pairs with post, as every look at a ring does.
-bool asked(const idle_watch::place& one) {
-    return std::any_of(one.words.begin(), one.words.end(), [](const auto& each) {
+bool asked(const idle_watch::place& sleeper) {
+    return std::any_of(sleeper.words.begin(), sleeper.words.end(), [](const auto& each) {
         return atomic_load<order::acquire, scope::system>(each.word) == each.wanted;
     });
 }
@@ -27,49 +27,49 @@ std::uint64_t nap_of(std::uint32_t naps_before, const idle_watch::limits& at_mos
 
 }  // namespace
 
-bool idle_watch::enter(const place& mine) {
+bool idle_watch::enter(const place& self) {
     std::lock_guard lock(mutex_);
-    resting_.push_back(mine);
+    resting_.push_back(self);
     const bool watches = !watched_;
     watched_ = true;
     return watches;
 }
 
-void idle_watch::leave(const place& mine, bool watched, bool hand_over) {
+void idle_watch::leave(const place& self, bool watched, bool hand_over) {
     std::lock_guard lock(mutex_);
     resting_.erase(std::find_if(resting_.begin(), resting_.end(),
-                                [&](const place& one) { return one.bell == mine.bell; }));
+                                [&](const place& sleeper) { return sleeper.bell == self.bell; }));
     if (!watched) return;
     watched_ = false;
     if (hand_over && !resting_.empty()) resting_.back().bell->ring();
 }
 
-void idle_watch::wake_asked(const place& mine) {
+void idle_watch::wake_asked(const place& self) {
     std::lock_guard lock(mutex_);
-    for (const place& one : resting_)
-        if (one.bell != mine.bell && asked(one)) one.bell->ring();
+    for (const place& sleeper : resting_)
+        if (sleeper.bell != self.bell && asked(sleeper)) sleeper.bell->ring();
 }
 
-bool idle_watch::rest(const place& mine, const limits& at_most, const std::atomic<bool>& stop,
+bool idle_watch::rest(const place& self, const limits& at_most, const std::atomic<bool>& stop,
                       const std::atomic<bool>& killed) {
-    mine.bell->begin_sleep();
-    const bool watches = enter(mine);
+    self.bell->begin_sleep();
+    const bool watches = enter(self);
     const auto ends = [&] {
         return stop.load(std::memory_order_seq_cst) || killed.load(std::memory_order_seq_cst);
     };
     // Since the one before looked for the last time, requests may have come for others.
-    if (watches) wake_asked(mine);
-    bool work = asked(mine) || ends();
+    if (watches) wake_asked(self);
+    bool work = asked(self) || ends();
     std::uint32_t naps = 0;
     for (std::uint64_t rested_ns = 0; !work && rested_ns < at_most.sleep_ns;) {
         const std::uint64_t nap_ns = watches ? nap_of(naps++, at_most) : at_most.sleep_ns;
-        const bool rung = mine.bell->wait(nap_ns);
+        const bool rung = self.bell->wait(nap_ns);
         rested_ns += nap_ns;
-        work = rung || asked(mine) || ends();
-        if (watches) wake_asked(mine);
+        work = rung || asked(self) || ends();
+        if (watches) wake_asked(self);
     }
-    leave(mine, watches, work);
-    mine.bell->end_sleep();
+    leave(self, watches, work);
+    self.bell->end_sleep();
     return work;
 }
 

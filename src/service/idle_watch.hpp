@@ -45,13 +45,13 @@ public:
 
     // Rests until a request is there, the bell rings, or `sleep_ns` have passed: then false. May
     // return early. The thread that sets one of the two flags rings afterwards.
-    bool rest(const place& mine, const limits& at_most, const std::atomic<bool>& stop,
+    bool rest(const place& self, const limits& at_most, const std::atomic<bool>& stop,
               const std::atomic<bool>& killed);
 
 private:
-    [[nodiscard]] bool enter(const place& mine);
-    void leave(const place& mine, bool watched, bool hand_over);
-    void wake_asked(const place& mine);
+    [[nodiscard]] bool enter(const place& self);
+    void leave(const place& self, bool watched, bool hand_over);
+    void wake_asked(const place& self);
 
     std::mutex mutex_;  // guards both below; never taken by a holder of a doorbell's
     std::vector<place> resting_;

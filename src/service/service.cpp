@@ -312,16 +312,16 @@ void service::serve_write(const ring_request& request, const ring_ticket& at) {
 }
 
 void service::run_writers() {
-    for (write_batch& one : batches_) {
-        one.writer->put(one.orders);
-        if (std::find(writers_.begin(), writers_.end(), one.writer) == writers_.end())
-            writers_.push_back(std::move(one.writer));
+    for (write_batch& batch : batches_) {
+        batch.writer->put(batch.orders);
+        if (std::find(writers_.begin(), writers_.end(), batch.writer) == writers_.end())
+            writers_.push_back(std::move(batch.writer));
     }
     batches_.clear();
     if (writers_.empty()) return;
     const trace_range range("write");
-    std::erase_if(writers_, [this](const auto& one) {
-        return !one->run(scratch_, counters_.file_writes, *settings_.troubles);
+    std::erase_if(writers_, [this](const auto& writer) {
+        return !writer->run(scratch_, counters_.file_writes, *settings_.troubles);
     });
 }
 
@@ -392,7 +392,7 @@ void service::start_flight(std::uint32_t number) {
 void service::finish_all(std::uint64_t wait_ns) {
     finished_.clear();
     io_->reap(finished_, wait_ns);
-    for (const read_result& one : finished_) finish(one);
+    for (const read_result& result : finished_) finish(result);
 }
 
 void service::count_read(const read_result& result) {

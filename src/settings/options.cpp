@@ -34,29 +34,29 @@ constexpr size_unit units[] = {{"", 1},
                                {"TiB", tib},
                                {"TB", 1000000000000}};
 
-status bad_size(const std::string& what, const std::string& text) {
+status bad_size(const std::string& label, const std::string& text) {
     return {
         -EINVAL,
-        what + ": '" + text +
+        label + ": '" + text +
             "' is not a size; give a number with an optional unit, such as 65536, 64KiB, 1.5GiB"};
 }
 
 }  // namespace
 
-status parse_size(const std::string& what, const std::string& text, std::uint64_t& bytes) {
+status parse_size(const std::string& label, const std::string& text, std::uint64_t& bytes) {
     const char* const end = text.data() + text.size();
     double number = 0;
     const auto parsed = std::from_chars(text.data(), end, number, std::chars_format::fixed);
     if (parsed.ec != std::errc() || parsed.ptr == text.data() || number < 0 ||
         !std::isfinite(number))
-        return bad_size(what, text);
+        return bad_size(label, text);
     const char* at = parsed.ptr;
     if (at != end && *at == ' ') ++at;
     const std::string name(at, end);
     for (const size_unit& u : units) {
         if (name != u.name) continue;
         const double value = number * static_cast<double>(u.bytes);
-        if (value >= 9.2e18) return bad_size(what, text);
+        if (value >= 9.2e18) return bad_size(label, text);
         // Whole numbers are computed as integers, so that no large size loses its last digits.
         std::uint64_t whole = 0;
         const auto exact = std::from_chars(text.data(), parsed.ptr, whole);
@@ -65,7 +65,7 @@ status parse_size(const std::string& what, const std::string& text, std::uint64_
                     : static_cast<std::uint64_t>(value);
         return {};
     }
-    return bad_size(what, text);
+    return bad_size(label, text);
 }
 
 std::string format_size(std::uint64_t bytes) {
@@ -83,28 +83,28 @@ std::string format_size(std::uint64_t bytes) {
     return std::to_string(bytes) + " B";
 }
 
-status parse_backend(const std::string& what, const std::string& text, backend& out) {
+status parse_backend(const std::string& label, const std::string& text, backend& out) {
     for (const backend b : {backend::automatic, backend::gpu, backend::cpu})
         if (text == name_of(b)) return out = b, status{};
-    return {-EINVAL, what + ": '" + text + "' is no back end; use auto, gpu or cpu"};
+    return {-EINVAL, label + ": '" + text + "' is no back end; use auto, gpu or cpu"};
 }
 
-status parse_io_method(const std::string& what, const std::string& text, io_method& out) {
+status parse_io_method(const std::string& label, const std::string& text, io_method& out) {
     for (const io_method m : {io_method::automatic, io_method::uring, io_method::pread})
         if (text == name_of(m)) return out = m, status{};
-    return {-EINVAL, what + ": '" + text + "' is no way to read files; use auto, uring or pread"};
+    return {-EINVAL, label + ": '" + text + "' is no way to read files; use auto, uring or pread"};
 }
 
-status parse_direct_mode(const std::string& what, const std::string& text, direct_mode& out) {
+status parse_direct_mode(const std::string& label, const std::string& text, direct_mode& out) {
     for (const direct_mode m : {direct_mode::automatic, direct_mode::off, direct_mode::on})
         if (text == name_of(m)) return out = m, status{};
-    return {-EINVAL, what + ": '" + text +
+    return {-EINVAL, label + ": '" + text +
                          "' does not say when to read past the page cache; use auto, off or on"};
 }
 
-status parse_switch(const std::string& what, const std::string& text, bool& out) {
+status parse_switch(const std::string& label, const std::string& text, bool& out) {
     if (text == "on" || text == "off") return out = text == "on", status{};
-    return {-EINVAL, what + ": '" + text + "' is neither; use on or off"};
+    return {-EINVAL, label + ": '" + text + "' is neither; use on or off"};
 }
 
 const char* name_of(backend where) {
