@@ -55,20 +55,11 @@ __global__ void match_chunk(const __grid_constant__ match_view view,
 }
 
 struct chunk_room {
-    std::byte* pinned = nullptr;
-    std::byte* there = nullptr;
-    std::uint32_t* matched = nullptr;  // pinned: as it was when the chunk had been compared
-    cudaStream_t stream = nullptr;
+    apps::pinned_array<std::byte> pinned;
+    apps::gpu_array<std::byte> there;
+    apps::pinned_array<std::uint32_t> matched;  // as it was when the chunk had been compared
+    apps::gpu_stream stream;
 
-    chunk_room() = default;
-    chunk_room(const chunk_room&) = delete;
-    chunk_room& operator=(const chunk_room&) = delete;
-    ~chunk_room() {
-        cudaFreeHost(pinned);
-        cudaFreeHost(matched);
-        cudaFree(there);
-        if (stream != nullptr) cudaStreamDestroy(stream);
-    }
     bool allocate(std::uint64_t bytes) {
         return cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess &&
                cudaMallocHost(&pinned, bytes) == cudaSuccess &&

@@ -124,17 +124,10 @@ private:
 // Where the rows of the result that a chunk of A makes are, on their way back. A handle of its own,
 // since products of several streams under one handle would share its memory.
 struct result_room {
-    float* there = nullptr;
-    float* pinned = nullptr;
+    apps::gpu_array<float> there;
+    apps::pinned_array<float> pinned;
     cublas library;
 
-    result_room() = default;
-    result_room(const result_room&) = delete;
-    result_room& operator=(const result_room&) = delete;
-    ~result_room() {
-        cudaFree(there);
-        cudaFreeHost(pinned);
-    }
     bool allocate(std::uint64_t bytes) {
         return cudaMalloc(&there, bytes) == cudaSuccess &&
                cudaMallocHost(&pinned, bytes) == cudaSuccess && library.create();
@@ -182,9 +175,6 @@ private:
 class staged_product {
 public:
     staged_product(const matrix_job& job, int device) : job_(job), pipeline_(device) {}
-    staged_product(const staged_product&) = delete;
-    staged_product& operator=(const staged_product&) = delete;
-    ~staged_product() { cudaFree(b_); }
 
     status prepare() {
         // A product of matrices needs many rows at a time to keep all of the GPU at work.
@@ -230,7 +220,7 @@ private:
     apps::staged_pipeline pipeline_;
     result_room rooms_[apps::chunks_under_way];
     input a_file_, b_file_;
-    float* b_ = nullptr;
+    apps::gpu_array<float> b_;
     std::uint64_t chunk_rows_ = 1;
 };
 
