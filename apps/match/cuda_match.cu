@@ -156,10 +156,8 @@ struct cuda_search {
     status search_one(const match_job& job, std::uint32_t database, const database_view& from,
                       std::uint64_t& bytes_read, bool& all_matched) {
         const image_file& file = job.databases[database];
-        const int fd = ::open(file.path.c_str(), O_RDONLY | O_CLOEXEC);
-        if (fd < 0)
-            return {-errno, apps::shown(file.path) + ": " + error_text(-errno) +
-                                "; name a file of images that can be read"};
+        apps::unique_fd fd;
+        if (status s = apps::open_to_read(file.path, "a file of images", fd); !s) return s;
         status ended;
         for (std::uint64_t first = 0; first < from.image_count && ended.ok();
              first += chunk_images) {
@@ -167,7 +165,6 @@ struct cuda_search {
             if (all_matched) break;
             bytes_read += std::min(chunk_images, from.image_count - first) * from.stride_bytes;
         }
-        ::close(fd);
         return ended;
     }
 

@@ -5,9 +5,8 @@
 // result come back and are written while the next ones are multiplied.
 #include <algorithm>
 #include <cerrno>
-#include <fcntl.h>
-#include <unistd.h>
 
+#include "common/files.hpp"
 #include "common/message.hpp"
 #include "common/threads.hpp"
 #include "common/work_items.hpp"
@@ -55,24 +54,6 @@ public:
 
 private:
     cublasHandle_t handle_ = nullptr;
-};
-
-// An open file, closed at the end.
-struct input {
-    int fd = -1;
-
-    input() = default;
-    input(const input&) = delete;
-    input& operator=(const input&) = delete;
-    ~input() {
-        if (fd >= 0) ::close(fd);
-    }
-    status open(const apps::number_file& file) {
-        fd = ::open(file.path.c_str(), O_RDONLY | O_CLOEXEC);
-        return fd >= 0 ? status{}
-                       : status{-errno, apps::shown(file.path) + ": " + error_text(-errno) +
-                                            "; name a file of numbers that can be read"};
-    }
 };
 
 // A file from front to back, in chunks of so many bytes.
@@ -199,14 +180,14 @@ public:
                                  ", and some rows of A and of the result; free some memory of the "
                                  "GPU, or use --method penstock"};
         }
-        if (status s = a_file_.open(job_.a); !s) return s;
-        return b_file_.open(job_.b);
+        if (status s = apps::open_to_read(job_.a.path, "a file of numbers", a_file_); !s) return s;
+        return apps::open_to_read(job_.b.path, "a file of numbers", b_file_);
     }
 
     status run() {
-        b_work b(job_, b_file_.fd, b_);
+        b_work b(job_, b_file_, b_);
         if (status s = pipeline_.run(b, b.chunks()); !s) return s;
-        a_work a(job_, a_file_.fd, b_, chunk_rows_, rooms_);
+        a_work a(job_, a_file_, b_, chunk_rows_, rooms_);
         return pipeline_.run(a, a.chunks());
     }
 
@@ -219,7 +200,7 @@ private:
     const matrix_job& job_;
     apps::staged_pipeline pipeline_;
     result_room rooms_[apps::chunks_under_way];
-    input a_file_, b_file_;
+    apps::unique_fd a_file_, b_file_;
     apps::gpu_array<float> b_;
     std::uint64_t chunk_rows_ = 1;
 };

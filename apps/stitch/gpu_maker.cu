@@ -126,11 +126,9 @@ public:
     status bring(const tile_set& tiles, std::uint64_t offset, std::uint64_t bytes,
                  std::byte* to) override {
         const std::string& path = tiles.file.path;
-        const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-        if (fd < 0)
-            return {-errno, apps::shown(path) + ": " + error_text(-errno) +
-                                "; name a file of tiles that can be read"};
-        const status ended = for_steps(
+        apps::unique_fd fd;
+        if (status s = apps::open_to_read(path, "a file of tiles", fd); !s) return s;
+        return for_steps(
             bytes, copy_bytes,
             [&](lane_of_copies& my, std::uint64_t at, std::uint64_t count) -> status {
                 if (status s = apps::read_exactly(path, fd, my.pinned, count, offset + at); !s)
@@ -141,8 +139,6 @@ public:
                 return code == cudaSuccess ? status{}
                                            : cuda_failed(code, "copying tiles to the GPU");
             });
-        ::close(fd);
-        return ended;
     }
 
     status send(const rows_in_memory& rows, const image_file& to) override {
