@@ -61,13 +61,12 @@ status read_head(const std::string& path, void* to, std::uint64_t bytes,
     if (status s = apps::look_at_input(path, "name a library made by penstock-collage index", info);
         !s)
         return s;
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    const apps::unique_fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
     int code = fd < 0 || ::fstat(fd, &info) != 0 ? -errno : 0;
     size_bytes = static_cast<std::uint64_t>(info.st_size);
     ssize_t got = 0;
     if (code == 0) got = ::pread(fd, to, bytes, 0);
     if (got < 0) code = -errno;
-    if (fd >= 0) ::close(fd);
     if (code != 0)
         return {code, apps::shown(path) + ": " + error_text(code) +
                           "; name a library made by penstock-collage index"};
@@ -165,23 +164,20 @@ status open_library(const std::string& path, library& out) {
 
 mapped_library::~mapped_library() {
     for (const auto& [address, bytes] : maps_) ::munmap(address, bytes);
-    if (histograms_fd_ >= 0) ::close(histograms_fd_);
 }
 
-status mapped_library::map(const std::string& path, const char*& out, int* keep_fd) {
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+status mapped_library::map(const std::string& path, const char*& out, apps::unique_fd* keep_fd) {
+    apps::unique_fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     struct stat info {};
     if (fd < 0 || ::fstat(fd, &info) != 0) {
         const int code = -errno;
-        if (fd >= 0) ::close(fd);
         return {code,
                 apps::shown(path) + ": " + error_text(code) + "; name a library that can be read"};
     }
     const auto bytes = static_cast<std::size_t>(info.st_size);
     void* const at = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
     const int code = at == MAP_FAILED ? -errno : 0;
-    if (keep_fd != nullptr && code == 0) *keep_fd = fd;
-    else ::close(fd);
+    if (keep_fd != nullptr && code == 0) *keep_fd = std::move(fd);
     if (code != 0)
         return {code, apps::shown(path) + ": " + error_text(code) +
                           " while mapping it; free some address space"};

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/files.hpp"
 #include "penstock/base/macros.hpp"
 #include "penstock/error.hpp"
 
@@ -252,13 +253,13 @@ public:
     }
 
 private:
-    status map(const std::string& path, const char*& out, int* keep_fd);
+    status map(const std::string& path, const char*& out, apps::unique_fd* keep_fd);
     std::vector<std::pair<void*, std::size_t>> maps_;
     const char* histograms_ = nullptr;
     const char* tiles_ = nullptr;
     const char* tables_[tables] = {};
     std::uint64_t entries_at_ = 0;
-    int histograms_fd_ = -1;
+    apps::unique_fd histograms_fd_;
 };
 
 }  // namespace penstock::collage

@@ -146,7 +146,7 @@ status write_picture([[maybe_unused]] const std::string& path, const picture& im
 picture_kind kind_of_file(const std::string& path, int& code) {
     code = 0;
     // Without O_NONBLOCK a named pipe would hold the program until a writer opens it.
-    const int fd = apps::open_long(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    const apps::unique_fd fd(apps::open_long(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
     struct stat info {};
     unsigned char first[8] = {};
     ssize_t got = -1;
@@ -156,7 +156,6 @@ picture_kind kind_of_file(const std::string& path, int& code) {
         else got = ::pread(fd, first, sizeof first, 0);
     }
     if (got < 0) code = -errno;
-    if (fd >= 0) ::close(fd);
     if (got >= 3 && std::memcmp(first, "\xff\xd8\xff", 3) == 0) return picture_kind::jpeg;
     if (got >= 8 && std::memcmp(first, "\x89PNG\r\n\x1a\n", 8) == 0) return picture_kind::png;
     if (got >= 3 && first[0] == 'P' && first[1] == '6' &&

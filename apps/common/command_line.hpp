@@ -75,6 +75,15 @@ public:
     // `form` stands for the value in the help. "-o,--out": the last name is the one in messages.
     added text(const char* flag, std::string& out, const std::string& about, const char* form);
     added value(const char* flag, const reader& read, const std::string& about, const char* form);
+    // A reader that is a function of what it reads into.
+    template <typename Out>
+    added value(const char* flag, status (*read)(const std::string&, const std::string&, Out&),
+                std::type_identity_t<Out>& out, const std::string& about, const char* form) {
+        const auto read_into_out = [read, &out](const std::string& name, const std::string& text) {
+            return read(name, text, out);
+        };
+        return value(flag, read_into_out, about, form);
+    }
 
     // A number of a range.
     template <typename Number>

@@ -63,21 +63,24 @@ status look_at_input(const std::string& path, const std::string& cure, struct st
     return {-EOPNOTSUPP, shown(path) + ": " + host::why_not_by_size(kind)};
 }
 
+status open_to_read(const std::string& path, const std::string& noun, unique_fd& out, int flags) {
+    out = unique_fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags));
+    if (out >= 0) return {};
+    return {-errno,
+            shown(path) + ": " + error_text(-errno) + "; name " + noun + " that can be read"};
+}
+
 std::string about_stream(int code, const std::string& cure) {
     if (code != -ENXIO) return error_text(code) + "; " + cure_for(code, cure);
     return "no program writes to this pipe; start that program first, or name a file";
 }
 
-input_stream::~input_stream() {
-    if (fd_ >= 0) ::close(fd_);
-}
-
 // O_NONBLOCK: the open of a pipe does not wait for its writer, and that of a device not for its
 // other end.
 int input_stream::open(const std::string& path) {
-    if (fd_ >= 0) ::close(fd_);
+    fd_ = {};
     had_writer_ = false;
-    fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    fd_ = unique_fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     struct stat facts {};
     if (fd_ < 0 || ::fstat(fd_, &facts) != 0) return -errno;
     is_pipe_ = S_ISFIFO(facts.st_mode);
@@ -271,12 +274,10 @@ mapped_file::~mapped_file() {
 }
 
 status mapped_file::open(const std::string& path, std::uint64_t bytes) {
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return {-errno, shown(path) + ": " + error_text(-errno) + "; name a file that can be read"};
+    unique_fd fd;
+    if (status s = open_to_read(path, "a file", fd); !s) return s;
     void* const at = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
     const int code = at == MAP_FAILED ? -errno : 0;
-    ::close(fd);
     if (code != 0)
         return {code, shown(path) + ": " + error_text(code) +
                           " while mapping it; free some address space"};

@@ -6,11 +6,37 @@
 #include <string>
 #include <sys/stat.h>
 #include <sys/types.h>
+#include <unistd.h>
+#include <utility>
 
 #include "common/process.hpp"
 #include "penstock/error.hpp"
 
 namespace penstock::apps {
+
+// A descriptor of an open file, closed at the end; -1: none.
+class unique_fd {
+public:
+    unique_fd() = default;
+    explicit unique_fd(int fd) : fd_(fd) {}
+    unique_fd(unique_fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+    unique_fd& operator=(unique_fd&& other) noexcept {
+        std::swap(fd_, other.fd_);
+        return *this;
+    }
+    ~unique_fd() {
+        if (fd_ >= 0) ::close(fd_);
+    }
+    operator int() const { return fd_; }
+
+private:
+    int fd_ = -1;
+};
+
+// A negative errno and a message that ends in "name `noun` that can be read". `flags` beside those
+// of every file that is read.
+status open_to_read(const std::string& path, const std::string& noun, unique_fd& out,
+                    int flags = 0);
 
 // Files that programs read: whether they can be read at all, decided before anything is opened that
 // could wait.
@@ -29,11 +55,6 @@ std::string about_stream(int code, const std::string& cure);
 // within seconds; then reads wait for it as long as it lives and no signal interrupts them.
 class input_stream {
 public:
-    input_stream() = default;
-    ~input_stream();
-    input_stream(const input_stream&) = delete;
-    input_stream& operator=(const input_stream&) = delete;
-
     // 0, or a negative errno: what open() said, -EISDIR, -ENXIO for a socket.
     int open(const std::string& path);
     // Bytes read; 0 at the end; a negative errno. -ECANCELED after a signal, -ENXIO where no
@@ -42,7 +63,7 @@ public:
     [[nodiscard]] int fd() const { return fd_; }
 
 private:
-    int fd_ = -1;
+    unique_fd fd_;
     bool is_pipe_ = false, had_writer_ = false;
 };
 

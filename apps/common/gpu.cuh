@@ -1,5 +1,5 @@
-// What the methods in plain CUDA share: the choice of a GPU, its last error, and how many thread
-// blocks of a kernel it runs at once. Only in programs with CUDA.
+// What the methods in plain CUDA share: the choice of a GPU, its last error, owners of what CUDA
+// hands out, and how many thread blocks of a kernel run at once. Only in programs with CUDA.
 #pragma once
 
 #include <algorithm>
@@ -28,6 +28,31 @@ inline status use_gpu(int device) {
     return {-ENODEV, "--method cuda: there is no GPU " + std::to_string(device) +
                          " here; use --method penstock or cpu"};
 }
+
+// Owns a handle or memory of CUDA: null until a function of CUDA has filled it by its address, and
+// given back by `Release` at the end. To be filled once.
+template <typename Handle, auto Release>
+class gpu_owner {
+public:
+    gpu_owner() = default;
+    gpu_owner(const gpu_owner&) = delete;
+    gpu_owner& operator=(const gpu_owner&) = delete;
+    ~gpu_owner() {
+        if (handle_ != nullptr) Release(handle_);
+    }
+    Handle* operator&() { return &handle_; }
+    operator Handle() const { return handle_; }
+
+private:
+    Handle handle_ = nullptr;
+};
+
+using gpu_stream = gpu_owner<cudaStream_t, cudaStreamDestroy>;
+using gpu_event = gpu_owner<cudaEvent_t, cudaEventDestroy>;
+template <typename T>
+using gpu_array = gpu_owner<T*, cudaFree>;
+template <typename T>
+using pinned_array = gpu_owner<T*, cudaFreeHost>;
 
 // How many blocks of the kernel run at once: at least 1. Asking also loads the kernel, before any
 // clock runs.

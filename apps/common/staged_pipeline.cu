@@ -9,13 +9,6 @@
 
 namespace penstock::apps {
 
-staged_pipeline::room::~room() {
-    cudaFreeHost(pinned);
-    cudaFree(there);
-    if (done != nullptr) cudaEventDestroy(done);
-    if (stream != nullptr) cudaStreamDestroy(stream);
-}
-
 status staged_pipeline::allocate(std::uint64_t room_bytes, std::uint32_t threads) {
     threads_ = threads;
     for (room& slot : rooms_)

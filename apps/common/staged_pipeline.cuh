@@ -54,19 +54,14 @@ public:
 
 private:
     struct room {
-        std::byte* pinned = nullptr;
-        std::byte* there = nullptr;
-        cudaStream_t stream = nullptr;
-        cudaEvent_t done = nullptr;
+        pinned_array<std::byte> pinned;
+        gpu_array<std::byte> there;
+        gpu_stream stream;
+        gpu_event done;
         // 1 + number of the last chunk that was started; guarded by the mutex.
         std::uint64_t started = 0;
         std::uint64_t chunk = 0;        // 1 + number of the one that is in it; guarded too
         std::uint64_t slices_left = 0;  // of it; guarded too
-
-        room() = default;
-        room(const room&) = delete;
-        room& operator=(const room&) = delete;
-        ~room();
     };
     struct slice_of_chunk {
         std::uint64_t chunk, slice;

@@ -68,12 +68,11 @@ __global__ void count_staged(const __grid_constant__ search_view view, std::uint
 
 // One of the two batches. Everything is null after a failed allocation.
 struct batch {
-    unsigned char* host_text = nullptr;
-    staged_piece* host_pieces = nullptr;
-    unsigned char* text = nullptr;
-    staged_piece* pieces = nullptr;
-    cudaEvent_t copied = nullptr;
-    cudaEvent_t counted = nullptr;
+    apps::pinned_array<unsigned char> host_text;
+    apps::pinned_array<staged_piece> host_pieces;
+    apps::gpu_array<unsigned char> text;
+    apps::gpu_array<staged_piece> pieces;
+    apps::gpu_event copied, counted;
 
     bool allocate() {
         return cudaMallocHost(&host_text, batch_bytes) == cudaSuccess &&
@@ -83,17 +82,6 @@ struct batch {
                cudaEventCreateWithFlags(&copied, cudaEventDisableTiming) == cudaSuccess &&
                cudaEventCreateWithFlags(&counted, cudaEventDisableTiming) == cudaSuccess;
     }
-    ~batch() {
-        cudaFreeHost(host_text);
-        cudaFreeHost(host_pieces);
-        cudaFree(text);
-        cudaFree(pieces);
-        if (copied != nullptr) cudaEventDestroy(copied);
-        if (counted != nullptr) cudaEventDestroy(counted);
-    }
-    batch() = default;
-    batch(const batch&) = delete;
-    batch& operator=(const batch&) = delete;
 };
 
 class cuda_search final : public search_method {
@@ -101,11 +89,7 @@ public:
     cuda_search(int device, std::uint32_t threads)
         : search_method(apps::make_gpu_memory(device)), device_(device), threads_(threads) {}
 
-    ~cuda_search() override {
-        cudaSetDevice(device_);
-        if (copy_stream_ != nullptr) cudaStreamDestroy(copy_stream_);
-        if (count_stream_ != nullptr) cudaStreamDestroy(count_stream_);
-    }
+    ~cuda_search() override { cudaSetDevice(device_); }
 
     status set_up(const file_list* files) {
         files_ = files;
@@ -198,9 +182,8 @@ private:
     std::uint64_t look_ahead_ = 4096;
     bool launched_ = false;
     std::uint64_t filled_bytes_ = 0;
-    cudaStream_t copy_stream_ = nullptr;
-    cudaStream_t count_stream_ = nullptr;
     batch batches_[2];
+    apps::gpu_stream copy_stream_, count_stream_;
 };
 
 }  // namespace

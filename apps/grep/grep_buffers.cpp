@@ -91,14 +91,11 @@ std::uint32_t buffer_offset(const std::string& word) {
         if (e.length == length && word.find(word[0], 1) != std::string::npos) units = e.offset;
     return units * 16;
 }
-binary_file::~binary_file() {
-    if (fd_ >= 0) ::close(fd_);
-}
 
 int binary_file::open(const std::string& path, std::uint64_t bytes, std::uint64_t first_zero) {
     bytes_ = bytes;
     first_zero_ = first_zero;
-    fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    fd_ = apps::unique_fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
     struct stat info {};
     if (fd_ < 0 || ::fstat(fd_, &info) != 0) return -errno;
     if (static_cast<std::uint64_t>(info.st_size) != bytes) return -ESTALE;

@@ -15,6 +15,8 @@
 #include <map>
 #include <string>
 
+#include "common/files.hpp"
+
 namespace penstock::grep {
 
 // The address of grep's buffer modulo 4096 when it is given this word: measured with grep 3.8 and
@@ -26,11 +28,6 @@ std::uint32_t buffer_offset(const std::string& word);
 // A file whose first zero byte lies at or behind first_read_bytes.
 class binary_file {
 public:
-    binary_file() = default;
-    ~binary_file();
-    binary_file(const binary_file&) = delete;
-    binary_file& operator=(const binary_file&) = delete;
-
     // 0 or a negative errno; -ESTALE if its size is not the one given.
     int open(const std::string& path, std::uint64_t bytes, std::uint64_t first_zero);
 
@@ -40,7 +37,7 @@ public:
 private:
     int behind_last_line_end(std::uint64_t from, std::uint64_t to, std::uint64_t& out);
 
-    int fd_ = -1;
+    apps::unique_fd fd_;
     std::uint64_t bytes_ = 0;
     std::uint64_t first_zero_ = 0;
     bool has_holes_ = false;

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/files.hpp"
 #include "count_job.hpp"
 
 namespace penstock::grep {
@@ -20,11 +21,6 @@ public:
         if (fd_ < 0 || ::fstat(fd_, &info) != 0) code_ = -errno;
         else if (static_cast<std::uint64_t>(info.st_size) != expected_bytes) code_ = -ESTALE;
     }
-    ~plain_file() {
-        if (fd_ >= 0) ::close(fd_);
-    }
-    plain_file(const plain_file&) = delete;
-    plain_file& operator=(const plain_file&) = delete;
 
     [[nodiscard]] int code() const { return code_; }
 
@@ -41,7 +37,7 @@ public:
     }
 
 private:
-    int fd_;
+    apps::unique_fd fd_;
     int code_ = 0;
 };
 

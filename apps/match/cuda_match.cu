@@ -55,20 +55,11 @@ __global__ void match_chunk(const __grid_constant__ match_view view,
 }
 
 struct chunk_room {
-    std::byte* pinned = nullptr;
-    std::byte* there = nullptr;
-    std::uint32_t* matched = nullptr;  // pinned: as it was when the chunk had been compared
-    cudaStream_t stream = nullptr;
+    apps::pinned_array<std::byte> pinned;
+    apps::gpu_array<std::byte> there;
+    apps::pinned_array<std::uint32_t> matched;  // as it was when the chunk had been compared
+    apps::gpu_stream stream;
 
-    chunk_room() = default;
-    chunk_room(const chunk_room&) = delete;
-    chunk_room& operator=(const chunk_room&) = delete;
-    ~chunk_room() {
-        cudaFreeHost(pinned);
-        cudaFreeHost(matched);
-        cudaFree(there);
-        if (stream != nullptr) cudaStreamDestroy(stream);
-    }
     bool allocate(std::uint64_t bytes) {
         return cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess &&
                cudaMallocHost(&pinned, bytes) == cudaSuccess &&
@@ -165,10 +156,8 @@ struct cuda_search {
     status search_one(const match_job& job, std::uint32_t database, const database_view& from,
                       std::uint64_t& bytes_read, bool& all_matched) {
         const image_file& file = job.databases[database];
-        const int fd = ::open(file.path.c_str(), O_RDONLY | O_CLOEXEC);
-        if (fd < 0)
-            return {-errno, apps::shown(file.path) + ": " + error_text(-errno) +
-                                "; name a file of images that can be read"};
+        apps::unique_fd fd;
+        if (status s = apps::open_to_read(file.path, "a file of images", fd); !s) return s;
         status ended;
         for (std::uint64_t first = 0; first < from.image_count && ended.ok();
              first += chunk_images) {
@@ -176,7 +165,6 @@ struct cuda_search {
             if (all_matched) break;
             bytes_read += std::min(chunk_images, from.image_count - first) * from.stride_bytes;
         }
-        ::close(fd);
         return ended;
     }
 

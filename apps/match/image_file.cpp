@@ -63,11 +63,10 @@ status open_images(const std::string& path, image_file& out) {
     struct stat info {};
     if (status s = apps::look_at_input(path, "name a file of images that can be read", info); !s)
         return s;
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    const apps::unique_fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     int code = fd < 0 || ::fstat(fd, &info) != 0 ? -errno : 0;
     ssize_t got = 0;
     if (code == 0 && (got = ::pread(fd, &out.header, sizeof out.header, 0)) < 0) code = -errno;
-    if (fd >= 0) ::close(fd);
     if (code != 0)
         return {code, apps::shown(path) + ": " + error_text(code) +
                           "; name a file of images that can be read"};

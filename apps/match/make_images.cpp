@@ -149,13 +149,9 @@ void make_session::add_options(apps::option_list& add) {
                "N");
     add.number("--databases", databases, {1, 1000, "from 1 to 1000"},
                "How many databases; default: 3", "N");
-    add.value(
-        "--shape",
-        [this](const std::string& flag, const std::string& text) {
-            return read_shape(flag, text, *this);
-        },
-        "Width and height of an image, and channels if there are several; default: 64x64",
-        "WxH[xC]");
+    add.value("--shape", read_shape, *this,
+              "Width and height of an image, and channels if there are several; default: 64x64",
+              "WxH[xC]");
     add.number("--matches", matches, {0, 1, ""},
                "Fraction of the queries that have a match, 0 to 1; default: 0.5", "F");
     add.number("--noise", noise, {0, 1, ""},

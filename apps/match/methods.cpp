@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <fcntl.h>
-#include <unistd.h>
 
 #include "common/message.hpp"
 #include "common/process.hpp"
@@ -108,10 +106,8 @@ status read_queries(const match_job& job, std::vector<float>& out) {
     const image_header& h = job.queries.header;
     const std::uint32_t floats = job.floats();
     out.resize(h.image_count * floats);
-    const int fd = ::open(job.queries.path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return {-errno, apps::shown(job.queries.path) + ": " + error_text(-errno) +
-                            "; name a file of images that can be read"};
+    apps::unique_fd fd;
+    if (status s = apps::open_to_read(job.queries.path, "a file of images", fd); !s) return s;
     status ended;
     if (h.stride_floats == floats)
         ended = apps::read_exactly(job.queries.path, fd, out.data(), h.data_bytes(), h.data_offset);
@@ -120,7 +116,6 @@ status read_queries(const match_job& job, std::vector<float>& out) {
             ended =
                 apps::read_exactly(job.queries.path, fd, out.data() + i * floats,
                                    floats * sizeof(float), h.data_offset + i * h.stride_bytes());
-    ::close(fd);
     return ended;
 }
 

@@ -5,9 +5,8 @@
 // result come back and are written while the next ones are multiplied.
 #include <algorithm>
 #include <cerrno>
-#include <fcntl.h>
-#include <unistd.h>
 
+#include "common/files.hpp"
 #include "common/message.hpp"
 #include "common/threads.hpp"
 #include "common/work_items.hpp"
@@ -55,24 +54,6 @@ public:
 
 private:
     cublasHandle_t handle_ = nullptr;
-};
-
-// An open file, closed at the end.
-struct input {
-    int fd = -1;
-
-    input() = default;
-    input(const input&) = delete;
-    input& operator=(const input&) = delete;
-    ~input() {
-        if (fd >= 0) ::close(fd);
-    }
-    status open(const apps::number_file& file) {
-        fd = ::open(file.path.c_str(), O_RDONLY | O_CLOEXEC);
-        return fd >= 0 ? status{}
-                       : status{-errno, apps::shown(file.path) + ": " + error_text(-errno) +
-                                            "; name a file of numbers that can be read"};
-    }
 };
 
 // A file from front to back, in chunks of so many bytes.
@@ -124,17 +105,10 @@ private:
 // Where the rows of the result that a chunk of A makes are, on their way back. A handle of its own,
 // since products of several streams under one handle would share its memory.
 struct result_room {
-    float* there = nullptr;
-    float* pinned = nullptr;
+    apps::gpu_array<float> there;
+    apps::pinned_array<float> pinned;
     cublas library;
 
-    result_room() = default;
-    result_room(const result_room&) = delete;
-    result_room& operator=(const result_room&) = delete;
-    ~result_room() {
-        cudaFree(there);
-        cudaFreeHost(pinned);
-    }
     bool allocate(std::uint64_t bytes) {
         return cudaMalloc(&there, bytes) == cudaSuccess &&
                cudaMallocHost(&pinned, bytes) == cudaSuccess && library.create();
@@ -182,9 +156,6 @@ private:
 class staged_product {
 public:
     staged_product(const matrix_job& job, int device) : job_(job), pipeline_(device) {}
-    staged_product(const staged_product&) = delete;
-    staged_product& operator=(const staged_product&) = delete;
-    ~staged_product() { cudaFree(b_); }
 
     status prepare() {
         // A product of matrices needs many rows at a time to keep all of the GPU at work.
@@ -209,14 +180,14 @@ public:
                                  ", and some rows of A and of the result; free some memory of the "
                                  "GPU, or use --method penstock"};
         }
-        if (status s = a_file_.open(job_.a); !s) return s;
-        return b_file_.open(job_.b);
+        if (status s = apps::open_to_read(job_.a.path, "a file of numbers", a_file_); !s) return s;
+        return apps::open_to_read(job_.b.path, "a file of numbers", b_file_);
     }
 
     status run() {
-        b_work b(job_, b_file_.fd, b_);
+        b_work b(job_, b_file_, b_);
         if (status s = pipeline_.run(b, b.chunks()); !s) return s;
-        a_work a(job_, a_file_.fd, b_, chunk_rows_, rooms_);
+        a_work a(job_, a_file_, b_, chunk_rows_, rooms_);
         return pipeline_.run(a, a.chunks());
     }
 
@@ -229,8 +200,8 @@ private:
     const matrix_job& job_;
     apps::staged_pipeline pipeline_;
     result_room rooms_[apps::chunks_under_way];
-    input a_file_, b_file_;
-    float* b_ = nullptr;
+    apps::unique_fd a_file_, b_file_;
+    apps::gpu_array<float> b_;
     std::uint64_t chunk_rows_ = 1;
 };
 

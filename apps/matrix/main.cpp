@@ -127,6 +127,7 @@ status product_command::open_operands() {
 status product_command::open() {
     job.quiet = common.quiet;
     job.settings = settings;
+    job.settings.writable = true;
     if (status s = open_operands(); !s) return s;
     if (status s = apps::check_not_input(out, {&job.a, &job.b}); !s) return s;
     job.result = &result;

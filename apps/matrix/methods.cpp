@@ -71,7 +71,6 @@ struct three_regions {
 status multiply_regions(const matrix_job& job, method_report& report) {
     apps::stopwatch watch;
     options settings = job.settings;
-    settings.writable = true;
     settings.cache_bytes = 256u << 20;  // none of its pages is used, so the regions get the memory
     if (status s = apps::start_runtime(settings, report); !s) return s;
     runtime& rt = *report.rt;
@@ -93,7 +92,10 @@ status multiply_regions(const matrix_job& job, method_report& report) {
     return {};
 }
 
-status outcome_of(const apps::work_totals& totals, const matrix_job& job) {
+status outcome_of(apps::device_memory& memory, const apps::work_totals* from,
+                  const matrix_job& job) {
+    apps::work_totals totals{};
+    if (!memory.download(&totals, from, sizeof totals)) return copy_failed();
     if (totals.code == 0) return {};
     const auto failed = static_cast<bad_file>(totals.failed);
     return failed == bad_file::result

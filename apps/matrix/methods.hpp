@@ -4,7 +4,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "common/command_line.hpp"
+#include "common/device_memory.hpp"
 #include "common/files.hpp"
 #include "common/numbers.hpp"
 #include "common/report_text.hpp"
@@ -42,8 +45,31 @@ using apps::method_report;
 status multiply_vector(const matrix_job& job, method_report& report);
 status multiply_matrices(const matrix_job& job, method_report& report);
 
+// Repeats such a product: from the files of the operands to the result in its own, where other
+// programs see it. `all` has the runtime, the memory, a launch that does nothing (rehearse), so
+// that kernels and their stacks are on the device before the clock runs, and launch_for(result).
+template <typename Product>
+status repeat_product(const matrix_job& job, Product& all, const std::vector<int>& operands,
+                      apps::stopwatch& watch, method_report& report) {
+    runtime& rt = all.rt;
+    if (const int code = all.rehearse(); code != 0) return apps::launch_error(rt, code);
+    report.start_seconds = watch.lap();
+    if (rt.where() == backend::gpu && job.windows)
+        report.window_bytes = apps::open_windows(rt, operands);
+    report.window_seconds = watch.lap();
+    return apps::repeat_timed(job.repeats, rt, report, [&]() -> status {
+        if (status s = all.memory.reset(); !s) return s;
+        int result = -1;
+        if (status s = apps::open_result(rt, *job.result, result); !s) return s;
+        const int code = all.launch_for(result);
+        return apps::close_result(
+            rt, result, code != 0 ? apps::launch_error(rt, code) : all.memory.outcome(job));
+    });
+}
+
 // What went wrong in such a kernel, with a message that names the file.
-status outcome_of(const apps::work_totals& totals, const matrix_job& job);
+status outcome_of(apps::device_memory& memory, const apps::work_totals* from,
+                  const matrix_job& job);
 // The state of a product did not reach the device or come back.
 status copy_failed();
 

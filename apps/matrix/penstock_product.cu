@@ -196,11 +196,7 @@ public:
         return done ? status{} : copy_failed();
     }
     // What went wrong in the product, with a message that names the file.
-    status outcome(const matrix_job& job) {
-        apps::work_totals totals{};
-        if (!memory_->download(&totals, view_.totals, sizeof totals)) return copy_failed();
-        return outcome_of(totals, job);
-    }
+    status outcome(const matrix_job& job) { return outcome_of(*memory_, view_.totals, job); }
     [[nodiscard]] const product_view& view() const { return view_; }
     // How many rows of tiles are made at the same time.
     void make_together(std::uint64_t rows) { view_.together = rows; }
@@ -229,34 +225,22 @@ struct tile_product {
         return launch<width::block>(
             rt, groups, multiply_tiles{view, a, b, result, rooms, copies, memory.ended()}, shape);
     }
-    // A launch that does nothing, so that the kernel and its stack are on the device before the
-    // clock runs.
     int rehearse() {
         product_view none = memory.view();
         none.m = 0;
         return launch_on(none, -1);
     }
-    // From the files of the matrices to the result in its own, where other programs see it.
-    status run(const matrix_job& job) {
-        if (status s = memory.reset(); !s) return s;
-        int result = -1;
-        if (status s = apps::open_result(rt, *job.result, result); !s) return s;
-        const int code = launch_on(memory.view(), result);
-        return apps::close_result(rt, result,
-                                  code != 0 ? apps::launch_error(rt, code) : memory.outcome(job));
-    }
+    int launch_for(int result) { return launch_on(memory.view(), result); }
 };
 
 }  // namespace
 
 status multiply_matrices(const matrix_job& job, method_report& report) {
     apps::stopwatch watch;
-    options settings = job.settings;
-    settings.writable = true;
-    if (status s = apps::start_runtime(settings, report); !s) return s;
+    if (status s = apps::start_runtime(job.settings, report); !s) return s;
     runtime& rt = *report.rt;
     const bool on_gpu = rt.where() == backend::gpu;
-    const std::uint32_t threads = apps::thread_count(settings.worker_threads);
+    const std::uint32_t threads = apps::thread_count(job.settings.worker_threads);
     product_memory memory(on_gpu ? apps::make_gpu_memory(rt.settings().device)
                                  : apps::make_host_memory());
     apps::thread_scratch rooms;
@@ -278,12 +262,7 @@ status multiply_matrices(const matrix_job& job, method_report& report) {
     report.note = on_gpu ? std::to_string(all.groups) + " thread blocks" +
                                (plan.pins ? "" : ", copies of slabs")
                          : std::to_string(threads) + " threads, " + chosen_kernels().name;
-    if (const int code = all.rehearse(); code != 0) return apps::launch_error(rt, code);
-    report.start_seconds = watch.lap();
-    if (on_gpu && job.windows) report.window_bytes = apps::open_windows(rt, {all.a, all.b});
-    report.window_seconds = watch.lap();
-
-    return apps::repeat_timed(job.repeats, rt, report, [&] { return all.run(job); });
+    return repeat_product(job, all, {all.a, all.b}, watch, report);
 }
 
 }  // namespace penstock::matrix

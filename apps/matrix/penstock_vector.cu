@@ -166,11 +166,7 @@ public:
         return memory_->upload(view_.totals, &zero, sizeof zero) ? status{} : copy_failed();
     }
     // What went wrong in the product, with a message that names the file.
-    status outcome(const matrix_job& job) {
-        apps::work_totals totals{};
-        if (!memory_->download(&totals, view_.totals, sizeof totals)) return copy_failed();
-        return outcome_of(totals, job);
-    }
+    status outcome(const matrix_job& job) { return outcome_of(*memory_, view_.totals, job); }
     [[nodiscard]] const vector_view& view() const { return view_; }
     [[nodiscard]] float* x() const { return x_; }
 
@@ -186,26 +182,19 @@ struct vector_product {
     int matrix = -1, vector = -1;
     std::uint64_t groups = 1;
 
-    // Launches that do nothing, so that the kernels and their stacks are on the device before the
-    // clock runs.
     int rehearse() {
         vector_view none = memory.view();
         none.rows = 0;
         const int code = launch<width::warp>(rt, 0, read_vector{none, memory.x(), vector});
         return code != 0 ? code : launch<width::warp>(rt, groups, multiply_items{none, matrix, -1});
     }
-    // From the files of matrix and vector to the result in its own, where other programs see it.
-    status run(const matrix_job& job) {
-        if (status s = memory.reset(); !s) return s;
-        int result = -1;
-        if (status s = apps::open_result(rt, *job.result, result); !s) return s;
+    int launch_for(int result) {
         const vector_view& view = memory.view();
-        int code =
+        const int code =
             launch<width::warp>(rt, pieces_of(view.columns * sizeof(float), vector_piece_bytes),
                                 read_vector{view, memory.x(), vector});
-        if (code == 0) code = launch<width::warp>(rt, groups, multiply_items{view, matrix, result});
-        return apps::close_result(rt, result,
-                                  code != 0 ? apps::launch_error(rt, code) : memory.outcome(job));
+        return code != 0 ? code
+                         : launch<width::warp>(rt, groups, multiply_items{view, matrix, result});
     }
 };
 
@@ -213,12 +202,10 @@ struct vector_product {
 
 status multiply_vector(const matrix_job& job, method_report& report) {
     apps::stopwatch watch;
-    options settings = job.settings;
-    settings.writable = true;
-    if (status s = apps::start_runtime(settings, report); !s) return s;
+    if (status s = apps::start_runtime(job.settings, report); !s) return s;
     runtime& rt = *report.rt;
     const bool on_gpu = rt.where() == backend::gpu;
-    const std::uint32_t threads = apps::thread_count(settings.worker_threads);
+    const std::uint32_t threads = apps::thread_count(job.settings.worker_threads);
     vector_memory memory(on_gpu ? apps::make_gpu_memory(rt.settings().device)
                                 : apps::make_host_memory());
     vector_product all{rt, memory};
@@ -229,13 +216,7 @@ status multiply_vector(const matrix_job& job, method_report& report) {
     all.groups = warp_count(rt, threads);
     report.note = on_gpu ? std::to_string(all.groups) + " warps"
                          : std::to_string(threads) + " threads, " + chosen_kernels().name;
-    if (const int code = all.rehearse(); code != 0) return apps::launch_error(rt, code);
-    report.start_seconds = watch.lap();
-    if (on_gpu && job.windows)
-        report.window_bytes = apps::open_windows(rt, {all.matrix, all.vector});
-    report.window_seconds = watch.lap();
-
-    return apps::repeat_timed(job.repeats, rt, report, [&] { return all.run(job); });
+    return repeat_product(job, all, {all.matrix, all.vector}, watch, report);
 }
 
 }  // namespace penstock::matrix

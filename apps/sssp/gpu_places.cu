@@ -8,6 +8,7 @@
 #include "graph_place.hpp"
 #include "penstock/options.hpp"
 #if defined(__CUDACC__)
+#include "common/gpu.cuh"
 #include "gpu_memory.cuh"
 #endif
 
@@ -19,19 +20,10 @@ namespace {
 
 // What one thread reads with: while one half is copied, the other is read into.
 struct two_rooms {
-    two_rooms() = default;
-    ~two_rooms() {
-        for (cudaEvent_t event : copied)
-            if (event != nullptr) cudaEventDestroy(event);
-        if (stream != nullptr) cudaStreamDestroy(stream);
-    }
-    two_rooms(const two_rooms&) = delete;
-    two_rooms& operator=(const two_rooms&) = delete;
-
     status make() {
         if (!pinned.allocate(2 * read_piece_bytes))
             return {-ENOMEM, "--method copy: no pinned memory is free; use fewer --workers"};
-        for (cudaEvent_t& event : copied)
+        for (apps::gpu_event& event : copied)
             if (status s = check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
                                  "--method copy");
                 !s)
@@ -39,8 +31,8 @@ struct two_rooms {
         return check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "--method copy");
     }
     pinned_bytes pinned;
-    cudaStream_t stream = nullptr;
-    cudaEvent_t copied[2] = {};
+    apps::gpu_stream stream;
+    apps::gpu_event copied[2];
     unsigned next = 0;
 };
 

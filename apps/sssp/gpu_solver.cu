@@ -126,12 +126,7 @@ __global__ void __launch_bounds__(block_threads)
 class gpu_solver final : public solver {
 public:
     explicit gpu_solver(const solver_settings& settings) : settings_(settings) {}
-    ~gpu_solver() override {
-        cudaSetDevice(settings_.device);
-        if (stream_ != nullptr) cudaStreamDestroy(stream_);
-    }
-    gpu_solver(const gpu_solver&) = delete;
-    gpu_solver& operator=(const gpu_solver&) = delete;
+    ~gpu_solver() override { cudaSetDevice(settings_.device); }
 
     status prepare() {
         const graph_shape& shape = settings_.shape;
@@ -222,7 +217,7 @@ private:
     device_bytes distances_, stamps_, queues_[2], state_;
     pinned_bytes host_state_;
     search_view view_{};
-    cudaStream_t stream_ = nullptr;
+    apps::gpu_stream stream_;
     unsigned blocks_ = 1;
 };
 

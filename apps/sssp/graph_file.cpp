@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <vector>
 
 #include "common/files.hpp"
@@ -24,17 +23,10 @@ namespace {
 constexpr const char* again = "; make the graph again, or copy it again";
 constexpr std::uint64_t checked_at_once = 1u << 19;
 
-struct open_file {
-    explicit open_file(const std::string& path)
-        : fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-    }  // a pipe must not hold up the program
-    ~open_file() {
-        if (fd >= 0) ::close(fd);
-    }
-    open_file(const open_file&) = delete;
-    open_file& operator=(const open_file&) = delete;
-    const int fd;
-};
+// A pipe must not hold up the program.
+apps::unique_fd opened(const std::string& path) {
+    return apps::unique_fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+}
 
 status wrong(const graph_file& graph, const std::string& defect) {
     return {-EINVAL, apps::shown(graph.path) + ": " + defect + again};
@@ -238,14 +230,14 @@ status open_graph(const std::string& path, graph_file& out) {
     const std::string cure = "name a graph that can be read, or make one with penstock-sssp make";
     struct stat info {};
     if (status s = apps::look_at_input(path, cure, info); !s) return s;
-    const open_file file(path);
-    const int code = file.fd < 0 || ::fstat(file.fd, &info) != 0 ? -errno : 0;
+    const apps::unique_fd fd = opened(path);
+    const int code = fd < 0 || ::fstat(fd, &info) != 0 ? -errno : 0;
     if (code != 0) return {code, apps::shown(path) + ": " + error_text(code) + "; " + cure};
     const auto size = static_cast<std::uint64_t>(info.st_size);
     graph_header header{};
     if (size < page_bytes)
         return wrong(out, "has " + apps::with_commas(size) + " bytes, less than a header");
-    if (status s = apps::read_exactly(path, file.fd, &header, sizeof header, 0); !s) return s;
+    if (status s = apps::read_exactly(path, fd, &header, sizeof header, 0); !s) return s;
     if (status s = check_header(header, size, out); !s) return s;
     std::error_code failed;
     const std::filesystem::path real = std::filesystem::canonical(path, failed);
@@ -258,15 +250,15 @@ status open_graph(const std::string& path, graph_file& out) {
 }
 
 status check_graph(const graph_file& graph, std::uint32_t threads) {
-    const open_file file(graph.real_path());
-    if (file.fd < 0)
+    const apps::unique_fd fd = opened(graph.real_path());
+    if (fd < 0)
         return {-errno, apps::shown(graph.path) + ": " + error_text(-errno) +
                             "; name a graph that can be read"};
     const std::uint64_t vertex_pieces = apps::pieces_of(graph.shape.vertices, checked_at_once),
                         pieces =
                             vertex_pieces + apps::pieces_of(graph.shape.edges, checked_at_once);
     const auto used = static_cast<std::uint32_t>(std::min<std::uint64_t>(threads, pieces));
-    std::vector<checker> checkers(used, checker(graph, file.fd));
+    std::vector<checker> checkers(used, checker(graph, fd));
     return apps::on_pieces(
         used, pieces, 1, [&](std::uint32_t thread, std::uint64_t i, std::uint64_t) {
             const bool is_edges = i >= vertex_pieces;

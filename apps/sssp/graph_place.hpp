@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <memory>
 #include <string>
-#include <unistd.h>
 
 #include "common/message.hpp"
 #include "common/threads.hpp"
@@ -67,14 +66,9 @@ public:
           bytes_(graph.shape.file_bytes()),
           threads_(static_cast<std::uint32_t>(
               std::min<std::uint64_t>(threads, apps::pieces_of(bytes_, read_piece_bytes)))) {}
-    ~whole_reader() {
-        if (fd_ >= 0) ::close(fd_);
-    }
-    whole_reader(const whole_reader&) = delete;
-    whole_reader& operator=(const whole_reader&) = delete;
 
     status open() {
-        fd_ = ::open(real_path_.c_str(), O_RDONLY | O_CLOEXEC);
+        fd_ = apps::unique_fd(::open(real_path_.c_str(), O_RDONLY | O_CLOEXEC));
         return fd_ >= 0 ? status{}
                         : status{-errno, apps::shown(path_) + ": " + error_text(-errno) +
                                              "; name a graph that can be read"};
@@ -102,7 +96,7 @@ private:
     std::string path_, real_path_;
     std::uint64_t bytes_;
     std::uint32_t threads_;
-    int fd_ = -1;
+    apps::unique_fd fd_;
 };
 
 }  // namespace penstock::sssp

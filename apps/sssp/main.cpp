@@ -83,14 +83,10 @@ void run_session::add_options(apps::option_list& add) {
         "each time), managed (memory that CPU and GPU share, the whole file each time), cpu "
         "(all cores, a memory map); several with commas; default: penstock",
         "NAME[,NAME]");
-    add.value(
-        "--updates",
-        [this](const std::string& flag, const std::string& text) {
-            return read_percents(flag, text, percents);
-        },
-        "Percent of the pages that are changed before each computation, 0 to 100; "
-        "default: nothing is changed",
-        "P[,P]");
+    add.value("--updates", read_percents, percents,
+              "Percent of the pages that are changed before each computation, 0 to 100; "
+              "default: nothing is changed",
+              "P[,P]");
     add.number("--rounds", rounds, {1, 1000, ""},
                "Computations for each of these, 1 to 1000; default: 3", "K");
     add.choice("--update-by", update_by, ways_to_change, "way to change a file",

@@ -105,7 +105,6 @@ public:
     explicit updater(const update_request& request) : request_(request) {}
     ~updater() {
         if (mapped_ != nullptr) ::munmap(mapped_, bytes_);
-        if (fd_ >= 0) ::close(fd_);
     }
     updater(const updater&) = delete;
     updater& operator=(const updater&) = delete;
@@ -136,7 +135,7 @@ private:
         shape_ = graph.shape;
         bytes_ = shape_.file_bytes();
         start_ = weights_of_round(request_.seed, request_.round);
-        fd_ = ::open(request_.file.c_str(), O_RDWR | O_CLOEXEC);
+        fd_ = apps::unique_fd(::open(request_.file.c_str(), O_RDWR | O_CLOEXEC));
         if (fd_ < 0) return failed("open");
         if (!request_.by_store) return {};
         void* const at = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
@@ -181,7 +180,7 @@ private:
     const update_request& request_;
     graph_shape shape_;
     std::uint64_t bytes_ = 0, start_ = 0;
-    int fd_ = -1;
+    apps::unique_fd fd_;
     char* mapped_ = nullptr;
 };
 

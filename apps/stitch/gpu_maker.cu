@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/device_memory.hpp"
+#include "common/gpu.cuh"
 #include "common/message.hpp"
 #include "common/process.hpp"
 #include "common/threads.hpp"
@@ -37,18 +38,10 @@ status cuda_failed(cudaError_t code, const char* step) {
 
 // What a launch or a copying thread has. Waiting by the event leaves the core to others.
 struct lane_of_copies {
-    cudaStream_t stream = nullptr;
-    cudaEvent_t done = nullptr;
-    std::byte* pinned = nullptr;
+    apps::gpu_stream stream;
+    apps::gpu_event done;
+    apps::pinned_array<std::byte> pinned;
 
-    lane_of_copies() = default;
-    lane_of_copies(const lane_of_copies&) = delete;
-    lane_of_copies& operator=(const lane_of_copies&) = delete;
-    ~lane_of_copies() {
-        if (pinned != nullptr) cudaFreeHost(pinned);
-        if (done != nullptr) cudaEventDestroy(done);
-        if (stream != nullptr) cudaStreamDestroy(stream);
-    }
     cudaError_t make() {
         if (stream != nullptr) return cudaSuccess;
         const cudaError_t code = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
@@ -67,14 +60,6 @@ struct lane_of_copies {
     }
 };
 
-struct device_pieces {
-    piece* there = nullptr;
-    device_pieces() = default;
-    device_pieces(const device_pieces&) = delete;
-    device_pieces& operator=(const device_pieces&) = delete;
-    ~device_pieces() { cudaFree(there); }
-};
-
 class gpu_maker final : public part_maker {
 public:
     gpu_maker(int device, std::uint32_t copiers) : device_(device), lanes_(copiers) {}
@@ -88,11 +73,11 @@ public:
             return cuda_failed(code, "shared memory of the GPU");
         const std::vector<piece> pieces = cut(*work.pieces, side, side);
         if (pieces.empty()) return {};
-        device_pieces on;
+        apps::gpu_array<piece> on;
         cudaError_t code = launch_.make();
-        if (code == cudaSuccess) code = cudaMalloc(&on.there, pieces.size() * sizeof(piece));
+        if (code == cudaSuccess) code = cudaMalloc(&on, pieces.size() * sizeof(piece));
         if (code == cudaSuccess)
-            code = cudaMemcpyAsync(on.there, pieces.data(), pieces.size() * sizeof(piece),
+            code = cudaMemcpyAsync(on, pieces.data(), pieces.size() * sizeof(piece),
                                    cudaMemcpyHostToDevice, launch_.stream);
         const auto shared = static_cast<std::size_t>(shared_bytes_for(side, work.convolutions));
         for (std::uint64_t first = 0;
@@ -106,7 +91,7 @@ public:
             if (code == cudaSuccess) code = cudaEventRecord(launch_.done, launch_.stream);
             if (code != cudaSuccess) break;
             sharpen_pieces<<<count, kernel_threads, shared, launch_.stream>>>(
-                work.tiles, work.image, on.there + first, work.convolutions);
+                work.tiles, work.image, on + first, work.convolutions);
             code = cudaGetLastError();
         }
         const cudaError_t ran = launch_.wait();
@@ -141,11 +126,9 @@ public:
     status bring(const tile_set& tiles, std::uint64_t offset, std::uint64_t bytes,
                  std::byte* to) override {
         const std::string& path = tiles.file.path;
-        const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-        if (fd < 0)
-            return {-errno, apps::shown(path) + ": " + error_text(-errno) +
-                                "; name a file of tiles that can be read"};
-        const status ended = for_steps(
+        apps::unique_fd fd;
+        if (status s = apps::open_to_read(path, "a file of tiles", fd); !s) return s;
+        return for_steps(
             bytes, copy_bytes,
             [&](lane_of_copies& my, std::uint64_t at, std::uint64_t count) -> status {
                 if (status s = apps::read_exactly(path, fd, my.pinned, count, offset + at); !s)
@@ -156,8 +139,6 @@ public:
                 return code == cudaSuccess ? status{}
                                            : cuda_failed(code, "copying tiles to the GPU");
             });
-        ::close(fd);
-        return ended;
     }
 
     status send(const rows_in_memory& rows, const image_file& to) override {

@@ -45,10 +45,7 @@ std::uint64_t hash_piece(const std::vector<char>& bytes) {
 
 }  // namespace
 
-image_file::~image_file() {
-    unmap();
-    if (fd_ >= 0) ::close(fd_);
-}
+image_file::~image_file() { unmap(); }
 
 status image_file::failed(int code, const std::string& cure) const {
     return {code, "output file " + shown_ + ": " + error_text(code) + "; " + cure};
@@ -59,7 +56,7 @@ status image_file::open(const std::string& path, std::uint32_t width, std::uint3
     width_ = width;
     height_ = height;
     if (status s = file_.open_named(path); !s) return s;
-    fd_ = ::open(file_.passing_path().c_str(), O_RDWR | O_CLOEXEC);
+    fd_ = apps::unique_fd(::open(file_.passing_path().c_str(), O_RDWR | O_CLOEXEC));
     return fd_ >= 0 ? status{} : failed(-errno, "give another name");
 }
 

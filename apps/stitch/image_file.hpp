@@ -47,7 +47,7 @@ private:
 
     apps::output_file file_;
     std::string shown_;  // the name as given, for messages
-    int fd_ = -1;
+    apps::unique_fd fd_;
     std::uint32_t width_ = 0, height_ = 0;
     char* mapped_ = nullptr;
     std::uint16_t* pixels_ = nullptr;

@@ -158,24 +158,17 @@ void run_session::add_options(apps::option_list& add) {
     add.operand("TILES", tiles, "File of tiles");
     add.text("-o,--out", out, "File that gets the image", "FILE").required();
     add.value(
-        "--method",
-        [this](const std::string& flag, const std::string& text) {
-            return read_methods(flag, text, *this);
-        },
+        "--method", read_methods, *this,
         "One or several with commas between them, or all: penstock (regions; the default), private "
         "(a buffer of its own for the GPU, merged), managed (managed memory that both "
         "write), cpu (all cores). The last one's image stays",
         "NAMES");
     add.number("--convolutions", job.convolutions, {0, most_convolutions, ""},
                "How often each tile is sharpened, 0 to 32; default: 1", "N");
-    add.value(
-        "--split",
-        [this](const std::string& flag, const std::string& text) {
-            return read_split(flag, text, split);
-        },
-        "Part of the columns that is left of the line, 0 to 1, or auto (the default): "
-        "by measuring both processors",
-        "PART");
+    add.value("--split", read_split, split,
+              "Part of the columns that is left of the line, 0 to 1, or auto (the default): "
+              "by measuring both processors",
+              "PART");
     add.choice("--merge", merge, {"bytes", "pages"}, "way to merge",
                "How a region's changes are written: bytes (the default), exactly what "
                "changed; pages, in whole pages where much did",

@@ -153,12 +153,7 @@ void make_session::add_options(apps::option_list& add) {
     add.number("--rows", rows, {1, most_tiles, ""}, "Tiles below each other", "R").required();
     add.number("--columns", columns, {1, most_tiles, ""}, "Tiles beside each other", "C")
         .required();
-    add.value(
-           "--tile",
-           [this](const std::string& flag, const std::string& text) {
-               return read_tile_size(flag, text, *this);
-           },
-           "Pixels of a tile, such as 1392x1040", "WxH")
+    add.value("--tile", read_tile_size, *this, "Pixels of a tile, such as 1392x1040", "WxH")
         .required();
     add.number("--overlap", overlap_percent, {0, 90, ""},
                "How much of a tile its neighbour covers, 0 to 90; default: 10", "PERCENT");

@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <map>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <utility>
 
 #include "common/files.hpp"
@@ -133,28 +132,20 @@ status open_tiles(const std::string& path, tile_set& out) {
     struct stat info {};
     if (status s = apps::look_at_input(path, "name a file of tiles that can be read", info); !s)
         return s;
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return {-errno, apps::shown(path) + ": " + error_text(-errno) +
-                            "; name a file of tiles that can be read"};
-    status ended = read_head(fd, out);
-    ::close(fd);
-    return ended;
+    apps::unique_fd fd;
+    if (status s = apps::open_to_read(path, "a file of tiles", fd, O_NONBLOCK); !s) return s;
+    return read_head(fd, out);
 }
 
 status read_tiles(const tile_set& tiles, std::uint64_t offset, std::uint64_t bytes, std::byte* to,
                   std::uint32_t threads) {
     const std::string& path = tiles.file.path;
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return {-errno, apps::shown(path) + ": " + error_text(-errno) +
-                            "; name a file of tiles that can be read"};
-    status ended = apps::on_pieces(
-        threads, bytes, read_bytes, [&](std::uint32_t, std::uint64_t at, std::uint64_t count) {
-            return apps::read_exactly(path, fd, to + at, count, offset + at);
-        });
-    ::close(fd);
-    return ended;
+    apps::unique_fd fd;
+    if (status s = apps::open_to_read(path, "a file of tiles", fd); !s) return s;
+    return apps::on_pieces(threads, bytes, read_bytes,
+                           [&](std::uint32_t, std::uint64_t at, std::uint64_t count) {
+                               return apps::read_exactly(path, fd, to + at, count, offset + at);
+                           });
 }
 
 namespace {
