@@ -58,7 +58,7 @@ private:
         }
         return {};
     }
-    status soil(int fd, std::uint64_t first, std::uint64_t count) {
+    status mark_dirty(int fd, std::uint64_t first, std::uint64_t count) {
         const std::vector<std::byte> zeros(page_);
         for (std::uint64_t i = 0; i < count; ++i) {
             const std::int64_t done =
@@ -93,7 +93,7 @@ private:
         for (int round = 0; round < 2; ++round) {
             if (status s = touch(closed, 0, kept_); !s) return s;
             if (status s = touch(fd, 0, kept_); !s) return s;
-            if (status s = soil(fd, kept_, kept_); !s) return s;
+            if (status s = mark_dirty(fd, kept_, kept_); !s) return s;
         }
         if (const int code = rt_->close(closed); code != 0)
             return {code, "closing: " + error_text(code)};

@@ -64,7 +64,7 @@ public:
         hand_ = ::open(here_.file().path().c_str(), O_RDWR | O_CLOEXEC);
         if (hand_ < 0) return {-errno, here_.file().path() + ": " + error_text(-errno)};
         status ended = rows("no dirty page");
-        if (ended.ok()) ended = soil(other, pages_, 1);
+        if (ended.ok()) ended = mark_dirty(other, pages_, 1);
         if (ended.ok()) ended = rows(std::to_string(pages_) + " dirty pages");
         ::close(hand_);
         if (!ended.ok()) return ended;
@@ -74,7 +74,7 @@ public:
     }
 
 private:
-    status soil(int fd, std::uint64_t count, std::uint64_t step) {
+    status mark_dirty(int fd, std::uint64_t count, std::uint64_t step) {
         ++seed_;
         for (std::uint64_t i = 0; i < expected_.size(); ++i)
             expected_[i] = mix64(seed_ * expected_.size() + i);
@@ -125,7 +125,7 @@ private:
             series times, hand, cores;
             const std::uint64_t step = pages_ / count;
             for (std::uint64_t repeat = 0; repeat < here_.repeats(5); ++repeat) {
-                if (status s = soil(file_, count, step); !s) return s;
+                if (status s = mark_dirty(file_, count, step); !s) return s;
                 const stopwatch watch;
                 const int code = rt_->fsync(file_);
                 const double seconds = watch.seconds();

@@ -148,8 +148,8 @@ PENSTOCK_HD inline bool is_held(const Group& g, const runtime_ref& fs,
                 mapped.frame < c.frame_count && mapped.bytes > 0 &&
                 mapped.in_page + static_cast<std::uint64_t>(mapped.bytes) <= c.page_bytes();
     if (good && g.is_leader()) {
-        const engine::page_word seen = engine::glance(&c.words[mapped.word_index]);
-        const engine::pristine_word held = engine::glance_pristine(&c.pristine[mapped.frame]);
+        const engine::page_word seen = engine::load_relaxed(&c.words[mapped.word_index]);
+        const engine::pristine_word held = engine::load_pristine_relaxed(&c.pristine[mapped.frame]);
         good = engine::is_valid(seen) && engine::pins_of(seen) > 0 &&
                engine::frame_of(seen) == mapped.frame && held != engine::pristine_none;
     }

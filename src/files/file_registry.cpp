@@ -359,7 +359,7 @@ open_reply file_registry::join(entry& e, std::uint32_t slot, const found_file& f
     if (file.writer != nullptr && e.writer == nullptr) {
         e.writer = std::make_shared<file_writer>(
             env_, hub_, file.writer, std::uint64_t{1} << limits_.page_shift,
-            write_troubles::file_key{slot, e.generation}, e.path);
+            write_error_log::file_key{slot, e.generation}, e.path);
         handle_changes_.fetch_add(
             1,
             std::memory_order_release);  // its size is no longer what was given out with its handle

@@ -30,7 +30,8 @@ bool file_writer::wants_another() const {
 
 // What others put before they asked is never left behind: either they write it, or a thread that
 // does finds it under the lock when it is done, and the last such thread comes again.
-bool file_writer::run(write_scratch& scratch, write_counters& counters, write_troubles& troubles) {
+bool file_writer::run(write_scratch& scratch, write_counters& counters,
+                      write_error_log& write_errors) {
     {
         std::lock_guard lock(list_mutex_);
         if (!wants_another()) return false;
@@ -38,7 +39,7 @@ bool file_writer::run(write_scratch& scratch, write_counters& counters, write_tr
         scratch.taken.clear();
         scratch.taken.swap(list_);
     }
-    write_list(scratch, counters, troubles);
+    write_list(scratch, counters, write_errors);
     std::lock_guard lock(list_mutex_);
     --threads_;
     return wants_another();
@@ -69,7 +70,8 @@ void file_writer::answer(const write_order& of, std::int64_t result, write_count
 
 // Each order is answered as soon as its last piece is written: the device goes on with its slot
 // while the rest is written.
-void file_writer::write_list(write_scratch& s, write_counters& counters, write_troubles& troubles) {
+void file_writer::write_list(write_scratch& s, write_counters& counters,
+                             write_error_log& write_errors) {
     list_pieces(s);
     for (std::size_t i = 0; i < s.taken.size(); ++i)
         if (s.orders[i].pieces_left == 0) answer(s.taken[i], 0, counters);
@@ -79,7 +81,7 @@ void file_writer::write_list(write_scratch& s, write_counters& counters, write_t
         while (end < s.pieces.size() && end - first < most_pieces && bytes < most_bytes &&
                s.pieces[end].offset == s.pieces[end - 1].offset + s.pieces[end - 1].bytes)
             bytes += s.pieces[end++].bytes;
-        write_neighbours(s, first, end, counters, troubles);
+        write_neighbours(s, first, end, counters, write_errors);
         for (; first < end; ++first) {
             const std::size_t of = s.pieces[first].order;
             if (--s.orders[of].pieces_left == 0) answer(s.taken[of], s.orders[of].result, counters);
@@ -90,7 +92,7 @@ void file_writer::write_list(write_scratch& s, write_counters& counters, write_t
 // Pieces that follow each other in the file. Short writes go on where they stopped; after an error
 // the orders of what is left have it.
 void file_writer::write_neighbours(write_scratch& s, std::size_t first, std::size_t end,
-                                   write_counters& counters, write_troubles& troubles) {
+                                   write_counters& counters, write_error_log& write_errors) {
     std::uint64_t skip = 0;  // of the first piece
     int again = 0;
     while (first < end) {
@@ -111,9 +113,9 @@ void file_writer::write_neighbours(write_scratch& s, std::size_t first, std::siz
             for (std::size_t i = first; i < end; ++i)
                 if (std::int64_t& result = s.orders[s.pieces[i].order].result; result == 0)
                     result = done < 0 ? done : -EIO;
-            troubles.write_failed(key_, path_, s.pieces[first].offset + skip,
-                                  s.pieces[end - 1].offset + s.pieces[end - 1].bytes,
-                                  done < 0 ? done : -EIO);
+            write_errors.write_failed(key_, path_, s.pieces[first].offset + skip,
+                                      s.pieces[end - 1].offset + s.pieces[end - 1].bytes,
+                                      done < 0 ? done : -EIO);
             return;
         }
         counters.writes.fetch_add(1, std::memory_order_relaxed);

@@ -28,7 +28,7 @@
 #include "hub/hub.hpp"
 #include "os/env.hpp"
 #include "files/shared_handle.hpp"
-#include "files/write_troubles.hpp"
+#include "files/write_error_log.hpp"
 #include "penstock/engine/layout.hpp"
 
 namespace penstock::host {
@@ -116,7 +116,7 @@ public:
 
     // `shared` is told of each write; `key` and `path` say in messages which file it is.
     file_writer(environment& env, hub& shared, std::shared_ptr<shared_handle> file,
-                std::uint64_t page_bytes, const write_troubles::file_key& key, std::string path)
+                std::uint64_t page_bytes, const write_error_log::file_key& key, std::string path)
         : env_(env),
           hub_(shared),
           file_(std::move(file)),
@@ -129,21 +129,21 @@ public:
     // Writes what was put so far, unless others are at it and it is no work for one more. True:
     // there is more by now than is left to others, and the caller has to come again.
     [[nodiscard]] bool run(write_scratch& scratch, write_counters& counters,
-                           write_troubles& troubles);
+                           write_error_log& write_errors);
 
 private:
     [[nodiscard]] bool wants_another() const;
-    void write_list(write_scratch& s, write_counters& counters, write_troubles& troubles);
+    void write_list(write_scratch& s, write_counters& counters, write_error_log& write_errors);
     void list_pieces(write_scratch& s) const;
     static void answer(const write_order& of, std::int64_t result, write_counters& counters);
     void write_neighbours(write_scratch& s, std::size_t first, std::size_t end,
-                          write_counters& counters, write_troubles& troubles);
+                          write_counters& counters, write_error_log& write_errors);
 
     environment& env_;
     hub& hub_;
     const std::shared_ptr<shared_handle> file_;
     const std::uint64_t page_bytes_;
-    const write_troubles::file_key key_;
+    const write_error_log::file_key key_;
     const std::string path_;
 
     std::mutex list_mutex_;  // guards list_ and threads_

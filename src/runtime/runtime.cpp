@@ -251,10 +251,10 @@ void runtime::clear_view_status() {
 }
 
 status runtime::write_status() const {
-    return process_code() != 0 ? not_here() : state_->troubles->first();
+    return process_code() != 0 ? not_here() : state_->write_errors->first();
 }
 void runtime::clear_write_status() {
-    if (process_code() == 0) state_->troubles->clear();
+    if (process_code() == 0) state_->write_errors->clear();
 }
 
 statistics runtime::stats() const {

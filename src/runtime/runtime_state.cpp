@@ -411,7 +411,8 @@ void runtime_state::let_register(service_settings& of_service,
 status runtime_state::build_services(const std::vector<std::vector<host_ring>>& rings_of_thread) {
     const engine::cache_view& c = ref.view;
     const auto watch = std::make_shared<idle_watch>();
-    troubles = std::make_shared<write_troubles>([this](const std::string& line) { say(line); });
+    write_errors =
+        std::make_shared<write_error_log>([this](const std::string& line) { say(line); });
     for (std::uint32_t i = 0; i < *settings.service_threads; ++i) {
         const std::vector<host_ring>& rings = rings_of_thread[i];
         const auto depth = static_cast<std::uint32_t>(
@@ -427,7 +428,7 @@ status runtime_state::build_services(const std::vector<std::vector<host_ring>>& 
         service_settings settings_of_service;
         settings_of_service.page_shift = c.page_shift;
         settings_of_service.watch = watch;
-        settings_of_service.troubles = troubles;
+        settings_of_service.write_errors = write_errors;
         if (c.tier.frames != nullptr)
             settings_of_service.tier = {c.tier.frames, tier_done_marks, c.tier.frame_count};
         if (std::string(io->name()) == "io_uring") let_register(settings_of_service, rings);

@@ -50,7 +50,7 @@ struct runtime_state {
     std::vector<std::unique_ptr<host_doorbell>> doorbells;
     std::unique_ptr<file_registry> files;
     std::unique_ptr<window_set> windows;  // null: the cpu back end reads its files itself
-    std::shared_ptr<write_troubles> troubles;
+    std::shared_ptr<write_error_log> write_errors;
     std::vector<std::unique_ptr<service>> services;
     std::unique_ptr<cached_reads> reads;  // for programs; from when the runtime is made
     std::atomic<bool> register_refusal_said{false};

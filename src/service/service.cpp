@@ -202,14 +202,14 @@ void service::serve(const ring_request& request, const ring_ticket& at) {
         case op::fill: return serve_fill(request, at);
         case op::open: return serve_open(request, at);
         case op::retire:
-            settings_.troubles->forget({request.file_slot, request.generation});
+            settings_.write_errors->forget({request.file_slot, request.generation});
             return answer(at, files_.retire(request.file_slot, request.generation));
         case op::write: return serve_write(request, at);
         case op::sync:
         case op::truncate: return serve_change(request, at);
         case op::unlink: return serve_unlink(request, at);
         case op::settle:
-            settings_.troubles->forget({request.file_slot, request.generation});
+            settings_.write_errors->forget({request.file_slot, request.generation});
             files_.settle(request.file_slot, request.generation, request.argument);
             return answer(at, 0);
         case op::leaf: {
@@ -321,7 +321,7 @@ void service::run_writers() {
     if (writers_.empty()) return;
     const trace_range range("write");
     std::erase_if(writers_, [this](const auto& writer) {
-        return !writer->run(scratch_, counters_.file_writes, *settings_.troubles);
+        return !writer->run(scratch_, counters_.file_writes, *settings_.write_errors);
     });
 }
 
@@ -340,11 +340,11 @@ void service::serve_change(const ring_request& request, const ring_ticket& at) {
     }
     counters_.file_syncs.fetch_add(1, std::memory_order_relaxed);
     const int code = tried_again([&] { return sync_file(env_, file->fd()); });
-    const write_troubles::file_key key{request.file_slot, request.generation};
+    const write_error_log::file_key key{request.file_slot, request.generation};
     if (code != 0)
-        settings_.troubles->sync_failed(key, files_.path_of(request.file_slot, request.generation),
-                                        code);
-    else settings_.troubles->synced(key);
+        settings_.write_errors->sync_failed(
+            key, files_.path_of(request.file_slot, request.generation), code);
+    else settings_.write_errors->synced(key);
     answer(at, code);
 }
 

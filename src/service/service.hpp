@@ -27,7 +27,7 @@
 #include "service/fills.hpp"
 #include "service/idle_watch.hpp"
 #include "os/registering_engine.hpp"
-#include "files/write_troubles.hpp"
+#include "files/write_error_log.hpp"
 #include "penstock/engine/layout.hpp"
 #include "penstock/engine/ring.hpp"
 #include "penstock/group/doorbell.hpp"
@@ -107,7 +107,7 @@ struct service_settings {
     host_tier tier;
     std::vector<memory_area> to_register;  // empty: none
     registering_engine::refusal register_refused;
-    std::shared_ptr<write_troubles> troubles = std::make_shared<write_troubles>(
+    std::shared_ptr<write_error_log> write_errors = std::make_shared<write_error_log>(
         [](const std::string&) {});  // the threads of a runtime share one
 };
 

@@ -78,7 +78,7 @@ TEST(element, stretch_by_a_look_ahead_against_eviction_and_return) {
     s.in_window();
     s.warm(0, 0, false);
     s.lane([&](auto g) {
-        const engine::page_word early = engine::glance(&s.w.fs().view.words[0]);
+        const engine::page_word early = engine::load_relaxed(&s.w.fs().view.words[0]);
         visit_and_compare_by_looks(g, s.w.fs(), s.fd, 1, 1);
         visit_and_compare_by_looks(g, s.w.fs(), s.fd, 1, 0, early);
     });

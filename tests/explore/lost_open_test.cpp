@@ -64,7 +64,7 @@ TEST(lost_open, against_the_same_answer_elsewhere) {
     for (int i = 0; i < 2; ++i)
         s.lane([&](auto g) {
             const engine::open_answer told{0, 0, 1, 2 * page_bytes, 0, 0, false, 1, 0, 0};
-            engine::patience deadline(g, s.w.view.request_wait_ns);
+            engine::wait_deadline deadline(g, s.w.view.request_wait_ns);
             explore::require(engine::attach_file(g, s.w.view, told, deadline) == 0,
                              "an open failed");
             explore::require(close(g, s.w.fs(), engine::make_descriptor(0, 1)) == 0,

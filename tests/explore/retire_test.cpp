@@ -60,7 +60,7 @@ TEST(retire, answer_that_is_out_of_date) {
         s.lane([&, told_generation](auto g) {
             const engine::open_answer told{0, 0, told_generation, 2 * page_bytes, 0, 0, false, 2,
                                            0, 0};
-            engine::patience deadline(g, s.w.view.request_wait_ns);
+            engine::wait_deadline deadline(g, s.w.view.request_wait_ns);
             if (engine::attach_file(g, s.w.view, told, deadline) != 0) return;
             explore::require(s.server.gave(0, told_generation, 2),
                              "an answer that was out of date came into force");

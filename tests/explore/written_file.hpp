@@ -34,7 +34,8 @@ struct written_file : scenario {
         };
     }
     // As if that word had been written before: the page is in `frame`, and dirty.
-    void soiled(std::uint64_t page, std::uint32_t frame, std::uint64_t word, std::uint64_t value) {
+    void turned_dirty(std::uint64_t page, std::uint32_t frame, std::uint64_t word,
+                      std::uint64_t value) {
         warm(page, frame);
         prepare = [this, before = prepare, page, frame, word, value] {
             before();
@@ -147,8 +148,8 @@ struct short_of_frames : written_file {
 // that over if it is there in time.
 struct offered_neighbour : written_file {
     offered_neighbour() : written_file({.frames = 2, .ring_slots = 4}) {
-        soiled(0, 0, 0, 70);
-        soiled(1, 1, 0, 71);
+        turned_dirty(0, 0, 0, 70);
+        turned_dirty(1, 1, 0, 71);
         lane([this](auto g) {
             engine::pending_write pending{};
             explore::require(

@@ -11,7 +11,7 @@
 
 namespace penstock::engine {
 namespace {
-inline bool unchanged(const page_word*, page_word) { return true; }
+inline bool validate(const page_word*, page_word) { return true; }
 }  // namespace
 }  // namespace penstock::engine
 

@@ -17,7 +17,7 @@ std::int64_t read_unchecked(const Group& g, const cache_view& c, const file_hand
                             std::byte* to, std::uint64_t bytes, std::uint64_t offset) {
     thread_local std::uint64_t calls = 0;
     const std::uint64_t word = find_word(c, f, offset >> c.page_shift);
-    const page_word seen = word != no_word ? observe(&c.words[word]) : page_word{0};
+    const page_word seen = word != no_word ? load_for_read(&c.words[word]) : page_word{0};
     if (!is_valid(seen)) return read_file(g, c, f, to, bytes, offset);
     if (mix64(++calls) % 4 == 0) std::this_thread::yield();
     racing_lane{}.copy_out(to, c.frame_address(frame_of(seen)) + (offset & (c.page_bytes() - 1)),

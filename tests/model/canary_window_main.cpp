@@ -15,7 +15,7 @@ inline bool never_has_window(const cache_view&, std::uint32_t, std::uint32_t) { 
 
 inline const std::byte* find_in_window(const cache_view& c, std::uint32_t slot, std::uint32_t,
                                        std::uint64_t offset) {
-    const window_word w = glance(&c.windows[slot]);
+    const window_word w = load_relaxed(&c.windows[slot]);
     if (w == 0) return nullptr;
     return checked_find_in_window(c, slot, static_cast<std::uint32_t>(w >> window_generation_shift),
                                   offset);

@@ -13,7 +13,7 @@ using penstock::test::hand_cache;
 namespace {
 
 std::int64_t take(hand_cache& c, std::uint32_t& frame, bool may_wait = true) {
-    patience deadline(lane{}, c.view.frame_wait_ns);
+    wait_deadline deadline(lane{}, c.view.frame_wait_ns);
     keep_nothing nothing;
     return take_frame(lane{}, c.view, 0, may_wait, deadline, frame, nothing);
 }

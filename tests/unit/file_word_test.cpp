@@ -76,7 +76,7 @@ TEST(name_word, every_change_is_another_word) {
     EXPECT_FALSE(try_own_name(&word, unused));
     EXPECT_FALSE(name_unchanged(&word, unused));
     settle_name(&word, name_ready);
-    const name_word ready = observe_name(&word);
+    const name_word ready = load_name_for_read(&word);
     EXPECT_EQ(name_state(ready), name_ready);
     EXPECT_TRUE(name_unchanged(&word, ready));
     ASSERT_TRUE(try_own_name(&word, ready));

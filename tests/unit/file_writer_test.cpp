@@ -90,7 +90,7 @@ protected:
                        page, {0, 1}, "somewhere/file"};
     write_counters counters;
     std::string said;
-    write_troubles troubles{[this](const std::string& line) { said = line; }};
+    write_error_log write_errors{[this](const std::string& line) { said = line; }};
     write_scratch scratch;
     std::deque<staged_page> pages;
 
@@ -106,7 +106,7 @@ protected:
 TEST_F(file_writing, neighbours_go_in_one_call_whatever_order_they_came_in) {
     for (const std::uint64_t number : {5, 3, 9, 4, 10})
         put(number, static_cast<char>('a' + number));
-    EXPECT_FALSE(writer.run(scratch, counters, troubles)) << "nothing is left";
+    EXPECT_FALSE(writer.run(scratch, counters, write_errors)) << "nothing is left";
     EXPECT_EQ(file.offsets, (std::vector<std::uint64_t>{3 * page, 9 * page}));
     for (const staged_page& entry : pages) {
         EXPECT_TRUE(entry.answered());
@@ -114,7 +114,7 @@ TEST_F(file_writing, neighbours_go_in_one_call_whatever_order_they_came_in) {
         EXPECT_EQ(at(entry.number * page + page - 1), static_cast<char>('a' + entry.number));
     }
     EXPECT_EQ(counters.bytes, 5 * page);
-    EXPECT_FALSE(writer.run(scratch, counters, troubles)) << "nothing is left";
+    EXPECT_FALSE(writer.run(scratch, counters, write_errors)) << "nothing is left";
     EXPECT_EQ(counters.writes, 2u) << "there was nothing left";
 }
 
@@ -124,7 +124,7 @@ TEST_F(file_writing, marked_bytes_and_no_others) {
     pages.back().mark(100, 200);
     pages.emplace_back(3, std::byte{'y'});  // no marks at all: nothing to write, and an answer
     writer.put({pages[0].order(false), pages[1].order(false)});
-    EXPECT_FALSE(writer.run(scratch, counters, troubles)) << "nothing is left";
+    EXPECT_FALSE(writer.run(scratch, counters, write_errors)) << "nothing is left";
     EXPECT_EQ(file.offsets, (std::vector<std::uint64_t>{2 * page, 2 * page + 100}));
     EXPECT_EQ(counters.bytes, 103u);
     EXPECT_TRUE(pages[0].answered());
@@ -137,7 +137,7 @@ TEST_F(file_writing, short_writes_go_on_where_they_stopped) {
     file.longest = page + 100;
     for (std::uint64_t number = 0; number < 4; ++number)
         put(number, static_cast<char>('a' + number));
-    EXPECT_FALSE(writer.run(scratch, counters, troubles)) << "nothing is left";
+    EXPECT_FALSE(writer.run(scratch, counters, write_errors)) << "nothing is left";
     for (std::uint64_t number = 0; number < 4; ++number) {
         EXPECT_EQ(pages[number].reply.result, 0);
         EXPECT_EQ(at(number * page), static_cast<char>('a' + number));
@@ -151,7 +151,7 @@ TEST_F(file_writing, short_writes_go_on_where_they_stopped) {
 TEST_F(file_writing, a_full_file_fails_what_did_not_fit) {
     file.fails_at = 6 * page;
     for (std::uint64_t number = 4; number < 8; ++number) put(number, 'z');
-    EXPECT_FALSE(writer.run(scratch, counters, troubles)) << "nothing is left";
+    EXPECT_FALSE(writer.run(scratch, counters, write_errors)) << "nothing is left";
     for (const staged_page& entry : pages) {
         EXPECT_TRUE(entry.answered());
         EXPECT_EQ(entry.reply.result, entry.number < 6 ? 0 : -ENOSPC) << entry.number;
@@ -173,7 +173,7 @@ TEST_F(file_writing, many_threads) {
             write_scratch own_scratch;
             for (std::uint64_t i = 0; i < each; ++i) {
                 writer.put({pages[i * threads + t].order(true)});
-                while (writer.run(own_scratch, counters, troubles)) {
+                while (writer.run(own_scratch, counters, write_errors)) {
                 }
             }
         });
@@ -193,15 +193,15 @@ TEST_F(file_writing, a_second_thread_takes_a_long_list_only) {
     put(0, 'a');
     std::thread first([&] {
         write_scratch own_scratch;
-        while (writer.run(own_scratch, counters, troubles)) {
+        while (writer.run(own_scratch, counters, write_errors)) {
         }
     });
     while (file.inside == 0) std::this_thread::yield();
     put(2, 'b');
-    EXPECT_FALSE(writer.run(scratch, counters, troubles));
+    EXPECT_FALSE(writer.run(scratch, counters, write_errors));
     EXPECT_FALSE(pages.back().answered()) << "a short list is left to the thread that writes";
     for (std::uint64_t number = 3; number < 3 + enough; ++number) put(number, 'c');
-    while (writer.run(scratch, counters, troubles)) {
+    while (writer.run(scratch, counters, write_errors)) {
     }
     first.join();
     EXPECT_EQ(file.most_inside, 2) << "the long list waited for the thread that wrote";

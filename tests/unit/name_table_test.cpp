@@ -42,7 +42,7 @@ open_answer answer_for(std::uint32_t slot, std::uint32_t generation) {
 }
 
 std::int64_t attach(hand_cache& c, const open_answer& answer) {
-    patience deadline(lane{}, 20'000'000);
+    wait_deadline deadline(lane{}, 20'000'000);
     return attach_file(lane{}, c.view, answer, deadline);
 }
 

@@ -106,11 +106,11 @@ TEST(page_word, use_bit_is_set_once_and_aged) {
 TEST(page_word, unchanged_looks_at_state_frame_and_generation_only) {
     const page_word seen = state_valid | 4 * generation_one | 5;
     page_word word = seen | use_bit | with_pins(9);
-    EXPECT_TRUE(unchanged(&word, seen));
+    EXPECT_TRUE(validate(&word, seen));
     for (const page_word other :
          {seen + 1, seen + generation_one, seen ^ (state_valid ^ state_loading), page_word{0}}) {
         word = other;
-        EXPECT_FALSE(unchanged(&word, seen)) << std::hex << other;
+        EXPECT_FALSE(validate(&word, seen)) << std::hex << other;
     }
     // Evicted and loaded again into the same frame: only the generation tells.
     word = seen;
@@ -118,7 +118,7 @@ TEST(page_word, unchanged_looks_at_state_frame_and_generation_only) {
     ASSERT_TRUE(try_claim(&word, word));
     publish(&word, 5);
     unpin(&word);
-    EXPECT_FALSE(unchanged(&word, seen));
+    EXPECT_FALSE(validate(&word, seen));
 }
 
 }  // namespace penstock::engine::test

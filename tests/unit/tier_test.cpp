@@ -251,7 +251,7 @@ struct slow_lane : lane {
     hand_cache* cache = nullptr;
     engine::page_word* word = nullptr;
     void copy_out(std::byte* to, const std::byte* from, std::size_t count) const {
-        const engine::page_word seen = engine::glance(word);
+        const engine::page_word seen = engine::load_relaxed(word);
         if (engine::pins_of(seen) == 0 && engine::try_evict(word, seen))
             std::memset(cache->frame_bytes, 0xee, sizeof cache->frame_bytes);
         lane::copy_out(to, from, count);

@@ -202,7 +202,7 @@ TEST(window, one_that_is_closed_during_a_copy_does_not_count) {
     EXPECT_FALSE(engine::is_window_still(lane{}, c.view, f));
     c.window_words[2] = engine::make_window_word(1, 1);
     EXPECT_TRUE(engine::is_window_still(lane{}, c.view, f));
-    engine::patience deadline(lane{}, 1000);
+    engine::wait_deadline deadline(lane{}, 1000);
     engine::pending_load load{};
     ASSERT_EQ(engine::begin_load(lane{}, c.view, f, 0, true, deadline, load), 1);
     c.window_words[2] = 0;

@@ -39,10 +39,10 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline void drop_pages(const cache_view& c, const 
     for (std::uint64_t page = first; page < end; ++page) {
         const std::uint64_t index = find_word(c, f, page);
         if (index == no_word) continue;
-        sweep_word(c, &c.words[index], glance(&c.words[index]));
-        if (c.tier.words == nullptr || glance(&c.tier.words[index]) == 0) continue;
+        sweep_word(c, &c.words[index], load_relaxed(&c.words[index]));
+        if (c.tier.words == nullptr || load_relaxed(&c.tier.words[index]) == 0) continue;
         settle(c.tier, make_owned(0, index));
-        sweep_word(c.tier, &c.tier.words[index], glance(&c.tier.words[index]));
+        sweep_word(c.tier, &c.tier.words[index], load_relaxed(&c.tier.words[index]));
     }
 }
 

@@ -72,7 +72,7 @@ PENSTOCK_HD inline frame_step try_take_frame(const Group& g, const cache_view& c
                                                                            : frame_step::skipped;
     settle(pool, owner);
     page_word* const word = &pool.words[owner_word_index(owner)];
-    const page_word seen = glance(word);
+    const page_word seen = load_relaxed(word);
     if (!is_valid(seen) || frame_of(seen) != frame || pins_of(seen) != 0)
         return frame_step::skipped;
     if ((seen & use_bit) != 0 && !is_closed(look(&c.file_words[owner_file_slot(owner)]))) {
@@ -174,7 +174,7 @@ inline constexpr std::uint64_t crowded_steps = 32;
 inline constexpr std::uint64_t patient_steps = 65536;
 
 // Leader only: the frame that a wait ended with, if it is still free.
-PENSTOCK_HD inline bool take_offered(const cache_view& c, patience& deadline,
+PENSTOCK_HD inline bool take_offered(const cache_view& c, wait_deadline& deadline,
                                      std::uint32_t& frame) {
     frame = deadline.offered_frame;
     deadline.offered_frame = no_frame;
@@ -186,7 +186,7 @@ PENSTOCK_HD inline bool take_offered(const cache_view& c, patience& deadline,
 // frees, and readers would find no frame. But a page of another file is no reason to fail: if the
 // caller's own file has no error, one try is enough, and then it takes a clean frame. Its own dirty
 // pages are tried in their turn, so it gains few frames before its own file has an error too.
-PENSTOCK_HD PENSTOCK_INLINE bool writes_first(const cache_view& c, const patience& deadline) {
+PENSTOCK_HD PENSTOCK_INLINE bool writes_first(const cache_view& c, const wait_deadline& deadline) {
     return deadline.makes_dirty &&
            (!deadline.tried_write || has_write_error(c, deadline.file_slot));
 }
@@ -200,7 +200,7 @@ PENSTOCK_HD PENSTOCK_INLINE bool writes_first(const cache_view& c, const patienc
 template <typename Group, typename Keep>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t take_frame(const Group& g, const cache_view& c,
                                                       std::uint64_t spread, bool may_wait,
-                                                      patience& deadline, std::uint32_t& frame,
+                                                      wait_deadline& deadline, std::uint32_t& frame,
                                                       Keep& keep) {
     if (!may_wait) return try_take(g, c, c, spread, frame, keep) ? 0 : -ENOBUFS;
     const std::uint64_t start = mix64(spread);
@@ -211,7 +211,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t take_frame(const Group& g, const cach
         return must_write_back;
     }
     if (take_fresh(c, start, frame)) return 0;
-    const bool crowded = c.writes != nullptr && !failing && write_behind_groups(c) != 0;
+    const bool crowded = c.writes != nullptr && !failing && victim_writers(c) != 0;
     // Two rounds over all frames clear every use bit and then look again; more would only repeat
     // that before the pause.
     const std::uint64_t all = 2 * std::uint64_t{c.frame_count},

@@ -4,7 +4,7 @@
 //   word                    where           steps (order)
 //   dirty_bits[...]         64 bytes each   mark (relaxed or, after a fence), take (acquire
 //                                           exchange), put_back (relaxed or)
-//   page word, dirty bit    per page        join_dirty, soil, clean (engine/page_word.hpp)
+//   page word, dirty bit    per page        join_dirty, mark_dirty, clean (engine/page_word.hpp)
 //   write_locks[frame]      per frame       try_lock_frame, take_over (acquire), unlock_frame,
 //                                           leave_lock, offer_page (release), note_request
 //                                           (relaxed, by the holder)
@@ -12,9 +12,10 @@
 //   offered_run             one             show_run, next_offered (relaxed: a hint; take_over is
 //                                           what decides)
 //
-// A write stores its bytes, fences, marks them, and soils the page, all under a pin. A group that
-// writes a page back locks its frame, takes the marks, fences, copies the page, sends it, and when
-// the host has written it: cleans the page, looks at the marks again, and soils it if it finds any.
+// A write stores its bytes, fences, marks them, and marks the page dirty, all under a pin. A group
+// that writes a page back locks its frame, takes the marks, fences, copies the page, sends it, and
+// when the host has written it: cleans the page, looks at the marks again, and marks it dirty if it
+// finds any.
 //
 // Invariants
 //  (1) Bytes come before their marks. So the group that takes a mark copies bytes at least as new;
@@ -24,7 +25,8 @@
 //      after the other, in their order. The lock of a copy whose fate is unknown (the host did not
 //      answer in time) is left to that request: it comes free with its answer. A group that offers
 //      a page takes it back itself if no other group does.
-//  (3) A page with a mark is dirty, or pinned by a group that soils it before it unpins. So a page
+//  (3) A page with a mark is dirty, or pinned by a group that marks it dirty before it unpins. So a
+//  page
 //      without pins that is not dirty has no marks, and its frame may be given to another. (A dirty
 //      page may have no marks.)
 //  (4) A file's count of dirty pages is never less than it has. It is raised before a page turns
@@ -71,7 +73,7 @@ PENSTOCK_HD inline void mark(const Group& g, const cache_view& c, std::uint32_t 
     g.sync();  // every thread's bytes come before any thread's marks
     for (std::uint64_t i = begin / 64 + g.rank(); i <= (end - 1) / 64; i += g.size())
         atomic_or_relaxed(&marks_of(c, frame)[i], marks_within(i, begin, end));
-    g.sync();  // every thread's marks come before the leader soils the page
+    g.sync();  // every thread's marks come before the leader marks the page dirty
 }
 
 // By the holder of the frame's lock; a fence of the caller follows before anything is copied.
@@ -148,19 +150,20 @@ PENSTOCK_HD PENSTOCK_INLINE void leave_lock(const cache_view& c, std::uint32_t f
 }
 
 // How many groups are writing pages back for a frame. A hint.
-PENSTOCK_HD PENSTOCK_INLINE std::uint32_t write_behind_groups(const cache_view& c) {
-    return atomic_load<order::relaxed>(&c.clock_hands[write_behind_place]);
+PENSTOCK_HD PENSTOCK_INLINE std::uint32_t victim_writers(const cache_view& c) {
+    return atomic_load<order::relaxed>(&c.clock_hands[victim_writers_place]);
 }
-PENSTOCK_HD PENSTOCK_INLINE void count_write_behind(const cache_view& c, std::uint32_t change) {
-    atomic_fetch_add<order::relaxed>(&c.clock_hands[write_behind_place], change);
+PENSTOCK_HD PENSTOCK_INLINE void count_victim_writers(const cache_view& c, std::uint32_t change) {
+    atomic_fetch_add<order::relaxed>(&c.clock_hands[victim_writers_place], change);
 }
 
 // How many groups write behind. A hint, that keeps them few.
-PENSTOCK_HD PENSTOCK_INLINE std::uint32_t early_groups(const cache_view& c) {
-    return atomic_load<order::relaxed>(&c.clock_hands[early_place]);
+PENSTOCK_HD PENSTOCK_INLINE std::uint32_t write_behind_writers(const cache_view& c) {
+    return atomic_load<order::relaxed>(&c.clock_hands[write_behind_writers_place]);
 }
-PENSTOCK_HD PENSTOCK_INLINE void count_early(const cache_view& c, std::uint32_t change) {
-    atomic_fetch_add<order::relaxed>(&c.clock_hands[early_place], change);
+PENSTOCK_HD PENSTOCK_INLINE void count_write_behind_writers(const cache_view& c,
+                                                            std::uint32_t change) {
+    atomic_fetch_add<order::relaxed>(&c.clock_hands[write_behind_writers_place], change);
 }
 
 // Did a write-back fail, and none that was made for a frame succeed since? A hint: while it says
@@ -227,7 +230,7 @@ PENSTOCK_HD PENSTOCK_INLINE bool take_given_frame(const cache_view& c, std::uint
 // release where one goes.
 inline constexpr pristine_word pristine_none = 0;
 constexpr PENSTOCK_HD bool is_copy(pristine_word w) { return w >> 32 != 0; }
-PENSTOCK_HD PENSTOCK_INLINE pristine_word glance_pristine(const pristine_word* word) {
+PENSTOCK_HD PENSTOCK_INLINE pristine_word load_pristine_relaxed(const pristine_word* word) {
     return atomic_load<order::relaxed>(word);
 }
 PENSTOCK_HD PENSTOCK_INLINE void make_pristine(pristine_word* word, pristine_word copy) {
@@ -303,11 +306,11 @@ PENSTOCK_HD PENSTOCK_INLINE void count_dirty(const cache_view& c, std::uint32_t 
 // Leader only; the page is pinned and has new marks. The file's count goes up before the page turns
 // dirty, for others may rely on the dirty bit at once: a group that finds the count 0 knows that
 // what was written before is in the file. True if the page was clean.
-PENSTOCK_HD PENSTOCK_INLINE bool soil_page(const cache_view& c, std::uint32_t slot,
-                                           page_word* word) {
-    if (is_dirty(glance(word)) && join_dirty(word)) return false;
+PENSTOCK_HD PENSTOCK_INLINE bool mark_page_dirty(const cache_view& c, std::uint32_t slot,
+                                                 page_word* word) {
+    if (is_dirty(load_relaxed(word)) && join_dirty(word)) return false;
     count_dirty(c, slot, 1);
-    if (soil(word)) return true;
+    if (mark_dirty(word)) return true;
     count_dirty(c, slot, ~std::uint64_t{0});
     return false;
 }

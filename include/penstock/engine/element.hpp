@@ -39,7 +39,7 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_element_by(const Load& load, const cache_vi
     const std::uint64_t word_index = find_word(c, f, at >> c.page_shift);
     if (word_index == no_word) return false;
     page_word* const word = &c.words[word_index];
-    const page_word seen = observe(word);
+    const page_word seen = load_for_read(word);
     if (!is_valid(seen)) return false;
     out = load(c.frame_address(frame_of(seen)) + (at & (c.page_bytes() - 1)));
     if (!unchanged_since_load(word, seen, bits_of(out), c.page_shift >> 31)) return false;
@@ -112,7 +112,7 @@ PENSTOCK_D PENSTOCK_NOINLINE T element_missing(const cache_view& c, std::uint32_
         const auto page_of = [&](std::uint64_t i) {
             return g.shuffle(page, __fns(firsts, 0, static_cast<int>(i) + 1));
         };
-        patience deadline(g, c.frame_wait_ns);
+        wait_deadline deadline(g, c.frame_wait_ns);
         const std::uint64_t first = page_of(0);
         std::int64_t code = load_listed(g, c, f, pages, page_of, deadline, consume);
         if (code == 0) {
@@ -226,8 +226,8 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_visit_by(const Load& load, const Group& g, 
     if (word_index == no_word) return false;
     page_word* const word = &c.words[word_index];
     page_word seen = early;
-    if (is_valid(seen)) end_observe();
-    else seen = observe(word);
+    if (is_valid(seen)) end_load_for_read();
+    else seen = load_for_read(word);
     if (!g.all(is_valid(seen) && !(g.is_leader() && stop_code_in_turn(c) != 0))) return false;
     const std::byte* const frame = c.frame_address(frame_of(seen));
     const std::uint32_t end = s.in_page + s.n * static_cast<std::uint32_t>(sizeof(T)),

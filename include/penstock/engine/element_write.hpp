@@ -68,7 +68,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t change_in_page(const Group& g, const ca
                                                         std::uint64_t page_number, bool has_element,
                                                         std::uint64_t at, const Change& change,
                                                         T& before) {
-    patience deadline(g, c.frame_wait_ns);
+    wait_deadline deadline(g, c.frame_wait_ns);
     deadline.dirties(f.slot);
     pinned_page page{};
     if (const std::int64_t code = pin_page(g, c, f, page_number, deadline, page); code != 0)
@@ -82,11 +82,11 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t change_in_page(const Group& g, const ca
                  marks_within(in_page / 64, in_page, in_page + sizeof(T)));
         grow_to(c, f.slot, at + sizeof(T));
     }
-    g.sync();  // every thread's marks come before the leader soils the page
+    g.sync();  // every thread's marks come before the leader marks the page dirty
     if (!g.is_leader()) return 0;
     page_word* const word = &c.words[page.word_index];
     name_page(c, page.frame, page_number);
-    soil_page(c, f.slot, word);
+    mark_page_dirty(c, f.slot, word);
     unpin(word);
     return 0;
 }

@@ -9,8 +9,8 @@
 // host has no slot (-ENFILE) or no table space (no_table_room) left, the opener takes down a closed
 // file: its pages are evicted, its slot and table go back to the host, and the opener asks again.
 //
-// Progress: every loop is bounded by a deadline (`patience`). An opener that finds the name busy
-// waits for the group that asks the host; if that fails, it gets the same error.
+// Progress: every loop is bounded by a deadline (`wait_deadline`). An opener that finds the name
+// busy waits for the group that asks the host; if that fails, it gets the same error.
 #pragma once
 
 #include <cerrno>
@@ -88,7 +88,7 @@ PENSTOCK_HD inline int own_descriptor(const cache_view& c, std::uint32_t slot,
 // the wait ended.
 template <typename Group>
 PENSTOCK_HD inline std::int64_t attach_file(const Group& g, const cache_view& c,
-                                            const open_answer& answer, patience& deadline) {
+                                            const open_answer& answer, wait_deadline& deadline) {
     file_word* const word = &c.file_words[answer.file_slot];
     for (std::uint32_t round = 0;; ++round) {
         const file_word seen = look(word);
@@ -129,10 +129,10 @@ template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_owned_name(const Group& g, const cache_view& c,
                                                            const name_key& key,
                                                            std::uint32_t slot_index,
-                                                           patience& deadline) {
+                                                           wait_deadline& deadline) {
     name_slot& slot = c.names[slot_index];
     open_answer answer{};
-    patience room(g, c.frame_wait_ns);  // for a slot or a table, as for a frame
+    wait_deadline room(g, c.frame_wait_ns);  // for a slot or a table, as for a frame
     std::int64_t code = 0;
     name_key asked = key;
     for (std::uint32_t round = 0;; ++round) {
@@ -186,7 +186,7 @@ template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_name(const Group g, const cache_view& c,
                                                      const name_key key) {
     if (const std::int64_t code = stop_code(c); code != 0) return code;
-    patience deadline(g, c.request_wait_ns);
+    wait_deadline deadline(g, c.request_wait_ns);
     // The busy word, and where we saw it: words of different slots may be equal.
     name_word waited_for = 0;
     std::uint32_t waited_at = 0;
@@ -229,7 +229,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_name(const Group g, const cache_
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t wait_for_cut(const Group& g, const cache_view& c,
                                                         std::uint32_t slot) {
-    patience waiting(g, 3 * c.request_wait_ns);
+    wait_deadline waiting(g, 3 * c.request_wait_ns);
     for (std::uint32_t round = 0; is_being_cut(c, slot); ++round) {
         if (const std::int64_t code = round % 16 == 15 ? waiting.check(g, c) : 0; code != 0)
             return code == -ETIME ? -ETIMEDOUT : code;

@@ -46,7 +46,7 @@
 #include <cstdint>
 
 #include "penstock/base/atomic.hpp"
-#include "penstock/base/company.hpp"
+#include "penstock/base/coalesced_lanes.hpp"
 
 namespace penstock::engine {
 
@@ -116,7 +116,7 @@ PENSTOCK_HD PENSTOCK_INLINE file_word look(const file_word* word) {
 
 // To refuse a wrong descriptor. Relaxed: a group that holds an open descriptor already follows its
 // end_fill.
-PENSTOCK_HD PENSTOCK_INLINE file_word glance_file(const file_word* word) {
+PENSTOCK_HD PENSTOCK_INLINE file_word load_file_relaxed(const file_word* word) {
     return atomic_load<order::relaxed>(word);
 }
 
@@ -135,19 +135,20 @@ PENSTOCK_HD PENSTOCK_INLINE void end_fill(file_word* word, std::uint32_t generat
 
 // What lanes that may act together agree in: the word (an address has no more than 56 bits), the
 // generation, and one thing more.
-PENSTOCK_HD PENSTOCK_INLINE company company_at(const file_word* word, std::uint32_t generation,
-                                               std::uint32_t least) {
+PENSTOCK_HD PENSTOCK_INLINE coalesced_lanes lanes_at(const file_word* word,
+                                                     std::uint32_t generation,
+                                                     std::uint32_t least) {
     const auto place =
         static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(word)) / sizeof(file_word);
-    return company((place << file_generation_bits | (generation & file_generation_mask)) << 1 |
-                   least);
+    return coalesced_lanes(
+        (place << file_generation_bits | (generation & file_generation_mask)) << 1 | least);
 }
 
 // Takes one more reference if the file is live with this generation and has at least `least`
 // references, 0 or 1. Lanes of a warp that want the same take theirs by one step.
 PENSTOCK_HD inline bool try_add_reference(file_word* word, std::uint32_t generation,
                                           std::uint32_t least) {
-    const company us = company_at(word, generation, least);
+    const coalesced_lanes us = lanes_at(word, generation, least);
     std::uint32_t taken = 0;
     if (us.acts()) {
         file_word seen = look(word);
@@ -183,8 +184,8 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_release_from(file_word* word, file_word see
 // The same by all lanes of a warp that saw the same and are together, of which there may be more
 // than references. False: try again.
 PENSTOCK_HD inline bool try_release_together(file_word* word, file_word seen) {
-    const company same_word(reinterpret_cast<std::uintptr_t>(word));
-    const company us = same_word.those_with(seen);
+    const coalesced_lanes same_word(reinterpret_cast<std::uintptr_t>(word));
+    const coalesced_lanes us = same_word.those_with(seen);
     std::uint32_t given_back =
         us.size() < shared_references_of(seen) ? us.size() : shared_references_of(seen);
     if (us.acts() && !atomic_compare_swap<order::release>(
@@ -194,7 +195,7 @@ PENSTOCK_HD inline bool try_release_together(file_word* word, file_word seen) {
 }
 // The same whatever the word. False: the descriptor was not open.
 PENSTOCK_HD inline bool try_release(file_word* word, std::uint32_t generation) {
-    const company us = company_at(word, generation, 0);
+    const coalesced_lanes us = lanes_at(word, generation, 0);
     std::uint32_t given_back = 0;
     if (us.acts()) {
         file_word seen = look(word);
@@ -273,7 +274,7 @@ constexpr PENSTOCK_HD name_word next_name_word(name_word w, name_word state) {
 }
 
 // Acquire: the hash, name and target in the slot are at least as new as the word.
-PENSTOCK_HD PENSTOCK_INLINE name_word observe_name(const name_word* word) {
+PENSTOCK_HD PENSTOCK_INLINE name_word load_name_for_read(const name_word* word) {
     return atomic_load<order::acquire>(word);
 }
 
@@ -286,7 +287,7 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_own_name(name_word* word, name_word seen) {
                          // turned busy
     return owned;
 }
-// Release: pairs with observe_name.
+// Release: pairs with load_name_for_read.
 PENSTOCK_HD PENSTOCK_INLINE void settle_name(name_word* word, name_word state) {
     const name_word busy = atomic_load<order::relaxed>(word);
     PENSTOCK_ASSERT(name_state(busy) == name_busy);

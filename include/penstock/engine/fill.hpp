@@ -68,9 +68,9 @@ PENSTOCK_HD PENSTOCK_INLINE fill_state look_at_fill(const tier_view& t, page_wor
 // pin taken off is the fill's.
 PENSTOCK_HD inline void settle(const tier_view& t, frame_word owner) {
     page_word* const word = &t.words[owner_word_index(owner)];
-    const page_word seen = glance(word);
+    const page_word seen = load_relaxed(word);
     if (!is_valid(seen) || pins_of(seen) == 0) return;
-    if (glance(&t.fill_marks[frame_of(seen)]) <= fill_failed) return;
+    if (load_relaxed(&t.fill_marks[frame_of(seen)]) <= fill_failed) return;
     const page_word pinned = pin(word);
     if (is_valid(pinned)) look_at_fill(t, word, frame_of(pinned));
     unpin(word);

@@ -36,7 +36,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline word_run words_from(const cache_view& c,
     if (grown && (growth < growth_first || number >> c.leaf_shift >= c.growth_entries))
         return {no_words, no_words};
     const std::uint64_t directory = grown ? growth - growth_first : record.table;
-    const std::uint64_t entry = glance(&c.words[directory + (number >> c.leaf_shift)]);
+    const std::uint64_t entry = load_relaxed(&c.words[directory + (number >> c.leaf_shift)]);
     const std::uint64_t pages =
         grown || rest < record.page_count - page ? rest : record.page_count - page;
     return {entry == 0 ? no_words : entry - 1 + (number & (leaf_pages - 1)), pages};
@@ -85,7 +85,7 @@ public:
     template <typename Group>
     PENSTOCK_HD PENSTOCK_NOINLINE void write(const Group& g, const cache_view& c,
                                              std::uint64_t word_index) {
-        patience waiting(
+        wait_deadline waiting(
             g, 2 * c.request_wait_ns);  // another group may wait for a slot and for the answer
         for (std::uint32_t round = 0;; ++round) {
             make_room(g, c);
@@ -152,7 +152,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE void queue_pages(const Group& g, const cache_view&
         for (std::uint64_t i = 0; run.index != no_words && i < run.pages; i += g.size()) {
             const std::uint64_t own_index = i + g.rank();
             if (g.all(own_index >= run.pages ||
-                      !may_have_marks(glance(&c.words[run.index + own_index]))))
+                      !may_have_marks(load_relaxed(&c.words[run.index + own_index]))))
                 continue;
             for (std::uint64_t k = i; k < i + g.size() && k < run.pages; ++k)
                 queue.write(g, c, run.index + k);

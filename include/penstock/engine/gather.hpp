@@ -143,7 +143,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t gather_window(const Group& g, const c
         if (parts == 0) {
             first_index = list.indices[list.position(place.row)];
         } else {
-            patience deadline(g, c.frame_wait_ns);
+            wait_deadline deadline(g, c.frame_wait_ns);
             code = load_listed(
                 g, c, f, missing.count, [&](std::uint64_t i) { return missing.page[i]; }, deadline,
                 deliver);
@@ -263,11 +263,11 @@ PENSTOCK_D PENSTOCK_INLINE std::uint64_t hits_by_unit(const Group& g, const cach
             const std::uint64_t word_index =
                 index < rows.rows ? find_word(c, f, at >> c.page_shift) : no_word;
             word[k] = static_cast<std::uint32_t>(word_index);
-            if (word_index != no_word) seen[k] = glance(&c.words[word_index]);
+            if (word_index != no_word) seen[k] = load_relaxed(&c.words[word_index]);
             in_page[k] = static_cast<std::uint32_t>(at & (c.page_bytes() - 1));
             if (!is_valid(seen[k])) seen[k] = 0, good = false;
         }
-        end_observe();
+        end_load_for_read();
         Unit value[units_in_flight] = {};
 #pragma unroll
         for (std::uint32_t k = 0; k < units_in_flight; ++k)
@@ -282,7 +282,7 @@ PENSTOCK_D PENSTOCK_INLINE std::uint64_t hits_by_unit(const Group& g, const cach
 #pragma unroll
         for (std::uint32_t k = 0; k < units_in_flight; ++k) {
             if (seen[k] == 0) continue;
-            good = good && same_frame(glance(&c.words[word[k]]), seen[k]);
+            good = good && same_frame(load_relaxed(&c.words[word[k]]), seen[k]);
             if (shares.unit(k) == 0) touch(&c.words[word[k]], seen[k]);
         }
         if (!g.all(good)) return i;

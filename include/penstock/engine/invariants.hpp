@@ -73,7 +73,7 @@ inline invariant_report check_words(const cache_view& c, std::uint64_t mappings)
 }
 
 // Marks, dirty bits and counts agree. A dirty page may have no marks: they were written back before
-// their writer soiled it.
+// their writer marked it dirty.
 inline invariant_report check_writes(const cache_view& c) {
     if (c.writes == nullptr) return {nullptr, 0};
     for (std::uint32_t frame = 0; frame < c.frame_count; ++frame) {

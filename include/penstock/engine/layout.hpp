@@ -340,8 +340,8 @@ inline constexpr std::uint32_t clock_hand_stride = 8;
 // In the first sector: groups that write back for a frame, a lock for the one that offers pages
 // (engine/victim.hpp), groups that write behind, and whether the last write-back of some group
 // failed.
-inline constexpr std::uint32_t write_behind_place = 2, offering_place = 3, early_place = 4,
-                               failing_place = 5;
+inline constexpr std::uint32_t victim_writers_place = 2, offering_place = 3,
+                               write_behind_writers_place = 4, failing_place = 5;
 inline constexpr std::uint32_t no_frame = ~0u;
 
 // What a descriptor may be used for; the access mode of the flags it was opened with.

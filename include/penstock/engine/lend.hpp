@@ -63,7 +63,7 @@ struct lend_order {
 
 // One thread. Pins the page if it can be copied as it is: its word; 0 if not.
 PENSTOCK_HD PENSTOCK_INLINE page_word pin_clean(page_word* word) {
-    page_word seen = glance(word);
+    page_word seen = load_relaxed(word);
     if (!is_valid(seen) || is_dirty(seen)) return 0;
     seen = pin(word);
     if (is_valid(seen) && !is_dirty(seen) && pins_of(seen) < pin_limit) return seen;
@@ -87,7 +87,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE page_word* pin_to_lend(const Group& g, const cache
         from = c.frame_address(frame_of(seen));
         return &c.words[index];
     }
-    if (is_dirty(glance(&c.words[index]))) return nullptr;  // what the tier has is older
+    if (is_dirty(load_relaxed(&c.words[index]))) return nullptr;  // what the tier has is older
     bool pending = false;
     from = pin_in_tier(g, c, index, pending);
     if (from == nullptr) return nullptr;

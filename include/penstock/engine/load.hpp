@@ -73,7 +73,7 @@ PENSTOCK_HD inline void give_back(const cache_view& c, const pending_load& load)
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cache_view& c,
                                                       const file_handle& f, std::uint64_t page,
-                                                      bool may_wait, patience& deadline,
+                                                      bool may_wait, wait_deadline& deadline,
                                                       pending_load& load, page_cover cover) {
     const std::int64_t stop = stop_code(c);  // on its way while the page word is looked at
     load.page = page;
@@ -85,7 +85,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cach
         load.word_index = find_word(c, f, page);
     }
     page_word* const word = &c.words[load.word_index];
-    const page_word seen = glance(word);
+    const page_word seen = load_relaxed(word);
     if (stop != 0) return stop;
     if (!is_absent(seen) || !try_claim(word, seen)) return 0;
     keep_in_tier keep{c, load.save};
@@ -195,7 +195,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE void fill_blank(const Group& g, const cache_view& 
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE bool is_window_still(const Group& g, const cache_view& c,
                                                    const file_handle& f) {
-    return g.broadcast(g.is_leader() && glance(&c.windows[f.slot]) != 0 ? 1 : 0) != 0;
+    return g.broadcast(g.is_leader() && load_relaxed(&c.windows[f.slot]) != 0 ? 1 : 0) != 0;
 }
 
 // Whole group, with a load that the leader's start_load filled in: the bytes into its frame. 0 or a
@@ -262,7 +262,7 @@ PENSTOCK_HD PENSTOCK_INLINE void publish_load(const Group& g, const cache_view& 
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t begin_load(const Group& g, const cache_view& c,
                                                     const file_handle& f, std::uint64_t page,
-                                                    bool may_wait, patience& deadline,
+                                                    bool may_wait, wait_deadline& deadline,
                                                     pending_load& load, page_cover cover = {}) {
     // Only the leader has the whole; the others take part in what is broadcast and keep nothing of
     // it in memory.
@@ -313,7 +313,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t begin_load(const Group& g, const cache_
 template <typename Group, typename Consume>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t load_one(const Group& g, const cache_view& c,
                                                   const file_handle& f, std::uint64_t page,
-                                                  patience& deadline, const Consume& consume) {
+                                                  wait_deadline& deadline, const Consume& consume) {
     pending_load load;
     std::int64_t code = begin_load(g, c, f, page, true, deadline, load);
     if (code != 1) return code;
@@ -364,7 +364,8 @@ PENSTOCK_HD PENSTOCK_INLINE bool copy_windows(const Group& g, const cache_view& 
 template <typename Group, typename PageOf, typename Consume>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t load_listed(const Group& g, const cache_view& c,
                                                        const file_handle& f, std::uint64_t pages,
-                                                       const PageOf& page_of, patience& deadline,
+                                                       const PageOf& page_of,
+                                                       wait_deadline& deadline,
                                                        const Consume& consume) {
     pending_load loads[max_pending_loads];
     std::uint32_t started = 0;
@@ -412,7 +413,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t load_listed(const Group& g, const cac
 template <typename Group, typename Consume>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t load_pages(const Group& g, const cache_view& c,
                                                     const file_handle& f, std::uint64_t first,
-                                                    std::uint64_t pages, patience& deadline,
+                                                    std::uint64_t pages, wait_deadline& deadline,
                                                     const Consume& consume) {
     return load_listed(
         g, c, f, pages, [first](std::uint64_t i) { return first + i; }, deadline, consume);
@@ -438,7 +439,7 @@ PENSTOCK_HD PENSTOCK_INLINE bool pin_valid(page_word* word, page_word& seen) {
     return false;
 }
 PENSTOCK_HD PENSTOCK_INLINE bool try_pin(page_word* word, page_word& seen) {
-    seen = glance(word);
+    seen = load_relaxed(word);
     return is_valid(seen) && pin_valid(word, seen);
 }
 
@@ -447,10 +448,10 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_pin(page_word* word, page_word& seen) {
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t pin_page(const Group& g, const cache_view& c,
                                                     const file_handle& f, std::uint64_t page,
-                                                    patience& deadline, pinned_page& out,
+                                                    wait_deadline& deadline, pinned_page& out,
                                                     page_cover cover = {}) {
     // The other group may wait for a frame, for a ring slot and for the answer, as long for each.
-    patience waiting(g, 3 * c.request_wait_ns);
+    wait_deadline waiting(g, 3 * c.request_wait_ns);
     bool waited = false;
     for (std::uint32_t round = 0;; ++round) {
         // outcome: 0 pinned, 1 absent (or its leaf is), 2 loading by another group, negative errno

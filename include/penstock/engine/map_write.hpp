@@ -32,7 +32,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t map_to_change(const Group g, const ca
                                                          std::uint64_t page_number, bool once,
                                                          pinned_page& page) {
     const file_handle f = handle_of(c, slot);
-    patience for_page(g, c.frame_wait_ns), for_copy(g, c.frame_wait_ns);
+    wait_deadline for_page(g, c.frame_wait_ns), for_copy(g, c.frame_wait_ns);
     for_page.dirties(slot);
     for_copy.dirties(slot);
     std::uint32_t spare = no_frame;
@@ -90,7 +90,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE void write_changes(const Group& g, const cache_vie
     const bool grows = part.grows_to_end && size_of(c, slot) < page_begin + part.end;
     const bool any = mark_changes(g, c, page.frame, part.begin, part.end, grows, last);
     if (last != 0) grow_to(c, slot, page_begin + last);
-    if (g.is_leader() && any) soil_page(c, slot, &c.words[page.word_index]);
+    if (g.is_leader() && any) mark_page_dirty(c, slot, &c.words[page.word_index]);
 }
 
 // Leader only, with a pin on a page of the file. Gives a mapping back; if that comes after the last
@@ -128,7 +128,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t flush_changed(const Group g, const ca
                                                          const pinned_page page,
                                                          const changed_part part) {
     write_changes(g, c, page, part);
-    g.sync();  // the leader has soiled the page before anybody looks whether it is dirty
+    g.sync();  // the leader has marked the page dirty before any thread looks whether it is dirty
     const std::uint32_t slot =
         static_cast<std::uint32_t>(g.broadcast(owner_file_slot(look_at_frame(c, page.frame))));
     const std::uint64_t number = g.broadcast(page_in_frame(c, page.frame));

@@ -85,7 +85,7 @@ PENSTOCK_HD inline bool find_name(const cache_view& c, const name_key& key, name
         out.slot = probe_slot(c, key.hash, probe);
         const name_slot& slot = c.names[out.slot];
         for (;;) {
-            out.word = observe_name(&slot.word);
+            out.word = load_name_for_read(&slot.word);
             if (name_state(out.word) == name_unused) return false;
             if (atomic_load<order::relaxed>(&slot.hash) != key.hash) break;
             if (name_state(out.word) == name_busy) return true;
@@ -125,7 +125,7 @@ PENSTOCK_HD inline std::int64_t try_enter_name(const cache_view& c, const name_k
         outcome = -ENFILE;
         for (std::uint32_t probe = 0; probe < probe_count(c); ++probe) {
             slot = probe_slot(c, key.hash, probe);
-            const name_word word = observe_name(&c.names[slot].word);
+            const name_word word = load_name_for_read(&c.names[slot].word);
             if (!reusable_name(c, c.names[slot], word)) continue;
             outcome = try_own_name(&c.names[slot].word, word) ? 1 : 0;
             break;

@@ -49,16 +49,16 @@ PENSTOCK_HD PENSTOCK_INLINE bool has_leaves(const cache_view& c, const file_hand
 
 // The word of the page that has the place `offset`, looked at on the way to it: before it is known
 // whether the descriptor is good, or while an earlier page is read. So the two trips to memory are
-// made together. No order: end_observe comes before the frame is used. 0, which is no valid page's
-// word, where it cannot be told yet, and always on the host, where no trip is worth it. The record
-// may be a wrong descriptor's, hence the look at the bound.
+// made together. No order: end_load_for_read comes before the frame is used. 0, which is no valid
+// page's word, where it cannot be told yet, and always on the host, where no trip is worth it. The
+// record may be a wrong descriptor's, hence the look at the bound.
 PENSTOCK_HD PENSTOCK_INLINE page_word look_ahead([[maybe_unused]] const cache_view& c,
                                                  [[maybe_unused]] const file_handle& f,
                                                  [[maybe_unused]] std::uint64_t offset) {
 #if PENSTOCK_ON_DEVICE
     if (has_leaves(c, f) || offset >= f.size_bytes) return 0;
     const std::uint64_t word_index = f.table + (offset >> c.page_shift);
-    return word_index < c.word_count ? glance(&c.words[word_index]) : 0;
+    return word_index < c.word_count ? load_relaxed(&c.words[word_index]) : 0;
 #else
     return 0;
 #endif
@@ -75,7 +75,7 @@ PENSTOCK_HD PENSTOCK_INLINE bool find_file_and(const cache_view& c, int fd, file
     if (fd < 0 || slot >= c.file_slots) return false;
     // All loads before the branch: one after the other they would cost a hit another trip to memory
     // each.
-    const file_word word = glance_file(&c.file_words[slot]);
+    const file_word word = load_file_relaxed(&c.file_words[slot]);
     out = handle_of(c, slot);
     meanwhile(out);
     return is_open(word, descriptor_generation(fd)) && has_number(word, descriptor_number(c, fd)) &&
@@ -153,7 +153,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t ask_for_words(const Group& g, const c
     request.generation = f.generation;
     request.offset = number;
     request.argument = kind;
-    patience room(g, c.frame_wait_ns);
+    wait_deadline room(g, c.frame_wait_ns);
     for (std::uint32_t round = 0;; ++round) {
         ring_ticket at{};
         if (const std::int64_t code = claim_slot(g, c, true, at); code != 0) return code;
@@ -181,7 +181,7 @@ template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t make_growth(const Group& g, const cache_view& c,
                                                        const file_handle& f,
                                                        std::uint64_t& directory) {
-    patience waiting(
+    wait_deadline waiting(
         g, 2 * c.request_wait_ns);  // another group may wait for a ring slot and for the answer
     for (std::uint32_t round = 0;; ++round) {
         const std::uint64_t growth = growth_of(c, f.slot);

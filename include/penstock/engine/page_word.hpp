@@ -26,7 +26,7 @@
 //   age         any      same     and            relaxed   the clock: clears use
 //   join_dirty  valid    same     or 0           acq_rel   a writer, pinned, after it marked what
 //                                                          it wrote: is the page dirty?
-//   soil        valid    same     or             acq_rel   the same, if it is not: sets dirty
+//   mark_dirty        valid    same     or             acq_rel   the same, if it is not: sets dirty
 //   clean       valid    same     and            acq_rel   a group that wrote the marked bytes
 //                                                          back, pinned: clears dirty
 //
@@ -42,8 +42,8 @@
 //      generation.
 //  (6) Readers may add and take back pins in any state; every transition keeps the pins field.
 //
-// Order pairs publish (release) with observe (loads in order, or acquire) and pin (acquire): a
-// reader that observes `valid` also observes the bytes the loader copied. unpin (release) with
+// Order pairs publish (release) with load_for_read (loads in order, or acquire) and pin (acquire):
+// a reader that observes `valid` also observes the bytes the loader copied. unpin (release) with
 // try_evict (acquire): the last read through a pin comes before the frame is written again.
 // begin_overwrite (fence) with unchanged (loads in order): a copy made without a pin that read one
 // byte of a later occupant also sees the eviction that came before it, and is rejected. This is the
@@ -118,7 +118,7 @@ PENSTOCK_HD PENSTOCK_INLINE page_word load_word(const page_word* word) {
 
 // Looks at the word before its frame is used. On the GPU the loads of the frame are ordered after
 // it without an acquire load, which would empty the first-level cache each time.
-PENSTOCK_HD PENSTOCK_INLINE page_word observe(const page_word* word) {
+PENSTOCK_HD PENSTOCK_INLINE page_word load_for_read(const page_word* word) {
 #if PENSTOCK_ON_DEVICE && !defined(PENSTOCK_STRICT_FENCES)
     const page_word seen = load_word(word);
     order_loads();
@@ -129,7 +129,9 @@ PENSTOCK_HD PENSTOCK_INLINE page_word observe(const page_word* word) {
 }
 
 // Looks at the word to decide what to try next; a later step checks again, so no order is needed.
-PENSTOCK_HD PENSTOCK_INLINE page_word glance(const page_word* word) { return load_word(word); }
+PENSTOCK_HD PENSTOCK_INLINE page_word load_relaxed(const page_word* word) {
+    return load_word(word);
+}
 
 // A word that only advises: whose store wins does not matter, and nothing is ordered by it.
 PENSTOCK_HD PENSTOCK_INLINE void store_hint(std::uint64_t* word, std::uint64_t value) {
@@ -171,12 +173,12 @@ PENSTOCK_HD PENSTOCK_INLINE void publish_and_unpin(page_word* word, std::uint32_
 // loading -> absent, dropping the loader's pin. The loop runs again only if a reader touched the
 // word in between.
 PENSTOCK_HD inline void abandon(page_word* word) {
-    page_word seen = glance(word);
+    page_word seen = load_relaxed(word);
     for (;;) {
         PENSTOCK_ASSERT(is_loading(seen) && pins_of(seen) > 0);
         const page_word pins = (seen & pin_mask) - pin_one;
         if (atomic_compare_swap<order::release>(word, seen, pins | next_generation(seen))) return;
-        seen = glance(word);
+        seen = load_relaxed(word);
     }
 }
 
@@ -209,7 +211,7 @@ PENSTOCK_HD PENSTOCK_INLINE void unpin(page_word* word) {
 // the look is under way while the fence waits for the reads through the pointer: one trip to
 // memory, not two.
 PENSTOCK_HD PENSTOCK_INLINE bool unpin_if_held(page_word* word, std::uint32_t frame) {
-    const page_word seen = glance(word);
+    const page_word seen = load_relaxed(word);
 #if PENSTOCK_ON_DEVICE
     release_fence();  // with the addition below it is unpin's release
 #endif
@@ -238,7 +240,7 @@ PENSTOCK_HD PENSTOCK_INLINE void begin_overwrites() { atomic_fence(); }
 // A pinned page has marked bytes (engine/dirty.hpp). True if it had none before. Release: pairs
 // with the acquire of clean, so that a group that clears the bit after it sees every mark made
 // before it; and if the bit is set after it was cleared, it stays.
-PENSTOCK_HD PENSTOCK_INLINE bool soil(page_word* word) {
+PENSTOCK_HD PENSTOCK_INLINE bool mark_dirty(page_word* word) {
     return (atomic_fetch_or<order::acq_rel>(word, dirty_bit) & dirty_bit) == 0;
 }
 // True if the page is dirty already, and stays so with the caller's marks seen by the group that
@@ -247,8 +249,8 @@ PENSTOCK_HD PENSTOCK_INLINE bool join_dirty(page_word* word) {
     return (atomic_fetch_or<order::acq_rel>(word, page_word{0}) & dirty_bit) != 0;
 }
 // True if it was set. The caller has a pin, and looks at the marks afterwards: those it sees call
-// for soil again.
-PENSTOCK_HD PENSTOCK_INLINE bool clean(page_word* word) {
+// for mark_dirty again.
+PENSTOCK_HD PENSTOCK_INLINE bool clear_dirty(page_word* word) {
     return (atomic_fetch_and<order::acq_rel>(word, ~dirty_bit) & dirty_bit) != 0;
 }
 
@@ -256,9 +258,9 @@ constexpr PENSTOCK_HD bool same_frame(page_word now, page_word seen) {
     return ((now ^ seen) & (state_mask | generation_mask | frame_mask)) == 0;
 }
 
-// After a copy without a pin: true if the page kept its frame all the while. `seen` is what observe
-// returned.
-PENSTOCK_HD PENSTOCK_INLINE bool unchanged(const page_word* word, page_word seen) {
+// After a copy without a pin: true if the page kept its frame all the while. `seen` is what
+// load_for_read returned.
+PENSTOCK_HD PENSTOCK_INLINE bool validate(const page_word* word, page_word seen) {
     order_loads();
     return same_frame(load_word(word), seen);
 }
@@ -283,10 +285,10 @@ PENSTOCK_HD PENSTOCK_INLINE bool unchanged_since_load(const page_word* word, pag
 #endif
 }
 
-// observe and a second look for several pages at the price of one fence each: glance at all the
-// words, end_observe, load, begin_recheck, glance at all the words again and ask same_frame of
-// each.
-PENSTOCK_HD PENSTOCK_INLINE void end_observe() { order_loads(); }
+// load_for_read and a second look for several pages at the price of one fence each: load_relaxed at
+// all the words, end_load_for_read, load, begin_recheck, load_relaxed at all the words again and
+// ask same_frame of each.
+PENSTOCK_HD PENSTOCK_INLINE void end_load_for_read() { order_loads(); }
 PENSTOCK_HD PENSTOCK_INLINE void begin_recheck() { atomic_fence(); }
 
 }  // namespace penstock::engine

@@ -53,7 +53,7 @@ constexpr PENSTOCK_HD std::uint32_t holders_of(pristine_word w) {
 // it has just changed; -EBUSY, others hold the page to write once, against zeros, or the other way
 // round.
 PENSTOCK_HD inline std::int64_t share_pristine(pristine_word* word, bool once) {
-    const pristine_word seen = glance_pristine(word);
+    const pristine_word seen = load_pristine_relaxed(word);
     if (seen == pristine_none) return 1;
     if (is_copy(seen) == once) return -EBUSY;
     return join_pristine(word, seen) ? 0 : -EAGAIN;
@@ -62,7 +62,7 @@ PENSTOCK_HD inline std::int64_t share_pristine(pristine_word* word, bool once) {
 // Leader only, a holder. The last one gives the frame of the copy back.
 PENSTOCK_HD inline void leave_pristine(const cache_view& c, pristine_word* word) {
     for (;;) {
-        const pristine_word seen = glance_pristine(word);
+        const pristine_word seen = load_pristine_relaxed(word);
         PENSTOCK_ASSERT(holders_of(seen) > 0);
         const bool last = holders_of(seen) == 1;
         if (!leave_pristine_from(word, seen, last ? pristine_none : seen - 1)) continue;
@@ -82,7 +82,7 @@ PENSTOCK_HD inline void give_back_copy(const cache_view& c, std::uint32_t frame)
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t take_copy_frame(const Group& g, const cache_view& c,
                                                            std::uint64_t spread, bool may_wait,
-                                                           patience& deadline,
+                                                           wait_deadline& deadline,
                                                            std::uint32_t& frame) {
     for (std::uint64_t round = 0;; ++round) {
         std::int64_t code = 0;
@@ -133,7 +133,7 @@ PENSTOCK_HD inline std::int64_t begin_pristine(const cache_view& c, const pinned
     if (code != 1) return code;
     if (!once && spare == no_frame) return needs_copy_frame;
     if (!try_lock_frame(c, page.frame)) return -EAGAIN;
-    if (glance_pristine(word) == pristine_none) return 1;
+    if (load_pristine_relaxed(word) == pristine_none) return 1;
     unlock_frame(c, page.frame);  // another made one before this group had the lock
     return -EAGAIN;
 }
@@ -145,8 +145,8 @@ template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t hold_pristine(const Group& g, const cache_view& c,
                                                          const pinned_page& page, bool once,
                                                          std::uint32_t& spare) {
-    patience waiting(g, 2 * c.request_wait_ns);  // another group may wait for a ring slot and for
-                                                 // the answer to a write-back
+    wait_deadline waiting(g, 2 * c.request_wait_ns);  // another group may wait for a ring slot and
+                                                      // for the answer to a write-back
     for (std::uint32_t round = 0;; ++round) {
         std::int64_t code = 0;
         if (g.is_leader()) {
@@ -171,7 +171,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t hold_pristine(const Group& g, const c
 }
 
 // Whole group, a holder. Marks the bytes of [begin, end) that differ from the copy, and with
-// `marks_end` the last one in any case; true if there are any. The page is to be soiled then.
+// `marks_end` the last one in any case; true if there are any. The page is to be marked dirty then.
 // `last`: where the last of those ends that this thread found, or 0.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE bool mark_changes(const Group& g, const cache_view& c,
@@ -180,7 +180,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool mark_changes(const Group& g, const cache_view
                                                 std::uint32_t& last) {
     last = 0;
     // A holder's copy stays.
-    const pristine_word held = g.broadcast(glance_pristine(&c.pristine[frame]));
+    const pristine_word held = g.broadcast(load_pristine_relaxed(&c.pristine[frame]));
     const std::byte* const before = is_copy(held) ? c.frame_address(copy_frame_of(held)) : nullptr;
     const std::byte* const now = c.frame_address(frame);
     const std::uint32_t unit =
@@ -202,7 +202,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool mark_changes(const Group& g, const cache_view
         same = same && changed == 0;
     }
     same = g.all(same);
-    g.sync();  // every thread's marks come before the leader soils the page
+    g.sync();  // every thread's marks come before the leader marks the page dirty
     return !same;
 }
 

@@ -25,12 +25,12 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_copy_page(const Group& g, const cache_view&
         // Every thread looks for itself: a broadcast would cost more than a second load of the same
         // word.
         page_word seen = early;
-        if (is_valid(seen)) end_observe();
-        else seen = observe(word);
+        if (is_valid(seen)) end_load_for_read();
+        else seen = load_for_read(word);
         bool good = is_valid(seen);
         if (good) {
             g.copy_out(to, c.frame_address(frame_of(seen)) + in_page, bytes);
-            good = unchanged(word, seen);
+            good = validate(word, seen);
         }
         if (g.is_leader() && stop_code_in_turn(c) != 0)
             good = false;  // the way of a miss tells why
@@ -45,7 +45,7 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_copy_page(const Group& g, const cache_view&
         }
         return good;
     } else {
-        if (!is_valid(glance(word)) || stop_code(c) != 0)
+        if (!is_valid(load_relaxed(word)) || stop_code(c) != 0)
             return false;  // then the way of a miss tells why
         const page_word seen = pin(word);
         const bool good = is_valid(seen) && pins_of(seen) < pin_limit;
@@ -78,7 +78,7 @@ template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t read_missing(const Group& g, const cache_view& c,
                                                         const file_handle& f, std::byte* to,
                                                         std::uint64_t bytes, std::uint64_t offset) {
-    patience deadline(g, c.frame_wait_ns);
+    wait_deadline deadline(g, c.frame_wait_ns);
     const std::uint64_t first = offset >> c.page_shift, end = offset + bytes;
     const std::uint64_t pages = ((end - 1) >> c.page_shift) - first + 1;
     std::uint64_t next = first;  // every page below it was delivered, from `first` on without a gap
@@ -133,7 +133,7 @@ template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t read_one_missing(const Group& g, const cache_view& c,
                                                           const file_handle& f, std::byte* to,
                                                           const page_part& part) {
-    patience deadline(g, c.frame_wait_ns);
+    wait_deadline deadline(g, c.frame_wait_ns);
     const auto deliver = [&](const std::byte* frame) {
         g.copy_out(to, frame + part.in_page, part.bytes);
     };
@@ -215,7 +215,7 @@ PENSTOCK_HD inline bool is_under_way(const Group& g, const cache_view& c, const 
     bool there = false;
     if (g.is_leader()) {
         const std::uint64_t index = find_word(c, f, page);
-        there = index != no_word && !is_absent(glance(&c.words[index]));
+        there = index != no_word && !is_absent(load_relaxed(&c.words[index]));
     }
     return g.broadcast(there ? 1 : 0) != 0;
 }
@@ -230,7 +230,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t bring_in(const Group g, const cache_v
     const file_handle f = handle_of(c, slot);
     const std::uint64_t last = (end - 1) >> c.page_shift;
     for (std::uint64_t page = begin >> c.page_shift; page <= last;) {
-        patience deadline(g, c.frame_wait_ns);
+        wait_deadline deadline(g, c.frame_wait_ns);
         const std::int64_t loaded = load_pages(g, c, f, page, last - page + 1, deadline,
                                                [&](std::uint64_t got, const std::byte*) {
                                                    // Asked for by no group yet: with its use bit
@@ -256,7 +256,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t pin_missing(const Group g, const cach
                                                        std::uint32_t slot, std::uint64_t page) {
     if (const std::int64_t code = shared_stop_code(g, c); code != 0) return code;
     const file_handle f = handle_of(c, slot);
-    patience deadline(g, c.frame_wait_ns);
+    wait_deadline deadline(g, c.frame_wait_ns);
     pinned_page out{};
     const std::int64_t code = pin_page(g, c, f, page, deadline, out);
     return code != 0 ? code : static_cast<std::int64_t>(out.frame);

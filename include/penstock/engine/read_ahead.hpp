@@ -34,7 +34,7 @@ PENSTOCK_HD inline void set_advice(const cache_view& c, const file_handle& f, ad
 }
 PENSTOCK_HD inline advice_kind advice_of(const cache_view& c, const file_handle& f) {
     if (c.advice == nullptr) return advice_kind::normal;
-    const std::uint64_t word = glance(&c.advice[f.slot]);
+    const std::uint64_t word = load_relaxed(&c.advice[f.slot]);
     return word >> 8 == f.generation ? static_cast<advice_kind>(word & 255) : advice_kind::normal;
 }
 
@@ -43,13 +43,14 @@ PENSTOCK_HD inline advice_kind advice_of(const cache_view& c, const file_handle&
 PENSTOCK_HD inline bool is_at_hand(const cache_view& c, const file_handle& f, std::uint64_t page) {
     const std::uint64_t index = find_word(c, f, page);
     if (index == no_word) return false;
-    return !is_absent(glance(&c.words[index])) || !is_absent(glance(&c.tier.words[index])) ||
+    return !is_absent(load_relaxed(&c.words[index])) ||
+           !is_absent(load_relaxed(&c.tier.words[index])) ||
            find_in_window(c, f.slot, f.generation, page << c.page_shift) != nullptr;
 }
 
 PENSTOCK_HD inline bool is_in_cache(const cache_view& c, const file_handle& f, std::uint64_t page) {
     const std::uint64_t index = find_word(c, f, page);
-    return index != no_word && !is_absent(glance(&c.words[index]));
+    return index != no_word && !is_absent(load_relaxed(&c.words[index]));
 }
 
 // How many pages right before `page` the reader seems to have come through: 0 if it does not read
@@ -101,8 +102,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool claim_next(const Group& g, const cache_view& 
                                               fill_plan& plan) {
     if (plan.claimed == plan.most) return false;
     page_word* const word = &c.tier.words[plan.index + plan.claimed];
-    const page_word seen = glance(word);
-    if (!is_absent(seen) || !is_absent(glance(&c.words[plan.index + plan.claimed])) ||
+    const page_word seen = load_relaxed(word);
+    if (!is_absent(seen) || !is_absent(load_relaxed(&c.words[plan.index + plan.claimed])) ||
         !try_claim(word, seen))
         return false;
     keep_nothing nothing;

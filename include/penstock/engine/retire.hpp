@@ -26,7 +26,7 @@ PENSTOCK_HD inline bool sweep_word(const Pool& c, page_word* word, page_word see
             set_frame_word(c, frame_of(seen), frame_free);
             return true;
         }
-        seen = glance(word);
+        seen = load_relaxed(word);
     }
     return true;
 }
@@ -36,9 +36,9 @@ PENSTOCK_HD inline bool sweep_word(const Pool& c, page_word* word, page_word see
 PENSTOCK_HD PENSTOCK_NOINLINE inline bool sweep_tier(const cache_view& c, std::uint64_t first,
                                                      std::uint64_t end) {
     for (std::uint64_t i = first; i < end; ++i) {
-        if (glance(&c.tier.words[i]) == 0) continue;  // never used, most often
+        if (load_relaxed(&c.tier.words[i]) == 0) continue;  // never used, most often
         settle(c.tier, make_owned(0, i));
-        if (!sweep_word(c.tier, &c.tier.words[i], glance(&c.tier.words[i]))) return false;
+        if (!sweep_word(c.tier, &c.tier.words[i], load_relaxed(&c.tier.words[i]))) return false;
     }
     return true;
 }
@@ -53,7 +53,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline bool sweep_words(const cache_view& c, std::
     for (std::uint64_t i = first; i < end; i += batch) {
         page_word seen[batch];
         for (std::uint64_t k = 0; k < batch; ++k)
-            seen[k] = i + k < end ? glance(&c.words[i + k]) : page_word{0};
+            seen[k] = i + k < end ? load_relaxed(&c.words[i + k]) : page_word{0};
         for (std::uint64_t k = 0; k < batch; ++k)
             if (i + k < end && !sweep_word(c, &c.words[i + k], seen[k])) return false;
     }
@@ -70,14 +70,14 @@ PENSTOCK_HD inline bool sweep_leaves(const cache_view& c, std::uint64_t director
                                      std::uint64_t entries) {
     bool clean = true;
     for (std::uint64_t i = 0; i < entries; ++i) {
-        const page_word entry = glance(&c.words[directory + i]);
+        const page_word entry = load_relaxed(&c.words[directory + i]);
         if (entry != 0) clean = sweep_both(c, entry - 1, std::uint64_t{1} << c.leaf_shift) && clean;
     }
     return clean;
 }
 
 PENSTOCK_HD inline bool sweep_table(const cache_view& c, const file_record& record) {
-    const std::uint64_t growth = c.writes != nullptr ? glance(&record.growth) : growth_none;
+    const std::uint64_t growth = c.writes != nullptr ? load_relaxed(&record.growth) : growth_none;
     const std::uint64_t entries =
         record.two_level != 0 ? directory_entries(c, record.page_count) : 0;
     const std::uint64_t grown_entries = growth >= growth_first ? c.growth_entries : 0;

@@ -113,12 +113,12 @@ PENSTOCK_HD inline void post(const Group& g, const cache_view& c, const ring_tic
 // at one place for all, and reads of one place over the bus come one after the other: a few million
 // a second for the whole GPU. So a group looks there every look_ns of the cache and no more often;
 // when thousands of waiting groups looked every few microseconds, looking was what they waited for
-// (bench/results/h200/2026-11-21-ring.txt). Making a patience costs nothing on the bus, since the
-// heartbeat is never 0 and the first look takes its value.
-class patience {
+// (bench/results/h200/2026-11-21-ring.txt). Making a wait_deadline costs nothing on the bus, since
+// the heartbeat is never 0 and the first look takes its value.
+class wait_deadline {
 public:
     template <typename Group>
-    PENSTOCK_HD patience(const Group& g, std::uint64_t limit_ns)
+    PENSTOCK_HD wait_deadline(const Group& g, std::uint64_t limit_ns)
         : start_ns_(g.now_ns()), limit_ns_(limit_ns), looked_ns_(start_ns_), beat_ns_(start_ns_) {}
 
     // 0 to go on, or the negative errno to give up with. Leader only.
@@ -214,7 +214,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t claim_slot_of(const Group& g, const cac
     }
     if (!may_wait) return -EAGAIN;
     count(g, c, count_ring_waits);
-    patience waiting(g, c.request_wait_ns);
+    wait_deadline waiting(g, c.request_wait_ns);
     for (std::uint32_t round = 0;; ++round) {
         g.pause(round);
         if (try_take_slot(c, out)) return 0;
@@ -254,7 +254,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t await(const Group& g, const cache_vie
                                                  const ring_ticket& at) {
     const ring_view& r = c.rings[at.ring];
     const std::uint64_t* completed = &r.replies[slot_of(r, at.ticket)].completed;
-    patience waiting(g, c.request_wait_ns);
+    wait_deadline waiting(g, c.request_wait_ns);
     for (std::uint32_t round = 0;; ++round) {
         if (is_answered(completed, at.ticket)) {
             count_latency(g, c, g.now_ns() - waiting.start_ns());

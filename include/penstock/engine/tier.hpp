@@ -63,7 +63,7 @@ struct keep_in_tier {
         save.word_index = owner_word_index(owner);
         save.file_slot = owner_file_slot(owner);
         const file_word file = look(&c.file_words[save.file_slot]);
-        const page_word seen = glance(&c.tier.words[save.word_index]);
+        const page_word seen = load_relaxed(&c.tier.words[save.word_index]);
         if (!is_absent(seen) || is_closed(file) ||
             has_window(c, save.file_slot, file_generation(file)))
             return;
@@ -108,7 +108,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE void finish_save(const Group& g, const cache_view&
 PENSTOCK_HD PENSTOCK_NOINLINE inline void drop_failed(const cache_view& c, page_word* word,
                                                       std::uint32_t frame) {
     unpin(word);
-    const page_word seen = glance(word);
+    const page_word seen = load_relaxed(word);
     if (is_valid(seen) && pins_of(seen) == 0 && frame_of(seen) == frame && try_evict(word, seen))
         set_frame_word(c.tier, frame, frame_free);
 }
@@ -122,7 +122,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE const std::byte* pin_in_tier(const Group& g, const
     pending = false;
     if (c.tier.words == nullptr) return nullptr;
     page_word* const word = &c.tier.words[word_index];
-    page_word seen = glance(word);
+    page_word seen = load_relaxed(word);
     if (!is_valid(seen)) return nullptr;
     seen = pin(word);
     if (!is_valid(seen) || pins_of(seen) >= pin_limit) {
@@ -150,7 +150,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t await_fill(const Group& g, const cach
     page_word* const word = &c.tier.words[word_index];
     const auto frame = static_cast<std::uint32_t>(
         static_cast<std::uint64_t>(frame_bytes - c.tier.frames) >> c.page_shift);
-    patience waiting(g, c.request_wait_ns);
+    wait_deadline waiting(g, c.request_wait_ns);
     for (std::uint32_t round = 0;; ++round) {
         const fill_state state = look_at_fill(c.tier, word, frame);
         if (state == fill_state::ready) return 0;

@@ -21,9 +21,9 @@ template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t cut_page(const Group& g, const cache_view& c,
                                                     std::uint64_t word_index, std::uint32_t keep) {
     page_word* const word = &c.words[word_index];
-    patience waiting(g, 3 * c.request_wait_ns);
+    wait_deadline waiting(g, 3 * c.request_wait_ns);
     for (std::uint32_t round = 0;; ++round) {
-        page_word seen = glance(word);
+        page_word seen = load_relaxed(word);
         if (is_absent(seen)) return 0;
         if (is_loading(seen)) {
             if (const std::int64_t code = waiting.check(g, c); code != 0)

@@ -14,7 +14,7 @@ namespace penstock::engine {
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t forget_name(const Group& g, const cache_view& c,
                                                        const name_key& key) {
-    patience waiting(g, 2 * c.request_wait_ns);
+    wait_deadline waiting(g, 2 * c.request_wait_ns);
     name_match found{};
     for (std::uint32_t round = 0; find_name(c, key, found); ++round) {
         name_word* const word = &c.names[found.slot].word;

@@ -34,7 +34,7 @@ namespace penstock::engine {
 // is, whatever the word is by now.
 PENSTOCK_HD inline bool take_over_page(const cache_view& c, std::uint64_t word_index,
                                        pending_write& w) {
-    const page_word seen = glance(&c.words[word_index]);
+    const page_word seen = load_relaxed(&c.words[word_index]);
     if (!is_valid(seen) || frame_of(seen) >= c.frame_count || !take_over(c, frame_of(seen)))
         return false;
     const frame_word owner = look_at_frame(c, frame_of(seen));  // pinned, so it stays
@@ -65,7 +65,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline std::uint32_t find_dirty_frame(const cache_
         const frame_word owner = look_at_frame(c, frame);
         if ((owner & frame_state_mask) != frame_owned) continue;
         page_word* const word = &c.words[owner_word_index(owner)];
-        const page_word seen = glance(word);
+        const page_word seen = load_relaxed(word);
         if (!is_valid(seen) || frame_of(seen) != frame || pins_of(seen) != 0 || !is_dirty(seen))
             continue;
         if ((seen & use_bit) == 0) return frame;
@@ -79,7 +79,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline std::uint32_t find_dirty_frame(const cache_
 // free one then.
 template <typename Group>
 PENSTOCK_HD inline std::uint32_t find_victim(const Group& g, const cache_view& c,
-                                             patience& deadline) {
+                                             wait_deadline& deadline) {
     if (writes_fail(c) && writes_first(c, deadline)) return find_dirty_frame(c, mix64(g.now_ns()));
     const std::uint64_t all = 2 * std::uint64_t{c.frame_count};
     std::uint32_t frame = no_frame;
@@ -98,7 +98,8 @@ PENSTOCK_HD inline std::uint32_t find_victim(const Group& g, const cache_view& c
 // another group that offers ended.
 template <typename Group>
 PENSTOCK_HD inline std::int64_t find_write(const Group& g, const cache_view& c, std::uint32_t frame,
-                                           patience& deadline, pending_write& w, bool& offers) {
+                                           wait_deadline& deadline, pending_write& w,
+                                           bool& offers) {
     for (std::uint32_t round = 0;; ++round) {
         if (take_next_offered(c, w)) return 1;
         if (begin_offering(c)) {
@@ -135,7 +136,7 @@ PENSTOCK_HD inline word_run run_around(const cache_view& c, const pending_write&
 template <typename Group>
 PENSTOCK_HD inline void offer_pages(const Group& g, const cache_view& c, const word_run& run) {
     for (std::uint64_t i = g.rank(); i < run.pages; i += g.size()) {
-        const page_word seen = glance(&c.words[run.index + i]);
+        const page_word seen = load_relaxed(&c.words[run.index + i]);
         pending_write w{};
         if (is_valid(seen) && is_dirty(seen) && pins_of(seen) == 0 &&
             hold_dirty(c, run.index + i, w) == 1)
@@ -149,7 +150,7 @@ PENSTOCK_HD inline void offer_pages(const Group& g, const cache_view& c, const w
 
 // With so many groups about, a page is sent as soon as it is copied: others send its neighbours,
 // and they stand behind it in the ring.
-inline constexpr std::uint32_t many_write_behind_groups = 8;
+inline constexpr std::uint32_t many_victim_writers = 8;
 
 // Whole group, which has begun to offer and holds `w`. 0: some page was written back; or why none
 // was.
@@ -164,7 +165,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_offering(const Group& g, const 
     for (bool more = queue.write_held(g, c, w); more;) {
         bool found = false, at_once = false;
         if (g.is_leader()) {
-            at_once = write_behind_groups(c) >= many_write_behind_groups;
+            at_once = victim_writers(c) >= many_victim_writers;
             found = take_next_offered(c, w);
         }
         const std::uint64_t told = g.broadcast((found ? 1u : 0u) | (at_once ? 2u : 0u));
@@ -198,7 +199,7 @@ PENSTOCK_HD inline std::int64_t write_alone(const Group& g, const cache_view& c,
 // has the page again or comes first.
 template <typename Group>
 PENSTOCK_HD inline void free_written(const Group& g, const cache_view& c, std::uint32_t frame,
-                                     patience& deadline) {
+                                     wait_deadline& deadline) {
     keep_nothing nothing;
     if (try_take_frame(g, c, c, frame, nothing) != frame_step::taken) return;
     set_frame_word(c, frame, frame_free);
@@ -211,13 +212,14 @@ PENSTOCK_HD inline void free_written(const Group& g, const cache_view& c, std::u
 // or -ENOBUFS if none was tried; or what a wait ended with.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t clean_victim(const Group& g, const cache_view& c,
-                                                        std::uint32_t frame, patience& deadline) {
+                                                        std::uint32_t frame,
+                                                        wait_deadline& deadline) {
     std::int64_t code = 0;
     bool offers = false;
     pending_write w{};
     if (g.is_leader()) {
         code = find_write(g, c, frame, deadline, w, offers);
-        if (code == 1) count_write_behind(c, 1);
+        if (code == 1) count_victim_writers(c, 1);
     }
     code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
     offers = g.broadcast(offers ? 1 : 0) != 0;
@@ -227,7 +229,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t clean_victim(const Group& g, const ca
         code = offers ? write_offering(g, c, w) : write_alone(g, c, w);
     }
     if (g.is_leader()) {
-        if (held) count_write_behind(c, ~std::uint32_t{0});
+        if (held) count_victim_writers(c, ~std::uint32_t{0});
         if (held && code == 0) {
             note_writes(c, false);
             free_written(g, c, w.frame, deadline);
@@ -235,7 +237,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t clean_victim(const Group& g, const ca
             deadline.write_error = code;
             touch(&c.words[w.word_index], 0);  // passed over for a round, so that others are tried
         }
-        const bool others_write = !held && (write_behind_groups(c) != 0 || code == -EAGAIN);
+        const bool others_write = !held && (victim_writers(c) != 0 || code == -EAGAIN);
         const bool gained = deadline.offered_frame != no_frame || (held && code == 0);
         // A group that lets another write has not tried.
         if (!gained && (held || code != -EAGAIN)) deadline.tried_write = true;

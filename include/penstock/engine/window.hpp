@@ -40,7 +40,7 @@ constexpr PENSTOCK_HD window_word make_window_word(std::uint32_t generation,
 PENSTOCK_HD inline bool has_window(const cache_view& c, std::uint32_t slot,
                                    std::uint32_t generation) {
     if (c.windows == nullptr) return false;
-    const window_word w = glance(&c.windows[slot]);
+    const window_word w = load_relaxed(&c.windows[slot]);
     return w != 0 && w >> window_generation_shift == generation;
 }
 
@@ -48,9 +48,10 @@ PENSTOCK_HD inline bool has_window(const cache_view& c, std::uint32_t slot,
 PENSTOCK_HD inline const std::byte* find_in_window(const cache_view& c, std::uint32_t slot,
                                                    std::uint32_t generation, std::uint64_t offset) {
     if (!has_window(c, slot, generation)) return nullptr;
-    const window_word w = glance(&c.windows[slot]);
+    const window_word w = load_relaxed(&c.windows[slot]);
     const std::uint64_t first = (w & ((std::uint64_t{1} << window_generation_shift) - 1)) - 1;
-    const std::uint64_t chunk = glance(&c.window_chunks[first + (offset >> window_chunk_shift)]);
+    const std::uint64_t chunk =
+        load_relaxed(&c.window_chunks[first + (offset >> window_chunk_shift)]);
     if (chunk == 0) return nullptr;
     return reinterpret_cast<const std::byte*>(chunk) + (offset & (window_chunk_bytes - 1));
 }

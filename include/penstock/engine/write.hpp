@@ -1,6 +1,6 @@
 // Writing: bytes into cached pages, marked as the file's to have.
 //
-// A write pins each page it touches, stores its bytes, marks them and soils the page
+// A write pins each page it touches, stores its bytes, marks them and marks the page dirty
 // (engine/dirty.hpp), raises the file's size and unpins. It waits for nothing but a page that has
 // to be read first: one of which it stores only a part, and which the file has bytes of. Whole
 // pages, and pages past the end of the file, are never read: their bytes are stored before anybody
@@ -18,12 +18,12 @@
 namespace penstock::engine {
 
 // Whole group. The part of one page. 0 or a negative errno; on error nothing of it was stored.
-// `soiled`, of the leader: the page was clean.
+// `turned_dirty`, of the leader: the page was clean.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_part(const Group& g, const cache_view& c,
                                                       const file_handle& f, const page_part& part,
-                                                      const std::byte* from, bool& soiled) {
-    patience deadline(g, c.frame_wait_ns);
+                                                      const std::byte* from, bool& turned_dirty) {
+    wait_deadline deadline(g, c.frame_wait_ns);
     deadline.dirties(f.slot);
     const std::uint32_t begin = part.in_page, end = part.in_page + part.bytes;
     pinned_page page{};
@@ -35,7 +35,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_part(const Group& g, const cach
     if (!g.is_leader()) return 0;
     page_word* const word = &c.words[page.word_index];
     name_page(c, page.frame, part.page);
-    soiled = soil_page(c, f.slot, word);
+    turned_dirty = mark_page_dirty(c, f.slot, word);
     grow_to(c, f.slot, (part.page << c.page_shift) + end);
     unpin(word);
     return 0;
@@ -51,12 +51,13 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_file(const Group g, const cache
     std::uint64_t done = 0;
     while (done < bytes) {
         const page_part part = part_at(c, offset + done, bytes - done);
-        bool soiled = false;
-        const std::int64_t code = write_part(g, c, f, part, from + done, soiled);
+        bool turned_dirty = false;
+        const std::int64_t code = write_part(g, c, f, part, from + done, turned_dirty);
         if (code != 0) return done > 0 ? static_cast<std::int64_t>(done) : code;
         done += part.bytes;
         if (c.write_behind_pages != 0 &&
-            g.broadcast(g.is_leader() && soiled && dirty_pages_of(c, f.slot) > c.write_behind_pages
+            g.broadcast(g.is_leader() && turned_dirty &&
+                                dirty_pages_of(c, f.slot) > c.write_behind_pages
                             ? 1
                             : 0) != 0)
             write_behind(g, c, f.slot, part.page);

@@ -7,7 +7,8 @@
 //                                                          sent
 //   4. post, with others that were copied; await           error: put the marks back; the page
 //                                                          stays dirty, the file's error is noted
-//   5. clean the page; look at the marks again, and soil it if there are new ones; unlock, unpin.
+//   5. clean the page; look at the marks again, and mark_dirty it if there are new ones; unlock,
+//   unpin.
 //      Of a page that is mapped to be changed the marks are put back first (engine/pristine.hpp)
 //
 // The service thread writes each run of marked bytes by itself and no others, so bytes of the page
@@ -40,14 +41,14 @@ struct pending_write {
 PENSTOCK_HD inline std::int64_t hold_dirty(const cache_view& c, std::uint64_t word_index,
                                            pending_write& out) {
     page_word* const word = &c.words[word_index];
-    if (!may_have_marks(glance(word))) return 0;
+    if (!may_have_marks(load_relaxed(word))) return 0;
     const page_word seen = pin(word);
     std::int64_t outcome = is_valid(seen) ? 1 : 0;
     out.word_index = word_index;
     out.frame = frame_of(seen);
     if (outcome == 1 && (pins_of(seen) >= pin_limit || !try_lock_frame(c, out.frame)))
         outcome = -EAGAIN;
-    if (outcome == 1 && !is_dirty(glance(word))) {
+    if (outcome == 1 && !is_dirty(load_relaxed(word))) {
         unlock_frame(c, out.frame);
         outcome = 0;
     }
@@ -72,15 +73,15 @@ PENSTOCK_HD inline void let_go(const cache_view& c, const pending_write& w) {
 template <typename Group>
 PENSTOCK_HD inline void settle_page(const Group& g, const cache_view& c, const pending_write& w) {
     page_word* const word = &c.words[w.word_index];
-    const bool cleaned = g.is_leader() && clean(word);
+    const bool cleaned = g.is_leader() && clear_dirty(word);
     g.sync();  // marks made before the bit was cleared are seen below; a group that marks later
-               // soils the page himself
+               // marks the page dirty himself
     bool none = true;
     for (std::uint64_t i = g.rank(); i < mark_words(c); i += g.size())
         none = none && look_at_marks(&marks_of(c, w.frame)[i]) == 0;
     none = g.all(none);
     if (!g.is_leader()) return;
-    if (cleaned && (none || !soil(word))) count_dirty(c, w.file_slot, ~std::uint64_t{0});
+    if (cleaned && (none || !mark_dirty(word))) count_dirty(c, w.file_slot, ~std::uint64_t{0});
     let_go(c, w);
 }
 
@@ -163,7 +164,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE void post_write(const Group& g, const cache_view& 
     request.file_slot = owner_file_slot(look_at_frame(c, frame));
     // Of the word, since a group that needs a frame may never have opened this file. The pinned
     // page keeps the slot in its life.
-    request.generation = file_generation(glance_file(&c.file_words[request.file_slot]));
+    request.generation = file_generation(load_file_relaxed(&c.file_words[request.file_slot]));
     request.offset = page_in_frame(c, frame) << c.page_shift;
     request.argument = (noted & lock_sends_all) != 0 ? 1 : 0;
     raise_stored(c, request.file_slot, request.offset + c.page_bytes());

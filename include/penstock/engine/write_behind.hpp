@@ -29,8 +29,8 @@ PENSTOCK_HD inline word_run part_behind(const cache_view& c, std::uint32_t slot,
                                         std::uint64_t page) {
     const std::uint64_t most = std::uint64_t{1} << c.write_behind_shift,
                         first = page - c.write_behind_pages;
-    if (page < c.write_behind_pages || (first & (most - 1)) != 0 || write_behind_groups(c) != 0 ||
-        early_groups(c) >= most_early_groups)
+    if (page < c.write_behind_pages || (first & (most - 1)) != 0 || victim_writers(c) != 0 ||
+        write_behind_writers(c) >= most_early_groups)
         return {no_words, 0};
     const word_run run = words_from(c, slot, first);
     return {run.index, run.index == no_words ? 0 : run.pages < most ? run.pages : most};
@@ -43,7 +43,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE void write_behind(const Group& g, const cache_view
     word_run run{};
     if (g.is_leader()) {
         run = part_behind(c, slot, page);
-        if (run.pages != 0) count_early(c, 1);
+        if (run.pages != 0) count_write_behind_writers(c, 1);
     }
     run = {g.broadcast(run.index), g.broadcast(run.pages)};
     if (run.pages == 0) return;
@@ -57,7 +57,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE void write_behind(const Group& g, const cache_view
     queue.finish_all(g, c);
     if (!g.is_leader()) return;
     count(g, c, count_written_behind, queue.sent());
-    count_early(c, ~std::uint32_t{0});
+    count_write_behind_writers(c, ~std::uint32_t{0});
 }
 
 }  // namespace penstock::engine

@@ -8,7 +8,7 @@
 namespace penstock::engine {
 
 inline void broken_abandon(page_word* word) {
-    const page_word seen = glance(word);
+    const page_word seen = load_relaxed(word);
     atomic_store<order::release>(word, ((seen & pin_mask) - pin_one) | next_generation(seen));
 }
 

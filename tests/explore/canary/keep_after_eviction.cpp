@@ -21,7 +21,7 @@ struct keep_afterwards {
 
 template <typename Group>
 void claim_and_find_frame(const Group& g, const cache_view& c, tier_save& save) {
-    const page_word seen = glance(&c.tier.words[save.word_index]);
+    const page_word seen = load_relaxed(&c.tier.words[save.word_index]);
     save.wanted = is_absent(seen) && try_claim(&c.tier.words[save.word_index], seen);
     find_frame(g, c, save);
 }

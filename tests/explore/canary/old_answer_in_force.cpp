@@ -21,7 +21,7 @@ TEST(canary, old_answer_in_force) {
     s.lane([&](auto g) { s.open_and_close(g, "c"); });
     s.lane([&](auto g) {
         const engine::open_answer told{0, 0, 1, 2 * page_bytes, 0, 0, false, 1, 0, 0};
-        engine::patience deadline(g, s.w.view.request_wait_ns);
+        engine::wait_deadline deadline(g, s.w.view.request_wait_ns);
         if (engine::attach_file(g, s.w.view, told, deadline) != 0) return;
         explore::require(s.server.gave(0, 1, 1), "an answer that was out of date came into force");
     });

@@ -8,7 +8,7 @@
 namespace penstock::engine {
 
 inline void broken_unpin(page_word* word) {
-    atomic_store<order::release>(word, glance(word) - pin_one);
+    atomic_store<order::release>(word, load_relaxed(word) - pin_one);
 }
 inline bool broken_unpin_if_held(page_word* word, std::uint32_t) {
     broken_unpin(word);

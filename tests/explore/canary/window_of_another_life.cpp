@@ -10,7 +10,7 @@ namespace penstock::engine {
 inline const std::byte* find_in_any_window(const cache_view& c, std::uint32_t slot, std::uint32_t,
                                            std::uint64_t offset) {
     if (c.windows == nullptr) return nullptr;
-    const window_word w = glance(&c.windows[slot]);
+    const window_word w = load_relaxed(&c.windows[slot]);
     return find_in_window(c, slot, static_cast<std::uint32_t>(w >> window_generation_shift),
                           offset);
 }

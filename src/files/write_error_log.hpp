@@ -18,12 +18,12 @@
 
 namespace penstock::host {
 
-class write_troubles {
+class write_error_log {
 public:
     // A file in one of the lives of its slot.
     using file_key = std::pair<std::uint32_t, std::uint32_t>;
 
-    explicit write_troubles(std::function<void(const std::string&)> say) : say_(std::move(say)) {}
+    explicit write_error_log(std::function<void(const std::string&)> say) : say_(std::move(say)) {}
 
     // The bytes [begin, end) of the file could not be written, and stay in the cache.
     void write_failed(const file_key& file, const std::string& path, std::uint64_t begin,

@@ -1,4 +1,4 @@
-#include "files/write_troubles.hpp"
+#include "files/write_error_log.hpp"
 
 #include <cerrno>
 #include <sys/stat.h>
@@ -41,8 +41,8 @@ std::string cure_of(std::int64_t code, const std::string& path) {
 
 }  // namespace
 
-void write_troubles::note(const file_key& file, std::int64_t code, const std::string& message,
-                          const std::string& cure) {
+void write_error_log::note(const file_key& file, std::int64_t code, const std::string& message,
+                           const std::string& cure) {
     bool is_new = false;
     {
         std::lock_guard lock(mutex_);
@@ -52,36 +52,37 @@ void write_troubles::note(const file_key& file, std::int64_t code, const std::st
     if (is_new) say_(message + "; " + cure);
 }
 
-void write_troubles::write_failed(const file_key& file, const std::string& path,
-                                  std::uint64_t begin, std::uint64_t end, std::int64_t code) {
+void write_error_log::write_failed(const file_key& file, const std::string& path,
+                                   std::uint64_t begin, std::uint64_t end, std::int64_t code) {
     note(file, code,
          path + ": bytes " + std::to_string(begin) + " to " + std::to_string(end - 1) +
              " could not be written: " + error_text(code),
          "they stay in the cache; " + cure_of(code, path));
 }
 
-void write_troubles::sync_failed(const file_key& file, const std::string& path, std::int64_t code) {
+void write_error_log::sync_failed(const file_key& file, const std::string& path,
+                                  std::int64_t code) {
     note(file, code, path + ": could not be brought to its storage: " + error_text(code),
          "what was written since the last fsync may be lost there; write it once more");
 }
 
-void write_troubles::synced(const file_key& file) {
+void write_error_log::synced(const file_key& file) {
     std::lock_guard lock(mutex_);
     const auto known = files_.find(file);
     if (known != files_.end() && !std::exchange(known->second, false)) files_.erase(known);
 }
 
-void write_troubles::forget(const file_key& file) {
+void write_error_log::forget(const file_key& file) {
     std::lock_guard lock(mutex_);
     files_.erase(file);
 }
 
-status write_troubles::first() const {
+status write_error_log::first() const {
     std::lock_guard lock(mutex_);
     return first_;
 }
 
-void write_troubles::clear() {
+void write_error_log::clear() {
     std::lock_guard lock(mutex_);
     first_ = {};
 }

@@ -15,18 +15,18 @@ namespace penstock {
 // CPU thread is alone. Lanes that are elsewhere are not waited for, and any choice of lanes is
 // right. What all of them did before comes before what the one does, and that before what they do
 // after share().
-class company {
+class coalesced_lanes {
 public:
-    PENSTOCK_HD PENSTOCK_INLINE explicit company([[maybe_unused]] std::uint64_t key) {
+    PENSTOCK_HD PENSTOCK_INLINE explicit coalesced_lanes([[maybe_unused]] std::uint64_t key) {
 #if PENSTOCK_ON_DEVICE
         keep(__match_any_sync(__activemask(), static_cast<unsigned long long>(key)));
         __syncwarp(lanes_);
 #endif
     }
     // Of these, those with the same `key`.
-    [[nodiscard]] PENSTOCK_HD PENSTOCK_INLINE company
+    [[nodiscard]] PENSTOCK_HD PENSTOCK_INLINE coalesced_lanes
     those_with([[maybe_unused]] std::uint64_t key) const {
-        company out = *this;
+        coalesced_lanes out = *this;
 #if PENSTOCK_ON_DEVICE
         out.keep(__match_any_sync(lanes_, static_cast<unsigned long long>(key)));
 #endif
