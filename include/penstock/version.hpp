@@ -7,7 +7,7 @@
 
 namespace penstock {
 
-// Version of the linked library, for instance "0.1.0". Host only, thread-safe.
+// Version of the linked library, for instance "0.2.0". Host only, thread-safe.
 const char* version();
 
 }  // namespace penstock
