@@ -1,9 +1,8 @@
 #include "gather.hpp"
 
-#include <cerrno>
 #include <cstring>
-#include <unistd.h>
 
+#include "common/files.hpp"
 #include "make_block.hpp"
 #include "methods.hpp"
 
@@ -14,18 +13,6 @@ namespace {
 constexpr std::uint32_t batch_records = 1u << 16;  // 192 MiB of histograms
 constexpr std::uint32_t batch_references = 1u << 22;
 constexpr std::uint32_t batch_blocks = 1u << 14;
-
-int read_record(int fd, std::uint32_t id, std::uint32_t* to) {
-    auto* at = reinterpret_cast<char*>(to);
-    for (std::uint64_t done = 0; done < record_bytes;) {
-        const auto offset = static_cast<off_t>(std::uint64_t{id} * record_stride_bytes + done);
-        const ssize_t got = ::pread(fd, at + done, record_bytes - done, offset);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return got < 0 ? -errno : -ESTALE;
-        done += static_cast<std::uint64_t>(got);
-    }
-    return 0;
-}
 
 }  // namespace
 
@@ -54,8 +41,9 @@ int gatherer::stage(std::uint32_t id, staged_batch& out, std::uint32_t& record) 
             out.ids[own_record] = id;
             ++records_read_;
             if (known == 0) ++unique_tiles_;
-            return read_record(library_.histograms_fd(), id,
-                               out.records + std::uint64_t{own_record} * bins);
+            return apps::read_all(library_.histograms_fd(),
+                                  out.records + std::uint64_t{own_record} * bins, record_bytes,
+                                  std::uint64_t{id} * record_stride_bytes);
         }
         out.ids[own_record] = no_tile;
     }

@@ -235,6 +235,17 @@ status output_file::commit() {
     return {};
 }
 
+int read_all(int fd, void* to, std::uint64_t bytes, std::uint64_t offset) {
+    for (std::uint64_t done = 0; done < bytes;) {
+        const ssize_t got = ::pread(fd, static_cast<char*>(to) + done, bytes - done,
+                                    static_cast<off_t>(offset + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return got < 0 ? -errno : -ESTALE;
+        done += static_cast<std::uint64_t>(got);
+    }
+    return 0;
+}
+
 status read_exactly(const std::string& path, int fd, void* to, std::uint64_t bytes,
                     std::uint64_t offset) {
     for (std::uint64_t done = 0; done < bytes;) {

@@ -113,6 +113,9 @@ private:
 
 // Reading, writing and mapping parts of files, with messages that name the file.
 
+// pread of all of it. 0 or a negative errno, -ESTALE if the file is shorter.
+int read_all(int fd, void* to, std::uint64_t bytes, std::uint64_t offset);
+
 // pread of all of it. -ESTALE and a message if the file is shorter.
 status read_exactly(const std::string& path, int fd, void* to, std::uint64_t bytes,
                     std::uint64_t offset);

@@ -29,6 +29,20 @@ inline status use_gpu(int device) {
                          " here; use --method penstock or cpu"};
 }
 
+// Moves managed memory to a GPU, or to the host, and waits until it is there.
+inline cudaError_t prefetch(const void* memory, std::uint64_t bytes, bool to_host, int device) {
+#if CUDART_VERSION >= 13000
+    cudaMemLocation where{};
+    where.type = to_host ? cudaMemLocationTypeHost : cudaMemLocationTypeDevice;
+    where.id = to_host ? 0 : device;
+    const cudaError_t code = cudaMemPrefetchAsync(memory, bytes, where, 0, nullptr);
+#else
+    const cudaError_t code =
+        cudaMemPrefetchAsync(memory, bytes, to_host ? cudaCpuDeviceId : device, nullptr);
+#endif
+    return code == cudaSuccess ? cudaStreamSynchronize(nullptr) : code;
+}
+
 // Owns a handle or memory of CUDA: null until a function of CUDA has filled it by its address, and
 // given back by `Release` at the end. To be filled once.
 template <typename Handle, auto Release>

@@ -116,13 +116,8 @@ int binary_file::behind_last_line_end(std::uint64_t from, std::uint64_t to, std:
     std::vector<char> block(page);
     for (std::uint64_t end = to; end > from;) {
         const std::uint64_t begin = end - from > page ? end - page : from;
-        for (std::uint64_t done = begin; done < end;) {
-            const ssize_t got =
-                ::pread(fd_, block.data() + (done - begin), end - done, static_cast<off_t>(done));
-            if (got < 0 && errno == EINTR) continue;
-            if (got <= 0) return got < 0 ? -errno : -ESTALE;
-            done += static_cast<std::uint64_t>(got);
-        }
+        if (const int code = apps::read_all(fd_, block.data(), end - begin, begin); code != 0)
+            return code;
         if (const void* const at = ::memrchr(block.data(), '\n', end - begin)) {
             out =
                 begin + static_cast<std::uint64_t>(static_cast<const char*>(at) - block.data()) + 1;

@@ -26,14 +26,7 @@ public:
 
     // All of it or a negative errno.
     [[nodiscard]] int read(unsigned char* to, std::uint64_t bytes, std::uint64_t offset) const {
-        for (std::uint64_t done = 0; done < bytes;) {
-            const ssize_t got =
-                ::pread(fd_, to + done, bytes - done, static_cast<off_t>(offset + done));
-            if (got < 0 && errno == EINTR) continue;
-            if (got <= 0) return got < 0 ? -errno : -ESTALE;
-            done += static_cast<std::uint64_t>(got);
-        }
-        return 0;
+        return apps::read_all(fd_, to, bytes, offset);
     }
 
 private:

@@ -101,25 +101,16 @@ private:
 
 status make_region_place(runtime& rt, const graph_file& graph, bool outside_writers,
                          std::unique_ptr<graph_place>& out) {
-    auto made = std::make_unique<region_place>();
-    if (status s = made->open(rt, graph, outside_writers); !s) return s;
-    out = std::move(made);
-    return {};
+    return open_place(std::make_unique<region_place>(), out, rt, graph, outside_writers);
 }
 
 status make_copy_place(const graph_file& graph, std::uint32_t threads,
                        std::unique_ptr<graph_place>& out) {
-    auto made = std::make_unique<copy_place>(graph, threads);
-    if (status s = made->open(); !s) return s;
-    out = std::move(made);
-    return {};
+    return open_place(std::make_unique<copy_place>(graph, threads), out);
 }
 
 status make_mapped_place(const graph_file& graph, std::unique_ptr<graph_place>& out) {
-    auto made = std::make_unique<mapped_place>();
-    if (status s = made->open(graph); !s) return s;
-    out = std::move(made);
-    return {};
+    return open_place(std::make_unique<mapped_place>(), out, graph);
 }
 
 }  // namespace penstock::sssp

@@ -126,7 +126,10 @@ public:
     status refresh(std::uint64_t& pages) override {
         pages = reader_.bytes() / page_bytes;
         if (status s = reader_.read_all(static_cast<std::byte*>(memory_.get())); !s) return s;
-        return check(move_to_device(), "--method managed");
+        // In large pieces before the kernel starts: a kernel that faults its pages in one after the
+        // other takes several times as long, and a program that cares about time does not do that.
+        return check(apps::prefetch(memory_.get(), reader_.bytes(), false, device_),
+                     "--method managed");
     }
     [[nodiscard]] const std::byte* data() const override {
         return static_cast<const std::byte*>(memory_.get());
@@ -137,22 +140,6 @@ public:
     }
 
 private:
-    // In large pieces before the kernel starts: a kernel that faults its pages in one after the
-    // other takes several times as long, and a program that cares about time does not do that.
-    cudaError_t move_to_device() {
-#if CUDART_VERSION >= 13000
-        cudaMemLocation where{};
-        where.type = cudaMemLocationTypeDevice;
-        where.id = device_;
-        const cudaError_t code =
-            cudaMemPrefetchAsync(memory_.get(), reader_.bytes(), where, 0, nullptr);
-#else
-        const cudaError_t code =
-            cudaMemPrefetchAsync(memory_.get(), reader_.bytes(), device_, nullptr);
-#endif
-        return code == cudaSuccess ? cudaStreamSynchronize(nullptr) : code;
-    }
-
     int device_ = 0;
     whole_reader reader_;
     managed_bytes memory_;
@@ -162,18 +149,12 @@ private:
 
 status make_gpu_copy_place(const graph_file& graph, std::uint32_t threads, int device,
                            std::unique_ptr<graph_place>& out) {
-    auto made = std::make_unique<gpu_copy_place>(graph, threads, device);
-    if (status s = made->open(); !s) return s;
-    out = std::move(made);
-    return {};
+    return open_place(std::make_unique<gpu_copy_place>(graph, threads, device), out);
 }
 
 status make_managed_place(const graph_file& graph, std::uint32_t threads, int device,
                           std::unique_ptr<graph_place>& out) {
-    auto made = std::make_unique<managed_place>(graph, threads);
-    if (status s = made->open(device); !s) return s;
-    out = std::move(made);
-    return {};
+    return open_place(std::make_unique<managed_place>(graph, threads), out, device);
 }
 
 #else

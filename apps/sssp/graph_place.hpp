@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "common/message.hpp"
 #include "common/threads.hpp"
@@ -53,6 +54,15 @@ status make_managed_place(const graph_file& graph, std::uint32_t threads, int de
 
 // cpu: a memory map of the file, in which everything is at once.
 status make_mapped_place(const graph_file& graph, std::unique_ptr<graph_place>& out);
+
+// For these: opens a place, and hands it over.
+template <typename Place, typename... Needed>
+status open_place(std::unique_ptr<Place> made, std::unique_ptr<graph_place>& out,
+                  Needed&&... needed) {
+    if (status s = made->open(needed...); !s) return s;
+    out = std::move(made);
+    return {};
+}
 
 // The whole file in pieces by all threads, for the methods that bring it anew each time.
 

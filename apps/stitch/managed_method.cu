@@ -5,8 +5,7 @@
 #include "methods.hpp"
 
 #if defined(__CUDACC__)
-#include <cuda_runtime.h>
-
+#include "common/gpu.cuh"
 #include "common/process.hpp"
 #include "common/threads.hpp"
 #include "common/files.hpp"
@@ -44,19 +43,6 @@ struct managed_memory {
         tiles = image = nullptr;
     }
 };
-
-cudaError_t prefetch(const void* memory, std::uint64_t bytes, bool to_host, int device) {
-#if CUDART_VERSION >= 13000
-    cudaMemLocation where{};
-    where.type = to_host ? cudaMemLocationTypeHost : cudaMemLocationTypeDevice;
-    where.id = to_host ? 0 : device;
-    const cudaError_t code = cudaMemPrefetchAsync(memory, bytes, where, 0, nullptr);
-#else
-    const cudaError_t code =
-        cudaMemPrefetchAsync(memory, bytes, to_host ? cudaCpuDeviceId : device, nullptr);
-#endif
-    return code == cudaSuccess ? cudaStreamSynchronize(nullptr) : code;
-}
 
 status write_image(const stitch_job& job, const std::byte* from, const image_file& image) {
     return apps::on_pieces(job.all_threads, image_bytes(job), copy_bytes,
@@ -110,7 +96,7 @@ status with_managed(const stitch_job& job, image_file& image, phases& out) {
     if (status s = read_tiles(job.tiles, range.offset, range.bytes, memory.tiles, job.all_threads);
         !s)
         return s;
-    if (range.bytes != 0) code = prefetch(memory.tiles, range.bytes, false, device);
+    if (range.bytes != 0) code = apps::prefetch(memory.tiles, range.bytes, false, device);
     if (code != cudaSuccess) return cuda_failed(code, "bringing the tiles to the GPU");
     out.input = watch.lap();
     const image_in_memory both{reinterpret_cast<std::uint16_t*>(memory.image),
@@ -121,7 +107,7 @@ status with_managed(const stitch_job& job, image_file& image, phases& out) {
         !s)
         return s;
     out.compute = watch.lap();
-    code = prefetch(memory.image, image_bytes(job), true, device);
+    code = apps::prefetch(memory.image, image_bytes(job), true, device);
     if (code != cudaSuccess) return cuda_failed(code, "bringing the image to the host");
     if (status s = write_image(job, memory.image, image); !s) return s;
     out.merge = watch.lap();
