@@ -85,7 +85,6 @@ class KindsTest(programs.InFolder):
             ("penstock-grep", "--dict", pipe, self.inputs / "text"),
             ("penstock", "trace", "show", pipe),
             ("penstock", "trace", "convert", pipe, "-o", self.folder / "out", "--binary"),
-            ("penstock", "trace", "import", "--from", "fio", pipe, "-o", self.folder / "out"),
             ("penstock", "replay", pipe, "--policy", "native", "--ram", "1MiB", "--simulate"),
         ]
         for program, *arguments in cases:

@@ -2,12 +2,12 @@
 // unchecked. It must find wrong bytes; if it does not, the model test proves nothing about the
 // check.
 //
-// The engine's `unchanged` is set aside under another name before the engine is included, and one
+// The engine's `validate` is set aside under another name before the engine is included, and one
 // that always agrees takes its place. It is local to this file, and only groups of this file are
 // instantiated with it, so that no other object of the program is affected.
-#define unchanged checked_unchanged
+#define validate checked_validate
 #include "penstock/engine/page_word.hpp"
-#undef unchanged
+#undef validate
 
 namespace penstock::engine {
 namespace {
