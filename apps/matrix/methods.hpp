@@ -74,10 +74,10 @@ status outcome_of(apps::device_memory& memory, const apps::work_totals* from,
 status copy_failed();
 
 // A library that knows nothing of Penstock multiplies files that are mapped as regions: cuBLAS on
-// gpu, OpenBLAS on cpu. -ENODEV and a message in a program without that library.
+// gpu, OpenBLAS on cpu. -ENODEV and a message where that library is missing.
 status multiply_regions(const matrix_job& job, method_report& report);
 
-// Baseline: OpenBLAS on memory maps of the operands. -ENODEV and a message in a program without it.
+// Baseline: OpenBLAS on memory maps of the operands. -ENODEV and a message where it is missing.
 status multiply_with_cpu(const matrix_job& job, method_report& report);
 
 // Baseline: CPU threads read the operands into pinned memory, and copies, cuBLAS and the way of the

@@ -1,23 +1,68 @@
 // OpenBLAS: the library as the methods see it, and the baseline on CPU threads.
+//
+// It is loaded when a method asks for it. Linked in, it would take memory and start threads in
+// every process before main(), and a process with little memory would not end.
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <climits>
+#include <dlfcn.h>
+#include <optional>
+#include <sys/mman.h>
 #include <vector>
 
 #include "common/message.hpp"
 #include "common/threads.hpp"
 #include "methods.hpp"
 
-#if defined(PENSTOCK_WITH_OPENBLAS)
-#include <cblas.h>
-#endif
-
 namespace penstock::matrix {
 
-#if defined(PENSTOCK_WITH_OPENBLAS)
-
 namespace {
+
+// The functions that are called, with the types of cblas.h: its enumerations are ints.
+struct openblas_functions {
+    void (*set_threads)(int threads) = nullptr;
+    void (*sgemv)(int order, int transposed, int rows, int columns, float alpha, const float* a,
+                  int row_floats, const float* x, int step_x, float beta, float* y,
+                  int step_y) = nullptr;
+    void (*sgemm)(int order, int transposed_a, int transposed_b, int m, int n, int k, float alpha,
+                  const float* a, int row_floats_a, const float* b, int row_floats_b, float beta,
+                  float* c, int row_floats_c) = nullptr;
+};
+constexpr int by_rows = 101, as_it_is = 111;  // CblasRowMajor, CblasNoTrans
+
+// OpenBLAS waits without end for memory that a limit refuses, so the room is tried before: some
+// 144 MiB for each thread that it may start.
+status try_room(std::uint32_t threads) {
+    const std::size_t bytes = (std::size_t{144} << 20) * (threads + std::size_t{1});
+    void* const room = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (room == MAP_FAILED)
+        return {-ENOMEM, "OpenBLAS needs some " + format_size(bytes) +
+                             " of memory that is not free; raise the limit (ulimit -v), or use "
+                             "--method penstock"};
+    ::munmap(room, bytes);
+    return {};
+}
+
+template <typename Function>
+bool find(void* library, const char* name, Function& out) {
+    out = reinterpret_cast<Function>(::dlsym(library, name));
+    return out != nullptr;
+}
+
+status load_openblas(const std::string& asked_by, std::uint32_t threads, openblas_functions& out) {
+    if (status s = try_room(std::max(threads, apps::thread_count(std::nullopt))); !s) return s;
+    void* library = nullptr;
+    for (const char* const name : {"libopenblas.so.0", "libopenblas.so"})
+        if (library == nullptr) library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (library != nullptr && find(library, "openblas_set_num_threads", out.set_threads) &&
+        find(library, "cblas_sgemv", out.sgemv) && find(library, "cblas_sgemm", out.sgemm))
+        return {};
+    return {-ENODEV, asked_by +
+                         ": libopenblas.so.0 is not there or not usable; install libopenblas0, or "
+                         "use --method penstock"};
+}
 
 constexpr std::uint64_t piece_bytes = 64u << 20;   // of the result, computed and then written
 constexpr std::uint64_t operand_bytes = 1u << 30;  // of A, so that an interrupt is soon noticed
@@ -25,8 +70,9 @@ constexpr std::uint64_t slice_bytes = 4u << 20;    // written by a thread at a t
 
 class openblas final : public blas {
 public:
-    explicit openblas(std::uint32_t threads) : threads_(threads) {
-        openblas_set_num_threads(static_cast<int>(threads));
+    openblas(const openblas_functions& library, std::uint32_t threads)
+        : library_(library), threads_(threads) {
+        library_.set_threads(static_cast<int>(threads));
     }
     status multiply(const matrix_sizes& size, const float* a, const float* b, float* c) override {
         // Its numbers of rows and columns are int.
@@ -35,9 +81,8 @@ public:
                                     " rows or columns; use --method penstock"};
         const int m = static_cast<int>(size.m), n = static_cast<int>(size.n),
                   k = static_cast<int>(size.k);
-        if (n == 1) cblas_sgemv(CblasRowMajor, CblasNoTrans, m, k, 1, a, k, b, 1, 0, c, 1);
-        else
-            cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, n, k, 1, a, k, b, n, 0, c, n);
+        if (n == 1) library_.sgemv(by_rows, as_it_is, m, k, 1, a, k, b, 1, 0, c, 1);
+        else library_.sgemm(by_rows, as_it_is, as_it_is, m, n, k, 1, a, k, b, n, 0, c, n);
         return {};
     }
     [[nodiscard]] std::string name() const override {
@@ -45,6 +90,7 @@ public:
     }
 
 private:
+    openblas_functions library_;
     std::uint32_t threads_;
 };
 
@@ -95,8 +141,11 @@ struct mapped_product {
 
 }  // namespace
 
-status make_openblas(const std::string&, std::uint32_t threads, std::unique_ptr<blas>& out) {
-    out = std::make_unique<openblas>(threads);
+status make_openblas(const std::string& asked_by, std::uint32_t threads,
+                     std::unique_ptr<blas>& out) {
+    openblas_functions library;
+    if (status s = load_openblas(asked_by, threads, library); !s) return s;
+    out = std::make_unique<openblas>(library, threads);
     return {};
 }
 
@@ -106,33 +155,19 @@ status multiply_with_cpu(const matrix_job& job, method_report& report) {
     apps::mapped_file a, b;
     if (status s = a.open(job.a.path, job.a.bytes); !s) return s;
     if (status s = b.open(job.b.path, job.b.bytes); !s) return s;
-    openblas library(threads);
+    std::unique_ptr<blas> library;
+    if (status s = make_openblas("--method cpu", threads, library); !s) return s;
     const std::uint64_t rows = rows_within(job.size, piece_bytes, operand_bytes);
     mapped_product all{job,
-                       library,
+                       *library,
                        reinterpret_cast<const float*>(a.data()),
                        reinterpret_cast<const float*>(b.data()),
                        threads,
                        rows,
                        std::vector<float>(rows * job.size.n)};
-    report.note = library.name();
+    report.note = library->name();
     report.start_seconds = watch.lap();
     return apps::repeat_timed(job.repeats, report, [&] { return all.run(); });
 }
-
-#else
-
-status make_openblas(const std::string& asked_by, std::uint32_t, std::unique_ptr<blas>&) {
-    return {-ENODEV, asked_by +
-                         ": this program was built without OpenBLAS; install "
-                         "libopenblas-dev and build it again, or use --method penstock"};
-}
-
-status multiply_with_cpu(const matrix_job&, method_report&) {
-    std::unique_ptr<blas> none;
-    return make_openblas("--method cpu", 1, none);
-}
-
-#endif
 
 }  // namespace penstock::matrix

@@ -2,7 +2,7 @@
 #pragma once
 
 #define PENSTOCK_VERSION_MAJOR 0
-#define PENSTOCK_VERSION_MINOR 1
+#define PENSTOCK_VERSION_MINOR 2
 #define PENSTOCK_VERSION_PATCH 0
 
 namespace penstock {

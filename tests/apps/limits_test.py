@@ -139,6 +139,19 @@ class OthersTest(programs.InFolder):
                         self.assertEqual(sorted(os.listdir(self.folder)), [])
                 self.empty()
 
+    def test_a_library_that_waits_for_memory_is_not_loaded(self):
+        """OpenBLAS would wait without end."""
+        cases = [case for case in programs.cases(self.inputs, self.folder / "out")
+                 if case.program == "penstock-matrix" and "vector" in case.arguments]
+        for case in cases:
+            for limit in (60, 200, 400):
+                ran = programs.run(case.program, *case.arguments, "--quiet", "--method", "cpu",
+                                   preexec_fn=at_most(AS=limit << 20))
+                with self.subTest(case=case.name, limit=limit):
+                    self.assertIn(ran.returncode, (0, 1, 127), ran.stderr)
+                    self.assertEqual(len(ran.stderr.splitlines()), int(ran.returncode != 0))
+                self.empty()
+
     def test_little_memory_is_one_line(self):
         """Never an end by a signal, and nothing left."""
         for case in programs.cases(self.inputs, self.folder / "out"):
