@@ -10,8 +10,7 @@
 // of this is optional: pages that other groups hold are passed over, a part that got no group is
 // left, and pages that stay dirty are written later. Errors become errors of the file, as with any
 // write-back. While groups write back victims, no group writes behind: victims go in the file's
-// order, and with other pages among them each call of the operating system covered half as many
-// bytes.
+// order, and with other pages among them calls of the operating system were half as long.
 //
 // Tests: tests/explore/write_test.cpp, tests/unit/write_behind_test.cpp.
 #pragma once
