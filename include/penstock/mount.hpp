@@ -39,9 +39,9 @@ struct mount_options {
 struct mount_report {
     std::uint64_t requests = 0, errors = 0, reads = 0, bytes_asked = 0, writes = 0,
                   bytes_written = 0;
-    std::uint64_t bytes_from_devices =
-        0;  // read from regions or the caches of runtimes (device memory
-            // and host tier), which the operating system did not have
+    // Bytes that came from regions or the caches of runtimes (device memory and host tier), and
+    // that the operating system did not have.
+    std::uint64_t bytes_from_devices = 0;
 };
 
 // Part of the names in the linker's message, for a program that calls mount_directory and lacks
