@@ -171,7 +171,7 @@ PENSTOCK_HD int unmap(const Group& g, const runtime_ref& fs, const writable_mapp
         mapped.in_page, mapped.in_page + static_cast<std::uint32_t>(mapped.bytes), true};
     const engine::pinned_page page{mapped.word_index, mapped.frame, false};
     const std::int64_t code = by_address(&engine::unmap_changed<Group>)(g, fs.view, page, part);
-    g.sync();  // what the leader did comes before the group's next call
+    g.sync();  // the leader's steps come before the group's next call
     return static_cast<int>(detail::counted(g, fs, code));
 }
 

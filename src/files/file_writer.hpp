@@ -10,8 +10,8 @@
 // may be neighbours of those in the next list.
 //
 // Thread-safe. An order is answered exactly once, by a thread that is inside run() of the same
-// writer. Of two lists that are written at a time no page is in both: the device posts a page again
-// only when it has the answer (engine/dirty.hpp, invariant (2)).
+// writer. Two lists that are written at the same time never share a page: the device posts a page
+// again only when it has the answer (engine/dirty.hpp, invariant (2)).
 #pragma once
 
 #include <algorithm>

@@ -30,9 +30,9 @@ public:
     read_choice(const read_choice&) = delete;
     read_choice& operator=(const read_choice&) = delete;
 
-    // Is it likely that the page cache has what is read next? A file counts as warm until a read at
-    // once finds nothing, and again after `proof` reads that found their bytes; meanwhile only some
-    // reads are tried at once.
+    // Is it likely that the page cache has the bytes of the next read? A file counts as warm until
+    // a read at once finds nothing, and again after `proof` reads that found their bytes; meanwhile
+    // only some reads are tried at once.
     [[nodiscard]] bool is_warm() const {
         return lately_cached_.load(std::memory_order_relaxed) >= proof;
     }

@@ -24,8 +24,8 @@ struct staged_pages {
 
 struct written_pages {
     int code = 0;               // or a negative errno
-    std::uint64_t settled = 0;  // all marked bytes among so many staged bytes are in
-                                // the file, and no other staged bytes
+    std::uint64_t settled = 0;  // staged bytes, from the first: their marked bytes are in the
+                                // file, and none of the other staged bytes are
     std::uint64_t bytes = 0;    // bytes written
 };
 

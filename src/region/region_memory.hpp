@@ -216,8 +216,8 @@ struct staged_run {
     std::uint64_t number, slot, count;
 };
 
-// How many batches are moved at a time. A thread has two: one that is being filled and one on its
-// way.
+// How many batches are moved at a time. A thread has two batches: one is being filled, the other is
+// on its way.
 inline unsigned workers_for(std::uint64_t pages, unsigned threads) {
     const std::uint64_t batches = (pages + batch_pages - 1) / batch_pages;
     return 2 * static_cast<unsigned>(std::clamp<std::uint64_t>(batches, 1, threads));

@@ -59,8 +59,8 @@ void window_set::begin_watch(const window_file& file, opened& entry) {
     ++watched_;
     entry.leased = code == 0;
     if (code == -EOPNOTSUPP)
-        end_watch(entry);  // an environment that stands between others, and looks after its files
-                           // by itself
+        end_watch(entry);  // an environment that stands between others and looks after its
+                           // files by itself
 }
 
 void window_set::end_watch(opened& entry) {

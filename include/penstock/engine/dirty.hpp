@@ -10,8 +10,8 @@
 //                                           leave_lock, offer_page (release), note_request
 //                                           (relaxed, by the holder)
 //   size_bytes              per file        size_of (relaxed), grow_to (release), cut_to (release)
-//   offered_run             one             show_run, next_offered (relaxed: a hint; take_over is
-//                                           what decides)
+//   offered_run             one             show_run, next_offered (relaxed: a hint; take_over
+//                                           decides)
 //
 // A write stores its bytes, fences, marks them, and marks the page dirty, all under a pin. A group
 // that writes a page back locks its frame, takes the marks, fences, copies the page, and sends it.
@@ -88,8 +88,8 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t look_at_marks(const std::uint64_t* mar
     return atomic_load<order::relaxed>(marks);
 }
 
-// May the page have marks? For a page that is clean and pinned, a write-back may have cleared the
-// dirty bit without having looked for new marks yet (settle_page). A flusher has to wait until that
+// May the page have marks? If a page is clean and pinned, a write-back may have cleared the dirty
+// bit without having looked for new marks yet (settle_page). A flusher has to wait until that
 // write-back has looked.
 PENSTOCK_HD PENSTOCK_INLINE bool may_have_marks(page_word seen) {
     return is_valid(seen) && (is_dirty(seen) || pins_of(seen) != 0);

@@ -212,7 +212,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_name(const Group g, const cache_
             } else if (state == name_failed && waited_for != 0 && waited_at == slot &&
                        found.word == next_name_word(waited_for, name_failed) &&
                        found.flags == key.flags) {
-                return found.error;  // what the group we waited for was told
+                return found.error;  // the error of the group that it waited for
             } else {
                 owned = try_own_name(&c.names[slot].word, found.word);
             }

@@ -222,7 +222,7 @@ PENSTOCK_HD inline std::uint32_t take_number(file_word* word) {
          references_of(seen) <= most_numbers && shared_references_of(seen) > 0; ++round) {
         std::uint32_t number = 1;
         while (has_number(seen, number))
-            ++number;  // there is one: six are not all taken by five others
+            ++number;  // a number is free: five other descriptors cannot take all six
         if (atomic_compare_swap<order::acquire>(word, seen,
                                                 with_references(seen | number_bit(number), 0)))
             return number;

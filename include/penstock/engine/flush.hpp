@@ -168,8 +168,8 @@ template <typename Group>
 PENSTOCK_HD inline std::int64_t finish_flush(const Group& g, const cache_view& c,
                                              write_queue& queue) {
     queue.finish_all(g, c);
-    atomic_fence();  // for pages seen clean: what their last write-back did, to the file's
-                     // count too, comes before what follows
+    atomic_fence();  // the last write-backs of pages seen clean, with their changes of the
+                     // file's count, come before the next steps
     g.sync();
     return queue.error();
 }

@@ -60,8 +60,8 @@ struct row_place {
 
 inline constexpr std::uint32_t window_parts = 16;
 
-// A unit is what one access can load. On the host, where rows are copied whole, nothing depends on
-// it.
+// A unit is the most that one access can load. On the host rows are copied whole, so nothing
+// depends on it.
 template <std::size_t Bytes>
 using unit_for = std::conditional_t<
     Bytes == 16, two_words,

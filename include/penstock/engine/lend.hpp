@@ -5,8 +5,8 @@
 //
 //   word           where        writer                             values
 //   states[part]   host memory  the host, before groups begin;     0: not looked at
-//                               then the one group that works on   part_missing
-//                               the part                           part_coming: it is there and is
+//                               then the group that works on the   part_missing
+//                               part                               part_coming: it is there and is
 //                                                                  being copied
 //                                                                  part_there: it was copied
 //

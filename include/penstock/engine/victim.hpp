@@ -31,8 +31,8 @@
 
 namespace penstock::engine {
 
-// Any one thread. Takes over the page of this word if it is offered. Otherwise stores nothing,
-// whatever page the word belongs to by now.
+// Any one thread. Takes over the page of this word if it is offered. Otherwise it stores nothing,
+// even if the word belongs to another page by now.
 PENSTOCK_HD inline bool take_over_page(const cache_view& c, std::uint64_t word_index,
                                        pending_write& w) {
     const page_word seen = load_relaxed(&c.words[word_index]);

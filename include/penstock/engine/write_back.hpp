@@ -4,7 +4,7 @@
 //   1. pin the page, lock its frame, look if it is dirty   not valid or not dirty: nothing to do
 //   2. a ring slot                                         none: unlock, unpin
 //   3. take the marks, copy page and marks to staging      no marks: clear_dirty, nothing is sent
-//   4. post, with others that were copied; await           error: put the marks back; the page
+//   4. post, with other copied pages; await                error: put the marks back; the page
 //                                                          stays dirty, the file's error is noted
 //   5. clear_dirty; look at the marks again, and mark_dirty if there are new marks; unlock, unpin.
 //      If the page has a writable mapping, its marks are put back first (engine/pristine.hpp)
@@ -202,7 +202,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t finish_write(const Group& g, const ca
         code = waited != 0 ? waited : r.replies[slot].result;
     }
     code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
-    g.sync();  // the leader's acquire of the answer comes before what follows
+    g.sync();  // the leader's acquire of the answer comes before the next steps
     if (code != 0 || (noted & lock_keeps_marks) != 0) {
         const auto* const marks = reinterpret_cast<const std::uint64_t*>(
             r.staging + r.staging_stride * slot + c.page_bytes());

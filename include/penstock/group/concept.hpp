@@ -6,8 +6,8 @@
 // collective is the identity, which is why no verb has a second, scalar body.
 //
 //   size(), rank(), is_leader()   how many, and which one calls; constant for the life of the value
-//   sync()         all threads of the group arrive; what any of them wrote before is seen by all of
-//                  them after
+//   sync()         all threads of the group arrive; afterwards every thread sees the writes that
+//                  any of them made before
 //   broadcast(v)   the leader's 64-bit value, in every thread; orders nothing else
 //   all(b)         true in every thread if b was true in every thread
 //   home()         a number that spreads groups over shards; equal in all threads of the group
