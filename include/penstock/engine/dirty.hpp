@@ -380,7 +380,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t mappings_after_close(const cache_view&
     return atomic_fetch_add<order::acq_rel>(&c.writes[slot].mappings, std::uint64_t{0});
 }
 
-// Steps of the opener that has to cut the file, and of openers that wait for it. is_cutting:
+// Steps of the opener that has to cut the file, and of openers that wait for it. is_being_cut:
 // acquire, pairs with end_cut.
 PENSTOCK_HD PENSTOCK_INLINE void begin_cut(const cache_view& c, std::uint32_t slot) {
     atomic_store<order::relaxed>(&c.writes[slot].cutting, std::uint32_t{1});
