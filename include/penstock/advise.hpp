@@ -1,4 +1,4 @@
-// Telling the cache how a file will be read.
+// Advice: a program tells the cache how a file will be read.
 //
 // Advice is a hint: no result of a read depends on it, only its time. Thread safety: as file.hpp.
 #pragma once
@@ -17,16 +17,15 @@ enum class advice : std::int32_t {
     sequential = 1,  // whole file: read ahead from the first miss on
     random = 2,      // whole file: never read ahead
     will_need = 3,   // the range: bring it to the host tier, without waiting
-    done_with = 4    // the range: drop its pages, but those that are mapped or being loaded
+    done_with = 4    // the range: drop its pages, except pages mapped or being loaded
 };
 
-// Whole group. For `normal`, `sequential` and `random` the range is ignored; they hold for the
-// file, for every opener, until it changes on the host. Returns 0; for will_need how many
-// bytes of the range, from its beginning, are in cache, tier or window or on their way, which is
-// less than asked where tier or ring have no room just now, and 0 where there is no tier
-// (options::tier_bytes). Errors: -EBADF; -EINVAL for a negative range or an unknown kind. Blocks:
-// not for bytes of the file. Cost: will_need a request for each 32 pages; done_with a look at each
-// page of the range.
+// Whole group. `normal`, `sequential` and `random` ignore the range; they hold for the file, for
+// every opener, until it changes on the host. Returns 0; for will_need, how many bytes of the
+// range, from its beginning, are in cache, tier or window or on their way. That is less than asked
+// if tier or ring have no room now, and 0 if there is no tier (options::tier_bytes). Errors:
+// -EBADF; -EINVAL for a negative range or an unknown kind. Never waits for bytes of the file. Cost:
+// for will_need a request for each 32 pages; for done_with a look at each page of the range.
 template <group Group>
 PENSTOCK_HD std::int64_t advise(const Group& g, const runtime_ref& fs, int fd, advice kind,
                                 std::int64_t offset = 0, std::int64_t bytes = INT64_MAX) {
@@ -51,8 +50,8 @@ PENSTOCK_HD std::int64_t advise(const Group& g, const runtime_ref& fs, int fd, a
                          ? static_cast<std::int64_t>((reached < end ? reached : end) - begin)
                          : 0;
         } else if (kind == advice::done_with && end > begin) {
-            // Only whole pages: the rest of a page may be in use by others. The file's last page
-            // ends with it.
+            // Drops only whole pages: another group may use the rest of a page. The last page ends
+            // with the file.
             const std::uint64_t until =
                 end == file.size_bytes ? engine::pages_of(c, end) : end >> c.page_shift;
             by_address (&engine::drop_pages)(c, file, (begin + c.page_bytes() - 1) >> c.page_shift,

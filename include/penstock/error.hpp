@@ -3,10 +3,9 @@
 //   -EBADF      not a descriptor of this runtime, or already closed
 //   -EINVAL     negative offset, null buffer, range that overflows, mapping that is not mapped
 //   -EACCES     the name lies outside the roots, or the file may not be read
-//   -EISDIR     a directory where a file is meant;  -EOPNOTSUPP  neither file nor directory (a
-//       device, a pipe), or a file whose size
-//               is not what reads deliver, as in /proc and /sys; the log names such a file and the
-//                   cure
+//   -EISDIR     a directory where a file is meant
+//   -EOPNOTSUPP neither file nor directory (a device, a pipe), or a file whose size is not what
+//               reads deliver, as in /proc and /sys; the log names such a file and the cure
 //   -ENOENT, -ELOOP, -ENOTDIR, -ENAMETOOLONG, -EIO ...  as the file system said
 //   -ESTALE     the file shrank, or was replaced, after it was opened: reopen it
 //   -ENFILE     every file slot is open
@@ -14,8 +13,8 @@
 //   -ENOMEM     no room for the page table of another file
 //   -ENOBUFS    every frame of the cache is pinned or loading, and stayed so for the frame wait
 //   -ENOSPC ... of a read or write too: every frame is pinned, loading, or holds bytes that a file
-//       system does not take for this
-//               reason; the log and runtime::write_status() name file and disk
+//               system does not take for this reason; the log and runtime::write_status() name
+//               file and disk
 //   -EAGAIN     the request ring stayed full for the request time-out; of launch, a thousand
 //               launches are under way
 //   -ETIMEDOUT  the host did not answer a request in time, or its heartbeat stopped
@@ -24,8 +23,7 @@
 //   -ECHILD     the runtime, region or pool belongs to the parent of this process
 //   -ENODEV     the program reset the device (cudaDeviceReset) while the runtime lived
 //   -EBUSY      of a region or a gather: the stream is being captured, or it is the legacy stream
-//   and another
-//               one is
+//               and another stream is being captured
 #pragma once
 
 #include <cerrno>
@@ -38,9 +36,8 @@ namespace penstock {
 // (ENOENT)". Host only, thread-safe, does not block.
 std::string error_text(std::int64_t negative_errno);
 
-// A value or a message, for host calls that can fail with a reason worth reading. `code` is 0 or a
-// negative errno; `message` names what was wrong and the cure. No exceptions cross the library's
-// border.
+// The result of a host call that can fail with a reason worth reading. `code` is 0 or a negative
+// errno; `message` names the cause and the cure. No exceptions cross the library's border.
 struct status {
     int code = 0;
     std::string message;

@@ -6,28 +6,29 @@
 // host, a thread calls as penstock::lane{}.
 //
 // Results: a count or 0, or a negative errno (penstock/error.hpp). No call aborts, prints or hangs:
-// every wait ends by the answer, the runtime's interrupt, or a time-out of its options.
+// every wait ends with the answer, the runtime's interrupt, or a time-out of its options.
 //
 // Interrupts: after runtime::interrupt(), or a signal (interrupt_on_signals), each call that reads,
 // writes, maps, gathers or opens gives -ECANCELED, whether or not it would wait. Opens, maps,
-// gathers and whatever is not in the cache look every time; reads of cached pages and writes on a
-// GPU about every 32nd time. So a kernel that heeds its results ends within a second whatever it
-// does. Elements of a view have no result: those that are not in the cache are zero then
-// (view_status() says why), and the kernel goes on to its own end.
+// gathers and accesses to pages not in the cache check for it every time; on a GPU, reads of cached
+// pages and writes check about every 32nd time. So a kernel that heeds its results ends within a
+// second, whatever calls it makes. Elements of a view have no result: elements that are not in the
+// cache are zero then (view_status() says why), and the kernel goes on to its own end.
 //
 // Thread safety: any number of groups may make any calls at once, on the same descriptors too; each
-// open needs its close, which any group may make. A descriptor is its opener's own if no more than
-// six of the file are open then (and options::max_files is 65536 or less): after its close every
-// call with it gives -EBADF, a second close too, until an open of the same file and access is given
-// that number again, the lowest that is free. Further opens of a name with the same access share
-// one number, so that a million of them ask the host once: a close too many of that one takes the
-// reference of another that shares it, but of no descriptor with a number of its own, and as long
-// as no reader shares it none of a writer.
+// open needs its close, which any group may make. A descriptor belongs to its opener alone if at
+// most six descriptors of the file are open then (and options::max_files is 65536 or less). After
+// its close every call with it gives -EBADF, a second close too, until an open of the same file and
+// access gets that number again; an open gets the lowest number that is free. Further opens of a
+// name with the same access share one number, so that a million of them ask the host once. A close
+// too many of the shared number takes the reference of another opener that shares it. It never
+// takes the reference of a descriptor with a number of its own, nor that of a writer as long as no
+// reader shares the number.
 //
-// Consistency: within one device all groups see the same pages, and a write that has returned is
-// seen by every later read. A change that other programs make to a file is seen by the first open
-// after the last close (close-to-open); while a file stays open its size is the one at its first
-// open, and as far as this runtime has written since.
+// Consistency: within one device all groups see the same pages, and every later read sees a write
+// that has returned. The first open after the last close sees the changes that other programs made
+// to a file (close-to-open). While a file stays open, its size is the size at its first open, or as
+// far as this runtime has written since.
 #pragma once
 
 #include <cstddef>
@@ -40,37 +41,37 @@
 
 namespace penstock {
 
-// What a kernel needs of its runtime. Trivially copyable; pass it by value. Valid while the runtime
-// lives.
+// A kernel's reference to its runtime. Trivially copyable; pass it by value. Valid while the
+// runtime lives.
 struct runtime_ref {
     engine::cache_view view;
 };
 
-// One of the first three, and any of the others that make sense with it. The values are those of
-// Linux's O_* flags.
+// Flags of an open: an access (the first values below), and any other flags that make sense with
+// it. The values are those of Linux's O_* flags.
 enum open_flags : int {
     open_read = 0,
     open_write = 1,
     open_read_write = 2,
     open_write_once = 3,  // for new files: mappings of it need no copy of the page, and zeros that
                           // are stored through them are not written. Otherwise as open_read_write
-    // A file that is not there is made, with mode 0666 less the umask.
+    // Creates the file if it does not exist, with mode 0666 less the umask.
     open_create = engine::flag_create,
-    open_exclusive = engine::flag_exclusive,  // with open_create: -EEXIST if it is there
-    // Cut to nothing, unless this runtime has it open for writing already: so the groups of a
-    // kernel may all open their output with it, if the host holds it open meanwhile.
+    open_exclusive = engine::flag_exclusive,  // with open_create: -EEXIST if it exists
+    // Cuts the file to size 0, unless this runtime has it open for writing already. So all groups
+    // of a kernel may open their output with this flag, if the host holds the file open meanwhile.
     open_truncate = engine::flag_truncate,
 };
 
 struct file_stat {
-    std::uint64_t size_bytes;  // when the file was first opened, or as it was written since
+    std::uint64_t size_bytes;  // when the file was first opened, or as written since
     std::uint64_t inode;
     std::int64_t modified_ns;  // since 1970
     std::uint64_t page_bytes;  // reads of whole aligned pages are cheapest
 };
 
-// A pinned piece of one page. `data` may be read until unmap; the bytes change meanwhile only if
-// they are written.
+// A pinned piece of one page. `data` may be read until unmap; the bytes change meanwhile only if a
+// group writes them.
 struct mapping {
     const std::byte* data;
     std::int64_t bytes;  // how many, or a negative errno, and then data is null
@@ -78,7 +79,7 @@ struct mapping {
     std::uint32_t frame;
 };
 
-// A place in a file for groups that read from front to back. Each thread of the group keeps an
+// A position in a file, for groups that read from front to back. Each thread of the group keeps an
 // equal copy.
 struct cursor {
     int fd = -1;
@@ -99,13 +100,13 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t counted(const Group& g, const runtime_r
 
 // Opens a regular file below the runtime's roots. `path` ends with a zero byte, may be relative to
 // the first root, and lies in memory that every thread of the group can read. Returns a descriptor
-// (>= 0). Errors: -EFAULT null path, -EINVAL unknown flags or such as do not go together, -ENOENT,
-// -EACCES, -EISDIR, -EOPNOTSUPP, -ENAMETOOLONG, -ENFILE, -ENOMEM, -EMFILE, -EEXIST, -EROFS (for
-// writing: options::writable is off, or the file system is read only), the file system's, and those
-// of a wait (-ETIMEDOUT, -ECANCELED, -ESHUTDOWN, -EAGAIN). Cost: a file that is open already (for
-// writing: that others write already), a few loads and one atomic; else one round trip to the host,
-// which all groups that open the name meanwhile share. A file that was closed and has not changed
-// keeps its cached pages.
+// (>= 0). Errors: -EFAULT null path, -EINVAL unknown flags or flags that do not go together,
+// -ENOENT, -EACCES, -EISDIR, -EOPNOTSUPP, -ENAMETOOLONG, -ENFILE, -ENOMEM, -EMFILE, -EEXIST, -EROFS
+// (for writing: options::writable is off, or the file system is read only), errors of the file
+// system, and errors of a wait (-ETIMEDOUT, -ECANCELED, -ESHUTDOWN, -EAGAIN). Cost: for a file that
+// is open already (for writing: that has a writer already), a few loads and one atomic; else one
+// round trip to the host, which all groups that open the name meanwhile share. A file that was
+// closed and has not changed keeps its cached pages.
 template <group Group>
 PENSTOCK_HD int open(const Group& g, const runtime_ref& fs, const char* path,
                      int flags = open_read) {
@@ -116,12 +117,12 @@ PENSTOCK_HD int open(const Group& g, const runtime_ref& fs, const char* path,
         engine::open_written(g, fs.view, path, static_cast<std::uint32_t>(flags)));
 }
 
-// Gives one reference back. 0 or -EBADF. The file's pages stay in the cache. Waits for nothing,
-// unless the file was written and this is its last reference: then what the file does not have yet
-// is written back, so that every program that opens it afterwards sees it (on storage it is after
-// fsync only). What could not be written, now or earlier without anybody being told, is the result;
-// the descriptor is closed all the same, the pages stay dirty in the cache, and the next open of
-// the file finds them.
+// Gives one reference back. Returns 0 or -EBADF. The file's pages stay in the cache. Waits for
+// nothing, unless the file was written and this is its last reference. Then the call writes back
+// all bytes that the file does not have yet, so that every program that opens it afterwards sees
+// them (they are on storage only after fsync). If bytes could not be written, now or earlier
+// without a caller being told, the result is that error. The descriptor is closed all the same, the
+// pages stay dirty in the cache, and the next open of the file finds them.
 template <group Group>
 PENSTOCK_HD int close(const Group& g, const runtime_ref& fs, int fd) {
     std::int64_t result = 0;
@@ -147,13 +148,14 @@ PENSTOCK_HD int close(const Group& g, const runtime_ref& fs, int fd) {
 
 // Copies up to `bytes` bytes from byte `offset` of the file to `buffer` (any alignment; 16 bytes is
 // fastest; global, shared or host memory that the group's threads can write). Returns the count,
-// smaller than asked only at the end of the file, 0 at or behind it. After it returns, every thread
-// of the group may read the whole buffer. Errors: -EBADF, -EINVAL (null buffer, negative offset or
-// count, sum past 2^63), -ENOBUFS, -ESTALE, the file system's (that of another file too, if all
-// frames are pinned or dirty and the dirty ones cannot be written), those of a wait. If some bytes
-// were delivered before the error, their count is returned. Cost: a page in the cache, two loads of
-// its word and the copy, no atomic (host threads: two atomics); a page that is not, one round trip
-// to the host, up to eight pages of this call in flight together.
+// which is smaller than asked only at the end of the file, and 0 at or behind it. After it returns,
+// every thread of the group may read the whole buffer. Errors: -EBADF, -EINVAL (null buffer,
+// negative offset or count, sum past 2^63), -ENOBUFS, -ESTALE, errors of the file system (also of
+// another file's, if all frames are pinned or dirty and the dirty frames cannot be written), errors
+// of a wait. If some bytes were delivered before the error, the call returns their count. Cost: for
+// a page in the cache, two loads of its word and the copy, no atomic (host threads: two atomics);
+// for another page, one round trip to the host, with up to eight pages of this call in flight
+// together.
 template <group Group>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t read(const Group& g, const runtime_ref& fs, int fd,
                                               void* buffer, std::int64_t bytes,
@@ -174,7 +176,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t read(const Group& g, const runtime_ref&
     return detail::counted(g, fs, done);
 }
 
-// The same from the cursor's place, which moves on by the count.
+// The same from the cursor's position, which moves on by the count.
 template <group Group>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t read(const Group& g, const runtime_ref& fs, cursor& at,
                                               void* buffer, std::int64_t bytes) {
@@ -187,9 +189,9 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t read(const Group& g, const runtime_ref&
 // Pins the page that holds byte `offset` and returns a pointer to that byte. The mapping reaches to
 // the end of the page, of the file, or of the range asked for, whichever comes first: ask again for
 // the rest. Alignment of `data` is that of `offset`. Each map needs its unmap, by the same or
-// another group; while it is held, its frame is not evicted, so hold few at a time. Errors (in
-// `bytes`): as read; -ENOBUFS if every frame stayed pinned for the frame wait. Cost: a page in the
-// cache, one atomic; else a round trip.
+// another group; while a mapping is held, its frame is not evicted, so hold few at a time. Errors
+// (in `bytes`): those of read; -ENOBUFS if every frame stayed pinned for the frame wait. Cost: for
+// a page in the cache, one atomic; else a round trip.
 template <group Group>
 PENSTOCK_HD mapping map(const Group& g, const runtime_ref& fs, int fd, std::int64_t offset,
                         std::int64_t bytes) {
@@ -221,8 +223,8 @@ PENSTOCK_HD mapping map(const Group& g, const runtime_ref& fs, int fd, std::int6
             page.word_index, page.frame};
 }
 
-// Gives a mapping back. 0, or -EINVAL if it is not one that is held (an empty or failed one may be
-// unmapped: 0).
+// Gives a mapping back. Returns 0, or -EINVAL if the mapping is not held (for an empty or failed
+// mapping: 0).
 template <group Group>
 PENSTOCK_HD int unmap(const Group& g, const runtime_ref& fs, const mapping& mapped) {
     g.sync();  // no thread of the group still reads through the pointer
@@ -239,7 +241,8 @@ PENSTOCK_HD int unmap(const Group& g, const runtime_ref& fs, const mapping& mapp
         static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(result))));
 }
 
-// What is known of an open file. 0 or -EBADF; never waits, asks no host.
+// Fills in the file_stat of an open file. Returns 0 or -EBADF; never waits, and does not ask the
+// host.
 template <group Group>
 PENSTOCK_HD int stat(const Group& g, const runtime_ref& fs, int fd, file_stat* out) {
     engine::file_handle file{};
@@ -254,10 +257,10 @@ PENSTOCK_HD int stat(const Group& g, const runtime_ref& fs, int fd, file_stat* o
 }
 
 // Brings the pages of a range into the cache, up to eight in flight at a time, and returns when
-// they were brought; the calls of other groups go on meanwhile. Pages that others are loading are
-// not waited for. Returns how many bytes of the range lie in pages that were found or brought in
-// before the end of the range or the first error. Errors: as read, if the first page failed. Cost:
-// nothing but a look at each page that is there already.
+// they are there; the calls of other groups go on meanwhile. Does not wait for pages that other
+// groups are loading. Returns how many bytes of the range lie in pages that were found or brought
+// in before the end of the range or the first error. Errors: those of read, if the first page
+// failed. Cost: for a page that is there already only a look at its word.
 template <group Group>
 PENSTOCK_HD std::int64_t prefetch(const Group& g, const runtime_ref& fs, int fd,
                                   std::int64_t offset, std::int64_t bytes) {

@@ -1,5 +1,5 @@
-// Gather: rows of a file by an array of their numbers, as embeddings, feature vectors or records
-// are fetched.
+// Gather: fetches rows of a file by an array of their numbers, for instance embeddings, feature
+// vectors or records.
 //
 //   const penstock::row_view rows(fs, fd, {.row_bytes = 512});
 //   penstock::gather(g, rows, indices + first, n, out);         // in a kernel: each group its
@@ -7,18 +7,19 @@
 //   rt.gather(fd, {.row_bytes = 512}, indices, count, out);     // from the host: the whole device
 //       (penstock/runtime.hpp)
 //
-// Row indices[i] is copied to out + i * row_bytes, whichever order they are fetched in. Rows may
-// straddle pages, repeat, overlap in the file and be longer than a page. `indices` and `out` lie in
-// memory that all threads of the group reach; neither may change or be read by others meanwhile.
+// Row indices[i] is copied to out + i * row_bytes, in whichever order the rows are fetched. Rows
+// may straddle pages, repeat, overlap in the file and be longer than a page. `indices` and `out`
+// lie in memory that all threads of the group reach. Meanwhile no other thread may change
+// `indices`, or read or change `out`.
 //
 // Result: `count`, or a negative errno; then any of the rows may be delivered, and nothing else was
 // written. -ERANGE: an index is not below size(). -EBADF, -EINVAL (a null pointer, a row of 0
-// bytes, an array of more than 2^63 bytes); else as read. Which row it was, if it was one, the
-// runtime keeps: ask runtime::view_status() after the kernel.
+// bytes, an array of more than 2^63 bytes); else the errors of read. If a row caused the error, the
+// runtime keeps which: ask runtime::view_status() after the kernel.
 //
-// Cost: of a row in the cache on a GPU two loads of the page word around the copy, no atomic
-// update, and nothing is counted as a hit; short rows are copied several at a time, so give a group
-// many (32 rows of 64 bytes, or 4 of 512, keep a warp busy). Multiples of 16 bytes for `out`, row,
+// Cost: for a row in the cache on a GPU two loads of the page word around the copy, no atomic
+// update, and no count of hits. Short rows are copied several at a time, so give a group many rows
+// (32 rows of 64 bytes, or 4 of 512, keep a warp busy). Multiples of 16 bytes for `out`, row,
 // stride and first byte are fastest. Missing pages of one call are loaded together, up to eight at
 // a time, each once.
 //
@@ -37,17 +38,17 @@ namespace penstock {
 // Where the rows of a file lie.
 struct row_shape {
     std::uint64_t row_bytes = 0;
-    // From the first byte of one row to that of the next; 0: row_bytes.
+    // The distance from the first byte of one row to that of the next; 0: row_bytes.
     std::uint64_t stride_bytes = 0;
     std::uint64_t first_byte = 0;  // of row 0
 };
 
-// In which order runtime::gather fetches the rows; where they go is the same for all. Random rows
-// of host memory that spread over more than 1 to 2 GiB are bound by the GPU's address translation,
-// so they come faster span by span.
+// The order in which runtime::gather fetches the rows; their places in `out` are the same for all
+// orders. The GPU's address translation limits fetches of random rows of host memory that spread
+// over more than 1 to 2 GiB, so such rows come faster span by span.
 enum class gather_order {
     automatic,  // by_span for 65536 rows and more of a file that is larger than 2 GiB and than the
-                // cache, if memory can be had
+                // cache, if there is memory for it
     as_given,
     by_span  // costs two passes over the indices and 4 bytes of device memory a row, 256 MiB at
              // most (-ENOMEM); not stable on gpu
@@ -55,21 +56,21 @@ enum class gather_order {
 
 struct gather_options {
     gather_order order = gather_order::automatic;
-    // Bytes of a span, a power of two from 2 MiB. A file is divided into 1024 spans at most; those
-    // of a larger one are larger.
+    // Bytes of a span, a power of two from 2 MiB. A file is divided into at most 1024 spans; if the
+    // file is too large for that, its spans are larger.
     std::uint64_t span_bytes = std::uint64_t{1} << 30;
     // gpu: the stream of the runtime's device on which the rows are fetched, after all work that is
-    // on it already, which may still write `indices` and use `out`. The call returns when the
-    // gather has ended, and all that was on the stream before it. Null: a stream of the runtime,
-    // which waits for no other.
+    // on it already; that work may still write `indices` and use `out`. The call returns when the
+    // gather and all earlier work on the stream have ended. Null: a stream of the runtime, which
+    // waits for no other stream.
     device_stream stream = nullptr;
 };
 
-// A file as rows of bytes. As a view, it holds the address of the runtime_ref it was made from.
+// A file as rows of bytes. Like a view, it holds the address of the runtime_ref it was made from.
 class row_view {
 public:
-    // What cannot be (a descriptor that is not open, a row of 0 bytes) gives a view of no rows, and
-    // gather the reason.
+    // Impossible arguments (a descriptor that is not open, a row of 0 bytes) give a view of no
+    // rows, and gather returns the reason.
     PENSTOCK_HD row_view(const runtime_ref& fs, int fd, const row_shape& shape) : cache_(&fs.view) {
         if (!engine::find_file(fs.view, fd, file_)) code_ = -EBADF;
         else if (shape.row_bytes == 0) code_ = -EINVAL;
@@ -79,10 +80,10 @@ public:
                                     shape.row_bytes);
     }
 
-    // Rows that lie whole in the file, as it was when it was opened.
+    // The number of rows that lie whole in the file, as it was when it was opened.
     PENSTOCK_HD std::uint64_t size() const { return rows_.rows; }
 
-    // For gather: what a call is about, before the call.
+    // For gather: the cache and file that a call uses.
     PENSTOCK_HD const engine::cache_view& cache() const { return *cache_; }
     PENSTOCK_HD const engine::file_handle& file() const { return file_; }
     PENSTOCK_HD const engine::row_geometry& geometry() const { return rows_; }
@@ -97,17 +98,17 @@ private:
 
 namespace detail {
 
-// 0, or what is wrong with the arguments.
+// Returns 0, or the error of the arguments.
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t check_gather(const void* indices, std::uint64_t count,
                                                       const void* out, std::uint64_t row_bytes) {
     if (count == 0) return 0;
     if (indices == nullptr || out == nullptr) return -EINVAL;
-    // Both below 2^31 is the usual case, and spares a division.
+    // Usually both are below 2^31, which spares a division.
     if ((count | row_bytes) >> 31 != 0 && count > INT64_MAX / row_bytes) return -EINVAL;
     return 0;
 }
 
-// Whole group: what every gather does once its rows are delivered.
+// Whole group: the common end of every gather, once its rows are delivered.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t end_gather(const Group& g, const engine::cache_view& c,
                                                     std::int64_t done, std::uint64_t row_bytes) {
@@ -121,7 +122,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t end_gather(const Group& g, const engine
     return done;
 }
 
-// Whole group: the rows of a list (engine/gather.hpp).
+// Whole group: gathers the rows of a list (engine/gather.hpp).
 template <typename Group, typename List>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t gather_list(const Group& g, const row_view& rows,
                                                      const List& list, std::uint64_t count,
@@ -136,8 +137,8 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t gather_list(const Group& g, const row_v
 
 }  // namespace detail
 
-// Whole group: rows indices[0] to indices[count - 1], one behind the other to `out`, which every
-// thread of the group may read when it returns.
+// Whole group: copies rows indices[0] to indices[count - 1], one behind the other, to `out`, which
+// every thread of the group may read when the call returns.
 template <group Group>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t gather(const Group& g, const row_view& rows,
                                                 const std::uint64_t* indices, std::uint64_t count,
@@ -145,7 +146,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t gather(const Group& g, const row_view& 
     return detail::gather_list(g, rows, engine::listed_rows{indices}, count, out);
 }
 
-// The same for the elements of a view. An empty view has no element, so any index is outside it.
+// The same for the elements of a view. An empty view has no element, so any index is out of range.
 template <typename T, group Group>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t gather(const Group& g, const view<T>& elements,
                                                 const std::uint64_t* indices, std::uint64_t count,

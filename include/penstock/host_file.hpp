@@ -1,4 +1,5 @@
-// A file that the host has open: it owns a descriptor of a runtime and closes it at its end.
+// A file that the host has open: the object owns a descriptor of a runtime and closes it at its
+// end.
 //
 //   penstock::file f;
 //   if (penstock::status s = penstock::file::open(*rt, "data.bin", penstock::open_read, f); !s)
@@ -6,8 +7,8 @@
 //   f.read(buffer, 4096, 0);       // from the host
 //   use(f.fd());                   // for kernels: they read, write and gather by the descriptor
 //
-// Every call forwards to the runtime (penstock/runtime.hpp), which has its meaning, its errors and
-// its cost. The runtime must outlive the file.
+// Every call forwards to the runtime; penstock/runtime.hpp says its meaning, its errors and its
+// cost. The runtime must outlive the file.
 //
 // Thread safety: calls that forward may be made by several threads at a time; open, close, moving
 // and the destructor by one thread while no other uses the file. Kernels that use the descriptor
@@ -30,16 +31,16 @@ public:
     // Owns nothing: fd() is -1, and every call gives -EBADF. So does a file that was closed or
     // moved from.
     file() = default;
-    // Opens as runtime::open does. First `out` closes what it owned; on failure it owns nothing,
-    // and the message names the file and the cause.
+    // Opens as runtime::open does. First `out` closes the descriptor that it owned; on failure it
+    // owns nothing, and the message names the file and the cause.
     static status open(runtime& rt, const std::string& path, int flags, file& out);
-    // As close(), without its error. In a child of fork() it does nothing: the descriptor is the
-    // parent's.
+    // Closes the file and discards the error; call close() to see it. In a child of fork() it does
+    // nothing: the descriptor belongs to the parent.
     ~file();
     file(const file&) = delete;
     file& operator=(const file&) = delete;
     file(file&& other) noexcept;
-    // Closes what it owned, without the error.
+    // Closes the descriptor that it owned, and discards the error.
     file& operator=(file&& other) noexcept;
 
     [[nodiscard]] int fd() const { return fd_; }
@@ -54,8 +55,8 @@ public:
     int fsync() const;
     int truncate(std::int64_t size_bytes) const;
 
-    // Gives the descriptor up, whatever comes of it. 0, or what runtime::close gives: of a written
-    // file also why its bytes did not come to the file. -EBADF: it owns none.
+    // Gives the descriptor up, even on an error. Returns the result of runtime::close: 0, or an
+    // error, for a written file also the error of its write-back. -EBADF: it owns no descriptor.
     int close();
 
 private:

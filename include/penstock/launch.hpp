@@ -8,18 +8,18 @@
 //   penstock::launch<penstock::width::warp>(rt, 1000, sum_bytes{...});
 //
 // gpu: a kernel of groups of that width, as many at a time as fit. cpu: one logical group at a time
-// per worker thread, each a single lane. On both they begin in the order of their numbers, a new
-// one whenever one has ended (of width::lane on a gpu: as many as a warp has lanes, whenever those
-// have ended). So no group waits behind a slow one, and those that run at a time have neighbouring
-// numbers: if they are numbers of pages, what they read or write is neighbours in the file too, and
-// goes over together (docs/guide/writing.md). Files compiled by a plain C++ compiler can launch on
-// cpu only.
+// per worker thread, each a single lane. On both back ends groups begin in the order of their
+// numbers, a new group whenever one has ended (with width::lane on a gpu: as many as a warp has
+// lanes, whenever those have ended). So no group waits behind a slow group, and groups that run at
+// the same time have neighbouring numbers. If these are numbers of pages, the groups also read or
+// write neighbours in the file, which are transferred together (docs/guide/writing.md). Files
+// compiled by a plain C++ compiler can launch on cpu only.
 //
-// Blocks until all groups are done. Returns 0, also if calls inside it failed (they say so
-// themselves); -EOPNOTSUPP; -EAGAIN if a thousand launches of this runtime are under way; -EIO if
-// the kernel faulted (runtime.health() says how); -ENOMEM if the device has no memory to start it;
+// Blocks until all groups are done. Returns 0, also if calls inside it failed (their own results
+// say so); -EOPNOTSUPP; -EAGAIN if a thousand launches of this runtime are under way; -EIO if the
+// kernel faulted (runtime.health() says how); -ENOMEM if the device has no memory to start it;
 // -ENODEV after a cudaDeviceReset; -ECHILD in a child of fork(). After an interrupt the calls
-// inside fail with -ECANCELED. Beside stream captures of any thread it does as ever.
+// inside fail with -ECANCELED. Stream captures of any thread do not affect it.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,8 @@
 
 namespace penstock {
 
-// How many threads make up a group on the gpu: one, a part of a warp, a warp, a block.
+// How many threads make up a group on the gpu: a single thread, a part of a warp, a warp, or a
+// block.
 enum class width { lane, tile4, tile8, tile16, warp, block };
 
 // Shape of a gpu launch; ignored on cpu. 0 blocks: as many as are resident at once.
@@ -46,7 +47,7 @@ struct launch_shape {
 #if defined(__CUDACC__)
 namespace detail {
 
-// The group type of a width, and its threads (0: those of the block).
+// The group type of a width, and its number of threads (0: that of the block).
 template <width Width>
 struct group_for;
 template <>
@@ -85,9 +86,10 @@ constexpr PENSTOCK_HD std::uint32_t groups_per_block(std::uint32_t threads_per_b
     return group_for<Width>::threads == 0 ? 1 : threads_per_block / group_for<Width>::threads;
 }
 
-// The number of the group that the caller is next. Whole group; of lanes the whole warp, or what
-// the block has of it, and it is the first lane's: they are together again after each, for lanes
-// that drew one by one would go on one after the other.
+// Whole group: draws the number of the group that the caller is next. With lanes, the whole warp
+// calls, or the part of it that the block has, and the result is the number of the first lane. The
+// lanes come together again after each draw, for lanes that drew alone would go on one after the
+// other.
 template <width Width, typename Group>
 PENSTOCK_D PENSTOCK_INLINE std::uint64_t draw_number(const Group& g, unsigned long long* begun) {
     unsigned long long first = 0;
@@ -104,8 +106,9 @@ PENSTOCK_D PENSTOCK_INLINE std::uint64_t draw_number(const Group& g, unsigned lo
     }
 }
 
-// Of those that draw numbers, one thread each, after its last: the last of them leaves the words as
-// they were, for the next launch. All others have their last numbers by then.
+// Called by one thread of each drawer of numbers, after its last draw. The last drawer sets the
+// words back to their first state for the next launch; by then all other drawers have their last
+// numbers.
 inline PENSTOCK_D void end_drawing(launch_count* count, std::uint32_t drawers) {
     if (atomicInc(&count->done, drawers - 1) == drawers - 1) count->begun = 0;
 }
@@ -114,8 +117,8 @@ template <width Width, typename Function>
 __global__ void run_groups(const __grid_constant__ runtime_ref fs, std::uint64_t groups,
                            launch_count* count, const __grid_constant__ Function function) {
     const typename group_for<Width>::type g{};
-    // The threads that draw, of each block, and the threads of each; threads that are no whole
-    // group have nothing to do.
+    // The number of drawers of each block. Threads that do not make up a whole group have nothing
+    // to do.
     const std::uint32_t drawers =
         Width == width::lane ? (blockDim.x + 31) / 32 : groups_per_block<Width>(blockDim.x);
     const std::uint32_t threads = Width == width::lane    ? 32
@@ -125,16 +128,16 @@ __global__ void run_groups(const __grid_constant__ runtime_ref fs, std::uint64_t
     static_assert(sizeof(unsigned long long) == sizeof count->begun);
     auto* const begun = reinterpret_cast<unsigned long long*>(&count->begun);
     const std::uint32_t place = Width == width::lane ? threadIdx.x % 32 : 0;
-    // Lanes leave the loop together: those that left alone would wait behind it for the others,
-    // which wait for them in draw_number.
+    // Lanes leave the loop together: a lane that left alone would wait behind the loop for the
+    // other lanes, which wait for it in draw_number.
     for (std::uint64_t first = draw_number<Width>(g, begun); first < groups;
          first = draw_number<Width>(g, begun))
         if (Width != width::lane || first + place < groups) function(g, fs, first + place);
     if (threadIdx.x % threads == 0) end_drawing(count, gridDim.x * drawers);
 }
 
-// Launches the kernel on a stream of its own and waits for it. The launch's own code tells how that
-// went: what cudaGetLastError has may be the program's.
+// Launches the kernel on a stream of its own and waits for it. The launch's own code is its result:
+// the error that cudaGetLastError has may be the program's.
 template <width Width, typename Function>
 cudaError_t run_kernel(runtime& rt, std::uint32_t blocks, std::uint32_t threads,
                        std::uint64_t groups, launch_count* count, const Function& function) {
@@ -159,7 +162,7 @@ int launch_on_gpu(runtime& rt, std::uint64_t groups, const Function& function,
     const int device = rt.settings().device;
     cudaGetDevice(&before);
     if (before != device && cudaSetDevice(device) != cudaSuccess) return -ENODEV;
-    // A capture that this or another thread has begun is not disturbed.
+    // Does not disturb a capture that this or another thread has begun.
     cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     cudaThreadExchangeStreamCaptureMode(&mode);
     cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);

@@ -1,10 +1,10 @@
-// Three-way merge of pages that several wrote by themselves: from a pristine copy and a changed
-// one, the changes go over a third.
+// Three-way merge of copies of a page that several writers changed separately: finds the changes by
+// comparing a changed copy with a pristine one, and stores them in a third.
 //
-// For programs that keep copies of their own; the cache does the same for pages that are mapped to
-// be changed (map_write), by marks. Bytes that differ from the pristine copy were changed; where
-// two changed one byte, the one that is merged last wins. A change to what was there before cannot
-// be seen, and is none.
+// For programs that keep copies of their own. The cache does the same for pages with writable
+// mappings (map_write), by marks. Bytes that differ from the pristine copy were changed. If two
+// writers changed one byte, the change that is merged last wins. A store of the value that was
+// there before cannot be seen, and does not count as a change.
 //
 // (Multiple-writer protocols by twins and diffs: Carter, Bennett and Zwaenepoel, "Implementation
 // and performance of Munin", SOSP 1991.)
@@ -20,7 +20,7 @@ namespace penstock {
 
 namespace detail {
 
-// 0xff in each byte where the words differ.
+// Has 0xff in each byte in which the words differ.
 constexpr PENSTOCK_HD std::uint64_t differing_bytes(std::uint64_t a, std::uint64_t b) {
     constexpr std::uint64_t low = 0x7f7f7f7f7f7f7f7full;
     const std::uint64_t x = a ^ b, top = (((x & low) + low) | x) & ~low;
@@ -38,11 +38,11 @@ struct alignas(16) merge_words {
 
 }  // namespace detail
 
-// Whole group. Each byte of `changed` that differs from that of `pristine` replaces the one of
-// `into`; `bytes` of each, a multiple of 16, all 16-byte aligned and in memory that every thread of
-// the group reaches. No other thread may use `into` meanwhile. No errors, no waiting. Returns when
-// every thread of the group may read the whole result. Cost: reads changed and pristine, and where
-// they differ reads and writes `into`, 16 bytes at a time.
+// Whole group. Each byte of `changed` that differs from that of `pristine` replaces the byte of
+// `into`. Each of the three has `bytes` bytes, a multiple of 16, is 16-byte aligned, and lies in
+// memory that every thread of the group reaches. No other thread may use `into` meanwhile. No
+// errors, no waiting. Returns when every thread of the group may read the whole result. Cost: reads
+// changed and pristine, and where they differ reads and writes `into`, 16 bytes at a time.
 template <group Group>
 PENSTOCK_HD void merge(const Group& g, void* into, const void* changed, const void* pristine,
                        std::uint64_t bytes) {

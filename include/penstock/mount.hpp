@@ -1,11 +1,11 @@
-// A directory served at another place by this process, through FUSE, so that programs that know
+// Mounts: this process serves a directory at another place through FUSE, so that programs that know
 // nothing of Penstock share its files with the regions of this process, page by page
-// (docs/guide/mount.md): what they write is known to the next acquire of a region, also what they
-// store to a mapping, and what a region releases is what they read next.
+// (docs/guide/mount.md). The next acquire of a region sees the bytes that programs wrote, also by
+// stores to a mapping. The next read of a program sees the bytes that a region released.
 //
-// In a library of its own, since it needs libfuse 3: find_package(Penstock COMPONENTS mount) and
-// Penstock::mount in CMake, penstock-mount in pkg-config. A program that is linked without it has
-// undefined references which name it.
+// Mounts are in a library of their own, which needs libfuse 3: find_package(Penstock COMPONENTS
+// mount) and Penstock::mount in CMake, penstock-mount in pkg-config. A program that is linked
+// without it has undefined references which name it.
 #pragma once
 
 #include <cstdint>
@@ -25,21 +25,23 @@ class background_session;
 
 struct mount_options {
     bool read_only = false;
-    // Other users too; a user that is not root needs user_allow_other in /etc/fuse.conf.
+    // Other users may use the mount too; for a user that is not root this needs user_allow_other in
+    // /etc/fuse.conf.
     bool allow_other = false;
     // How far the kernel reads ahead for a program that reads a file in order. Root may have more
-    // than the kernel's 128 KiB; others have no more than that. Without a value 256 KiB for each
-    // processor, at least 1 MiB and at most 4; 0: not at all.
+    // than the kernel's 128 KiB; other users have at most that. Without a value 256 KiB for each
+    // processor, at least 1 MiB and at most 4 MiB; 0: no read-ahead.
     std::optional<std::uint64_t> read_ahead_bytes = std::nullopt;
-    // That serve requests. Without a value one for each processor, at least 4.
+    // How many threads serve requests. Without a value one for each processor, at least 4.
     std::optional<std::uint32_t> threads = std::nullopt;
 };
 
 struct mount_report {
     std::uint64_t requests = 0, errors = 0, reads = 0, bytes_asked = 0, writes = 0,
                   bytes_written = 0;
-    std::uint64_t bytes_from_devices = 0;  // that regions or the caches of runtimes (device memory
-                                           // and host tier) had and the operating system did not
+    // Bytes that came from regions or the caches of runtimes (device memory and host tier), and
+    // that the operating system did not have.
+    std::uint64_t bytes_from_devices = 0;
 };
 
 // Part of the names in the linker's message, for a program that calls mount_directory and lacks
@@ -51,15 +53,15 @@ inline namespace link_with_penstock_mount {
 class file_mount {
 public:
     explicit file_mount(std::unique_ptr<mount::background_session> session);
-    // As unmount(). In a child of fork() it does nothing, and the mount stays the parent's: its
-    // calls give -ECHILD, false and an empty report there.
+    // Does the same as unmount(). In a child of fork() it does nothing, and the mount stays the
+    // parent's: in the child its calls give -ECHILD, false and an empty report.
     ~file_mount();
     file_mount(const file_mount&) = delete;
     file_mount& operator=(const file_mount&) = delete;
 
-    // Brings home what programs have stored to mapped pages, and takes the mount away, also from
-    // under programs that still use it: they get ENOTCONN. 0 or a negative errno; 0 too if it
-    // was taken away before. Regions stay.
+    // Writes the bytes that programs have stored to mapped pages to their files, and takes the
+    // mount away. Programs that still use it get ENOTCONN. Returns 0 or a negative errno; also 0 if
+    // the mount was taken away before. Regions stay.
     int unmount();
 
     [[nodiscard]] bool is_mounted() const;
@@ -70,12 +72,12 @@ private:
 };
 
 // Serves the directory `source` at the empty directory `point` by FUSE, with threads of its own,
-// until `out` goes: programs that use files there and regions of the same files (named in the
-// source), of runtimes of this process, learn of each other's changes by page. The process must not
-// exit without taking the mount away, else the mount point answers ENOTCONN until fusermount3 -u.
-// Raises the process's limit on open files. -ENOENT, -ENOTDIR, -ENOTEMPTY, -EBUSY (mounted
-// already), -EINVAL (the point lies in the source), -EACCES and such of /dev/fuse, -ENOSYS where
-// this was built without libfuse. The message names the path and the cure.
+// until `out` goes. Programs that use files there, and regions of the same files (named in the
+// source) of runtimes of this process, see each other's changes by page. The process must not exit
+// without taking the mount away, else the mount point answers ENOTCONN until fusermount3 -u. Raises
+// the process's limit on open files. Errors: -ENOENT, -ENOTDIR, -ENOTEMPTY, -EBUSY (mounted
+// already), -EINVAL (the point lies in the source), -EACCES and other errors of /dev/fuse, -ENOSYS
+// if the library was built without libfuse. The message names the path and the cure.
 status mount_directory(runtime& rt, const std::string& source, const std::string& point,
                        const mount_options& settings, std::unique_ptr<file_mount>& out);
 

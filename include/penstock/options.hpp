@@ -21,8 +21,8 @@ enum class io_method { automatic, uring, pread };
 enum class direct_mode { automatic, off, on };
 
 struct options {
-    // Where the cache lives and what runs the kernels. automatic: gpu if a usable one is there,
-    // else cpu; the choice is said on one log line.
+    // Where the cache lives and what runs the kernels. automatic: gpu if there is a usable GPU,
+    // else cpu; one log line tells the choice.
     backend where = backend::automatic;
 
     // CUDA device number.
@@ -31,7 +31,7 @@ struct options {
     // Bytes of page frames. More means fewer misses.
     std::optional<std::uint64_t> cache_bytes = std::nullopt;
 
-    // Bytes of a page, a power of two. Small pages for scattered small reads, large ones for
+    // Bytes of a page, a power of two. Small pages suit scattered small reads, large pages suit
     // streaming; each page costs 8 bytes of table.
     std::uint64_t page_bytes = 65536;
 
@@ -49,45 +49,46 @@ struct options {
     // rings; it bounds the requests in flight.
     std::optional<std::uint64_t> staging_bytes = std::nullopt;
 
-    // Most bytes of host memory for windows and host tier together: the operating system's page
-    // cache that runtime::open_windows keeps open for the GPU at a time, and tier_bytes. Such
-    // memory cannot be reclaimed meanwhile. 0: no windows, and no tier.
+    // Most bytes of host memory for windows and host tier together: the part of the operating
+    // system's page cache that runtime::open_windows keeps open for the GPU at a time, plus
+    // tier_bytes. Such memory cannot be reclaimed meanwhile. 0: no windows, and no tier.
     std::optional<std::uint64_t> window_bytes = std::nullopt;
 
     // Bytes of the host tier: host memory (pinned, on gpu) for pages that the cache dropped, and
-    // for pages that are read ahead or asked for in advance. Part of window_bytes. 0: no tier, and
-    // no reading ahead.
+    // for pages that are read ahead or requested in advance. Part of window_bytes. 0: no tier, and
+    // no read-ahead.
     std::uint64_t tier_bytes = 0;
 
-    // Whether kernels may write files: open with open_write, open_read_write, open_create. Off,
-    // such an open gives -EROFS. On, it costs device memory besides the cache: an eighth of
+    // Whether kernels may write files: open with open_write, open_read_write, open_create. If off,
+    // such an open gives -EROFS. If on, it costs device memory besides the cache: an eighth of
     // cache_bytes, for the marks of written bytes.
     bool writable = false;
 
-    // How much of one file may be dirty in the cache before groups that write it begin to write
-    // back what lies as far behind; the rest goes when it is synced, when the file is closed, or
-    // when a frame is needed. 0: from the first page on. As much as cache_bytes, or more: not
-    // before.
+    // How many bytes of a file may be dirty in the cache before its writers begin to write back the
+    // pages that lie as far behind. The rest is written back when it is synced, when the file is
+    // closed, or when a frame is needed. 0: write-behind begins with the first page. At least
+    // cache_bytes: no write-behind.
     std::optional<std::uint64_t> write_behind_bytes = std::nullopt;
 
     // cpu back end: threads that run kernels.
     std::optional<std::uint32_t> worker_threads = std::nullopt;
 
-    // How requested pages are read. automatic: io_uring, or pread where the kernel refuses
-    // io_uring, said once in the log.
+    // How requested pages are read. automatic: io_uring, or pread if the kernel refuses io_uring;
+    // the log says so once.
     io_method io = io_method::automatic;
 
     // Whether requested pages are read past the operating system's page cache (O_DIRECT).
     // automatic: reads of up to 64 KiB that come at random and for the first time, of pages that
-    // are not in the page cache, where the kernel tells that (Linux 6.5, newer ones only of files
-    // that one owns or may write) and io_uring reads. on: all that are aligned. Where a file system
-    // has no such reads they go through the page cache, said once in the log.
+    // are not in the page cache. This needs a kernel that tells which pages are (Linux 6.5; newer
+    // kernels tell it only for files that the user owns or may write), and reads by io_uring. on:
+    // all aligned reads. If a file system has no such reads, they go through the page cache, and
+    // the log says so once.
     direct_mode direct_io = direct_mode::automatic;
 
-    // Whether memory that is read into past the page cache is registered with io_uring once as much
-    // has been read so: such reads then cost less processor time. Counted as locked memory
-    // (RLIMIT_MEMLOCK) for users without CAP_IPC_LOCK; where the kernel refuses, reads go on
-    // without.
+    // Whether the memory that such reads fill is registered with io_uring, once as many bytes have
+    // been read past the page cache: the reads then cost less processor time. It counts as locked
+    // memory (RLIMIT_MEMLOCK) for users without CAP_IPC_LOCK. If the kernel refuses, reads go on
+    // without it.
     bool registered_buffers = true;
 
     // How long a group looks for a frame while all are pinned or loading, before -ENOBUFS, and for
@@ -99,16 +100,16 @@ struct options {
     std::uint32_t request_wait_ms = 30000;
 
     // How long the host's heartbeat may stand still before waiting groups give up with -ETIMEDOUT.
-    // Less than about five times the 20 ms beat would mistake a busy machine for a dead one.
+    // A value below about five times the 20 ms beat would mistake a busy machine for a dead one.
     std::uint32_t host_wait_ms = 900;
 
     // Directories below which kernels may open files. Empty: the working directory at creation.
-    // Relative names are looked up in the first. Files that the host opened or allowed itself may
-    // be opened besides.
+    // Relative names are looked up in the first. Kernels may also open files that the host opened
+    // or allowed.
     std::vector<std::string> roots;
 
-    // Where log lines go; called from any thread, one call at a time. Empty: standard error, each
-    // line after "penstock: ".
+    // Receives log lines; called from any thread, one call at a time. Empty: lines go to standard
+    // error, each after "penstock: ".
     std::function<void(const std::string&)> log;
 
     // Reads the PENSTOCK_* variables. A value that cannot be used gives -EINVAL and a message with

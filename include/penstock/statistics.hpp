@@ -1,5 +1,5 @@
-// What a runtime did since it was created. Sums over all groups; counters are relaxed, so a
-// snapshot taken while kernels run may lag by what is in flight.
+// The statistics of a runtime since it was created: sums over all groups. Counters are relaxed, so
+// a snapshot taken while kernels run may miss operations that are in flight.
 #pragma once
 
 #include <array>
@@ -11,13 +11,13 @@ namespace penstock {
 struct statistics {
     std::uint64_t hits = 0;          // page accesses served from the cache
     std::uint64_t misses = 0;        // pages loaded, by request or through a window
-    std::uint64_t window_loads = 0;  // of these, those through a window: no request, no CPU
+    std::uint64_t window_loads = 0;  // of these, pages through a window: no request, no CPU
     std::uint64_t window_bytes = 0;  // open in windows now
     std::uint64_t tier_loads = 0;    // misses that the host tier served
     std::uint64_t tier_saves = 0;    // pages that went to the tier when the cache dropped them
     std::uint64_t tier_evictions = 0;
     std::uint64_t read_ahead_pages = 0;  // pages asked for ahead of their use
-    // Of these, those that were found to have failed; they were then asked for anew.
+    // Of these, pages whose read was found to have failed; they were then requested anew.
     std::uint64_t read_ahead_failures = 0;
     std::uint64_t load_waits = 0;  // page accesses that waited for another group's load
     std::uint64_t evictions = 0;
@@ -33,10 +33,10 @@ struct statistics {
     std::uint64_t bytes_read = 0;     // delivered by read
     std::uint64_t bytes_written = 0;  // taken by write and append
     std::uint64_t write_backs = 0;    // pages of which written bytes were sent to the host
-    // Of these, those that did not come to the file; they stay dirty.
+    // Of these, pages that were not written to the file; they stay dirty.
     std::uint64_t write_back_errors = 0;
-    std::uint64_t dirty_victims = 0;  // of these, those that went because their frame was needed
-    // Of these, those that went because much of their file was dirty.
+    std::uint64_t dirty_victims = 0;  // of these, pages written because their frame was needed
+    // Of these, pages that were written because much of their file was dirty.
     std::uint64_t written_behind = 0;
     std::uint64_t file_writes = 0;  // write operations of the operating system
     std::uint64_t file_write_bytes = 0;
@@ -45,8 +45,8 @@ struct statistics {
     std::uint64_t file_reads = 0;  // read operations given to the operating system
     std::uint64_t file_read_bytes = 0;
     std::uint64_t file_read_errors = 0;
-    std::uint64_t direct_reads = 0;  // of file_reads, those past the page cache
-    // Of file_reads, those past the page cache into memory registered with io_uring.
+    std::uint64_t direct_reads = 0;  // of file_reads, reads past the page cache
+    // Of file_reads, reads past the page cache into memory registered with io_uring.
     std::uint64_t registered_reads = 0;
     std::uint64_t bad_requests = 0;  // requests the host refused as malformed
     std::uint64_t batches = 0;       // rounds in which a service thread found requests

@@ -5,16 +5,16 @@
 //                                          elements, or not ask
 //
 // Elements are 1, 2, 4, 8 or 16 bytes, trivially copyable, in the byte order of the machine. The
-// view starts at a byte offset that is a multiple of the element's size; a piece of an element at
-// the end of the file is left out.
+// view starts at a byte offset that is a multiple of the element's size; the view leaves out a
+// piece of an element at the end of the file.
 //
-// Errors: v[i] cannot return one. An element that cannot be had, because it lies outside or its
-// page fails to load, is zero, and the runtime keeps the first such error with file and offset: ask
+// Errors: v[i] cannot return an error. An element that lies outside, or whose page fails to load,
+// is zero, and the runtime keeps the first such error with file and offset: ask
 // runtime::view_status() after the kernel.
 //
 // Cost: in the cache, two loads of the page word around that of the element, no atomic update, and
-// nothing is counted as a hit; else one round trip or window fetch, which lanes of a warp that miss
-// together share, up to eight pages in flight. On the host v[i] is a read of one element.
+// no count of hits; else one round trip or window fetch. Lanes of a warp that miss together share
+// it, with up to eight pages in flight. On the host v[i] is a read of one element.
 //
 // Thread safety: as file.hpp. A view is trivially copyable and holds the address of the runtime_ref
 // it was made from, which must outlive it: in a kernel declare the parameter `const
@@ -46,7 +46,7 @@ public:
         size_ = offset_bytes < file_.size_bytes ? (file_.size_bytes - offset_bytes) / sizeof(T) : 0;
     }
 
-    // Elements in the file, as it was when it was opened.
+    // The number of elements in the file, as it was when it was opened.
     PENSTOCK_HD std::uint64_t size() const { return size_; }
 
     PENSTOCK_HD PENSTOCK_INLINE T operator[](std::uint64_t i) const {
@@ -68,10 +68,10 @@ public:
 
     // Whole group: visit(i, element) for each of `count` elements from `first` on, each in one of
     // the group's threads, in no fixed order among threads. An element costs no look-up: on a GPU
-    // two looks at the page's word go with each 64 bytes of every thread, and a page is pinned only
+    // two loads of the page word go with each 64 bytes of every thread, and a page is pinned only
     // if it had to be loaded or changed its frame meanwhile; elsewhere each page is pinned once.
-    // Returns how many were visited: fewer than asked at the end of the file or before a page that
-    // could not be had; a negative errno if that was the first.
+    // Returns how many elements were visited: fewer than asked at the end of the file or before a
+    // page that could not be loaded; a negative errno if that was the first page.
     template <group Group, typename Visit>
     PENSTOCK_HD std::int64_t for_each(const Group& g, std::uint64_t first, std::uint64_t count,
                                       const Visit& visit) const {
@@ -83,9 +83,9 @@ public:
 
     // Whole group: copies up to `count` elements from `first` on to `out`, which every thread of
     // the group may read when it returns. Returns how many: fewer than asked at the end of the file
-    // or before a page that could not be had; a negative errno if that was the first. Missing pages
-    // come up to eight in flight. From the host, on the cpu back end: the fast way to many
-    // elements.
+    // or before a page that could not be loaded; a negative errno if that was the first page. Up to
+    // eight missing pages are in flight together. From the host, on the cpu back end, this is the
+    // fast way to read many elements.
     template <group Group>
     PENSTOCK_HD std::int64_t copy_to(const Group& g, T* out, std::uint64_t first,
                                      std::uint64_t count) const {

@@ -1,12 +1,12 @@
-// Writing files, the same on GPU and CPU: write, append, msync, fsync, truncate. For runtimes with
-// options::writable.
+// Writes to files, the same on GPU and CPU: write, append, msync, fsync, truncate. For runtimes
+// with options::writable.
 //
 // Groups, results and thread safety are those of penstock/file.hpp; the descriptor has to be open
-// for writing (open_write, open_read_write), except for fsync and msync. Bytes go to cached pages
-// and from there to the file: when their frame is needed, with msync, with fsync, and with the last
-// close. Then exactly the bytes that were written go there and no others, so programs, runtimes and
-// groups that write different bytes of a file, even of one page, do not disturb each other. Of
-// bytes that several write between two synchronisations, the file has what was written back last.
+// for writing (open_write, open_read_write), except for fsync and msync. Bytes go to cached pages,
+// and from there to the file when their frame is needed, with msync, with fsync, and with the last
+// close. Exactly the written bytes go to the file, so programs, runtimes and groups that write
+// different bytes of a file, even of one page, do not disturb each other. If several write the same
+// bytes between two synchronisations, the file has the bytes that were written back last.
 #pragma once
 
 #include <cerrno>
@@ -18,8 +18,8 @@
 
 namespace penstock {
 
-// A pinned piece of one page that may be changed. `data` may be read and written until unmap, by
-// plain stores of every thread that the group's synchronisation reaches.
+// A pinned piece of one page that may be changed. `data` may be read, and written by plain stores,
+// until unmap, by every thread that the group's synchronisation reaches.
 struct writable_mapping {
     std::byte* data;
     std::int64_t bytes;  // how many, or a negative errno, and then data is null
@@ -30,14 +30,14 @@ struct writable_mapping {
 
 // Copies `bytes` bytes from `buffer` (any alignment; 16 bytes is fastest; memory that every thread
 // of the group can read) to byte `offset` of the file, which grows if need be; bytes in between
-// that were never written read as zeros. Returns the count; when it returns the buffer may be used
-// again, and every later read of the device sees the bytes. Fewer than asked if a page could not be
-// had after some. Errors, if nothing was written: -EBADF, -EINVAL (null buffer, negative offset or
-// count, sum past 2^63), -EFBIG (further than a file may grow while it is open:
-// docs/guide/writing.md), -ENOBUFS, -ENOMEM, the file system's, those of a wait. Cost: a page in
-// the cache, the copy, two atomics of its word and one for every 64 bytes; a page that is not in
-// the cache and is not written whole is read first. A full cache of dirty pages makes the caller
-// write one back; if that fails, it is told why.
+// that were never written read as zeros. Returns the count, which is fewer than asked if a page
+// failed after some bytes were written. When the call returns the buffer may be used again, and
+// every later read of the device sees the bytes. Errors, if nothing was written: -EBADF, -EINVAL
+// (null buffer, negative offset or count, sum past 2^63), -EFBIG (further than a file may grow
+// while it is open: docs/guide/writing.md), -ENOBUFS, -ENOMEM, errors of the file system, errors of
+// a wait. Cost: for a page in the cache the copy, two atomics of its word, and one atomic for every
+// 64 bytes; a page that is not in the cache and is not written whole is read first. If the cache is
+// full of dirty pages, the caller has to write a page back; if that fails, it gets the error.
 template <group Group>
 PENSTOCK_HD std::int64_t write(const Group& g, const runtime_ref& fs, int fd, const void* buffer,
                                std::int64_t bytes, std::int64_t offset) {
@@ -57,11 +57,12 @@ PENSTOCK_HD std::int64_t write(const Group& g, const runtime_ref& fs, int fd, co
     return detail::counted(g, fs, done);
 }
 
-// The same at the end of the file, which all groups of the device share: the record gets a place of
-// its own, and no record is lost or torn by another. Returns the offset where it begins. Groups
-// that read the file meanwhile may find zeros there until append returns. Records of other runtimes
-// and programs that append at the same time are not known to this one: give each its file. Errors:
-// as write; a record of which only a part could be written is an error, -EIO, and its place stays.
+// Writes a record at the end of the file, which all groups of the device share: the record gets a
+// place of its own, and no record is lost or torn by another record. Returns the offset at which it
+// begins. Groups that read the file meanwhile may find zeros there until append returns. This
+// runtime does not know of records that other runtimes and programs append at the same time: give
+// each its own file. Errors: those of write; a record of which only a part could be written is an
+// error, -EIO, and its place stays.
 template <group Group>
 PENSTOCK_HD std::int64_t append(const Group& g, const runtime_ref& fs, int fd, const void* buffer,
                                 std::int64_t bytes) {
@@ -82,10 +83,10 @@ PENSTOCK_HD std::int64_t append(const Group& g, const runtime_ref& fs, int fd, c
     return done < 0 ? done : detail::counted(g, fs, -EIO);
 }
 
-// Writes back what was written to the pages that [offset, offset + bytes) touches. Other programs
-// see it when this returns; on storage it is after fsync only. 0 or a negative errno: -EBADF,
-// -EINVAL, the file system's, those of a wait. Up to eight pages are under way at a time; clean
-// pages cost a look at their word.
+// Writes back the bytes written to the pages that [offset, offset + bytes) touches. Other programs
+// see them when this returns; they are on storage only after fsync. Returns 0 or a negative errno:
+// -EBADF, -EINVAL, errors of the file system, errors of a wait. Up to eight pages are under way at
+// a time; clean pages cost a look at their word.
 template <group Group>
 PENSTOCK_HD int msync(const Group& g, const runtime_ref& fs, int fd, std::int64_t offset,
                       std::int64_t bytes) {
@@ -104,13 +105,13 @@ PENSTOCK_HD int msync(const Group& g, const runtime_ref& fs, int fd, std::int64_
 
 // Pins the page that holds byte `offset`, to be read and changed through the pointer. As map, but
 // the mapping may begin behind the end of the file and reach beyond it: then the file grows to the
-// end of the mapping when it is unmapped. What was changed counts as written from unmap, or from
-// msync of the mapping, on: bytes that differ from what they were when the page was first mapped
-// so, and no others. Of a page that two change at once, each byte comes from the one that changed
-// it. Errors (in `bytes`): as write; -EBUSY if the same page is mapped through open_write_once and
-// otherwise at the same time. Cost: as map, and a copy of the page in a second frame of the cache,
-// which all mappings of the page share (none with open_write_once); unmap compares the two at
-// memory speed. Hold few at a time.
+// end of the mapping when it is unmapped. Changed bytes count as written from unmap, or from msync
+// of the mapping, on. Only bytes that differ from their value when the page was first mapped for
+// writing count as changed. If two groups change a page at once, each byte comes from the group
+// that changed it. Errors (in `bytes`): those of write; -EBUSY if the same page is mapped through
+// open_write_once and otherwise at the same time. Cost: that of map, and a copy of the page in a
+// second frame of the cache, which all mappings of the page share (none with open_write_once);
+// unmap compares the two at memory speed. Hold few mappings at a time.
 template <group Group>
 PENSTOCK_HD writable_mapping map_write(const Group& g, const runtime_ref& fs, int fd,
                                        std::int64_t offset, std::int64_t bytes) {
@@ -138,8 +139,8 @@ PENSTOCK_HD writable_mapping map_write(const Group& g, const runtime_ref& fs, in
 
 namespace detail {
 
-// Is the mapping one that is held? A pin keeps the word valid and its frame, and a holder keeps the
-// pristine word.
+// Is the mapping held? A pin keeps the word valid and its frame, and a holder keeps the pristine
+// word.
 template <typename Group>
 PENSTOCK_HD inline bool is_held(const Group& g, const runtime_ref& fs,
                                 const writable_mapping& mapped) {
@@ -158,10 +159,10 @@ PENSTOCK_HD inline bool is_held(const Group& g, const runtime_ref& fs,
 
 }  // namespace detail
 
-// Gives a writable mapping back; what was changed counts as written, and the file reaches to the
-// mapping's end. 0, or -EINVAL if it is not held (an empty or failed one may be unmapped: 0). A
-// mapping may outlive its descriptor: one that is given back after the last close is written back
-// at once, as by a close, and what could not be written is the result.
+// Gives a writable mapping back; changed bytes count as written, and the file reaches to the
+// mapping's end. Returns 0, or -EINVAL if the mapping is not held (for an empty or failed mapping:
+// 0). A mapping may outlive its descriptor: if it is given back after the last close, its changes
+// are written back at once, as by a close, and an error of a write is the result.
 template <group Group>
 PENSTOCK_HD int unmap(const Group& g, const runtime_ref& fs, const writable_mapping& mapped) {
     if (mapped.data == nullptr) return 0;
@@ -170,13 +171,13 @@ PENSTOCK_HD int unmap(const Group& g, const runtime_ref& fs, const writable_mapp
         mapped.in_page, mapped.in_page + static_cast<std::uint32_t>(mapped.bytes), true};
     const engine::pinned_page page{mapped.word_index, mapped.frame, false};
     const std::int64_t code = by_address(&engine::unmap_changed<Group>)(g, fs.view, page, part);
-    g.sync();  // what the leader did comes before the group's next call
+    g.sync();  // the leader's steps come before the group's next call
     return static_cast<int>(detail::counted(g, fs, code));
 }
 
-// Writes back what was changed through the mapping so far, which stays. 0, or a negative errno as
-// the other msync. What is written back of a page while it is mapped so is written once more after
-// the last of its mappings is gone.
+// Writes back the bytes changed through the mapping so far; the mapping stays. Returns 0, or a
+// negative errno like the other msync. Bytes of a page that are written back while it has a
+// writable mapping are written once more after the last of its mappings is gone.
 template <group Group>
 PENSTOCK_HD int msync(const Group& g, const runtime_ref& fs, const writable_mapping& mapped) {
     if (mapped.data == nullptr) return 0;
@@ -188,12 +189,12 @@ PENSTOCK_HD int msync(const Group& g, const runtime_ref& fs, const writable_mapp
         detail::counted(g, fs, by_address(&engine::flush_changed<Group>)(g, fs.view, page, part)));
 }
 
-// Returns after everything that was written to the file before is on storage (fdatasync). 0; or
-// -EBADF, an error of a wait, or the error of a write-back that failed: now, or earlier without a
-// caller being told of it yet. Pages that could not be written stay dirty, and the next fsync tries
-// again. runtime::write_status() says which bytes of which file they are. If the sync itself fails,
-// the operating system may have dropped what it had of the file (it does so on Linux): an fsync
-// that succeeds afterwards says nothing about those bytes, so write them once more.
+// Returns after everything that was written to the file before is on storage (fdatasync). Returns
+// 0; or -EBADF, an error of a wait, or the error of a write-back that failed, now or earlier
+// without a caller being told of it yet. Pages that could not be written stay dirty, and the next
+// fsync tries again. runtime::write_status() says which bytes of which file they are. If the sync
+// itself fails, the operating system may have dropped the file's bytes that it held (Linux does
+// so). An fsync that succeeds afterwards says nothing about those bytes, so write them once more.
 template <group Group>
 PENSTOCK_HD int fsync(const Group& g, const runtime_ref& fs, int fd) {
     engine::file_handle file{};
@@ -206,9 +207,10 @@ PENSTOCK_HD int fsync(const Group& g, const runtime_ref& fs, int fd) {
         detail::counted(g, fs, by_address(&engine::sync_file<Group>)(g, fs.view, file.slot)));
 }
 
-// Gives the file another size. What is cut off is gone; what is new reads as zeros. 0 or a negative
-// errno: -EBADF, -EINVAL, the file system's, those of a wait; if the host refuses, the file is as
-// it was. A read or write of other groups behind the cut at the same time comes before or after it.
+// Gives the file another size. Bytes that are cut off are gone; new bytes read as zeros. Returns 0
+// or a negative errno: -EBADF, -EINVAL, errors of the file system, errors of a wait; if the host
+// refuses, the file is as it was. A read or write of other groups behind the cut at the same time
+// comes before or after it.
 template <group Group>
 PENSTOCK_HD int truncate(const Group& g, const runtime_ref& fs, int fd, std::int64_t size_bytes) {
     engine::file_handle file{};
@@ -222,10 +224,10 @@ PENSTOCK_HD int truncate(const Group& g, const runtime_ref& fs, int fd, std::int
 }
 
 // Removes a name; `path` as in open. The file itself goes with its last descriptor, here and in
-// other programs; until then those that are open go on. An open of the name that begins when this
-// has returned does not find the file. 0 or a negative errno: as open for writing, -EISDIR for a
-// directory. Cost: one round trip to the host. Waits for an open of the same name that is under
-// way.
+// other programs; until then open descriptors go on working. An open of the name that begins after
+// this has returned does not find the file. Returns 0 or a negative errno: those of open for
+// writing, -EISDIR for a directory. Cost: one round trip to the host. Waits for an open of the same
+// name that is under way.
 template <group Group>
 PENSTOCK_HD int unlink(const Group& g, const runtime_ref& fs, const char* path) {
     if (fs.view.writes == nullptr) return static_cast<int>(detail::counted(g, fs, -EROFS));

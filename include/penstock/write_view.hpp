@@ -8,19 +8,18 @@
 //                                                       is lost
 //
 // Elements and offsets are those of penstock/view.hpp. The file grows as far as elements are
-// written; what lies in between reads as zeros. Exactly the bytes of the elements count as written
+// written; bytes in between read as zeros. Exactly the bytes of the elements count as written
 // (penstock/write.hpp says when they go to the file).
 //
-// Errors: v[i] = x cannot return one. An element that cannot be written, because it lies behind
-// `count`, the descriptor is not open for writing or its page cannot be had, is dropped, and the
-// runtime keeps the first such error with file and offset: ask runtime::view_status() after the
-// kernel.
+// Errors: v[i] = x cannot return an error. An element is dropped if it lies behind `count`, the
+// descriptor is not open for writing, or its page cannot be pinned. The runtime keeps the first
+// such error with file and offset: ask runtime::view_status() after the kernel.
 //
 // Cost: a pin and an unpin of each page that the lanes of a warp meet together, an atomic for each
 // element's mark, and one for the page; a page that is not in the cache and of which the file has
 // bytes is read first. For whole runs of bytes write() is faster.
 //
-// Thread safety: as file.hpp. Two lanes that write one element: it has the value of one of them. A
+// Thread safety: as file.hpp. If two lanes write one element, it gets the value of one of them. A
 // view is trivially copyable and holds the address of the runtime_ref it was made from, which must
 // outlive it: in a kernel declare the parameter `const __grid_constant__ penstock::runtime_ref fs`.
 #pragma once
@@ -52,7 +51,7 @@ public:
             return *this = static_cast<T>(other);
         }
         element(const element&) = default;
-        // As view<T>: an element that is not in the file is zero, and noted as a fault.
+        // Like view<T>: an element that is not in the file reads as zero and is noted as a fault.
         PENSTOCK_HD operator T() const { return view_.get(at_); }
 
     private:
@@ -85,7 +84,7 @@ public:
         change(i, engine::put_element<T>{value});
     }
 
-    // Adds `value` and returns what was there before. For 4 and 8 byte integers, float and double.
+    // Adds `value` and returns the former value. For 4 and 8 byte integers, float and double.
     PENSTOCK_HD T atomic_add(std::uint64_t i, T value) const {
         static_assert(std::is_arithmetic_v<T> && (sizeof(T) == 4 || sizeof(T) == 8),
                       "atomic_add is for numbers of 4 or 8 bytes");

@@ -1,8 +1,8 @@
-// Gives out pieces of a range of units and joins freed neighbours. The host manages the page-word
-// arena and the path arena with it. Takes the shortest free piece that is long enough, the first of
-// several: what it costs grows with the logarithm of the number of free pieces, while a search from
-// the front met every hole that closed files had left, under the lock that all opens share. Not
-// thread-safe: the file registry's lock guards it.
+// An allocator that gives out pieces of a range of units and joins freed neighbours. The host
+// manages the page-word arena and the path arena with it. It takes the shortest free piece that is
+// long enough, and the first of equal pieces. So its cost grows with the logarithm of the number of
+// free pieces, while a search from the front met every hole that closed files had left, under the
+// lock that all opens share. Not thread-safe: the file registry's lock guards it.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,12 @@ public:
         if (units > 0) insert(0, units);
     }
 
-    // Start of a piece of `units` (at least 1), or nothing if no free piece is long enough.
+    // Returns the start of a piece of `units` (at least 1), or nothing if no free piece is long
+    // enough.
     std::optional<std::uint64_t> take(std::uint64_t units);
 
-    // Gives a piece back. False, and nothing changes, if part of it is free already or outside the
-    // range.
+    // Gives a piece back. If part of it is free already or outside the range, returns false and
+    // changes nothing.
     bool give(std::uint64_t start, std::uint64_t units);
 
     [[nodiscard]] std::uint64_t free_units() const;

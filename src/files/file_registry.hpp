@@ -1,23 +1,23 @@
-// The host's half of the file table: the files that are open or remembered, and the rules for
-// opening more.
+// The file registry, the host's half of the file table: the files that are open or remembered, and
+// the rules for opening more.
 //
 // A slot stands for one version of one file: (device, inode, size, times). Opening an unchanged
-// file finds its slot again, whatever name leads there; opening a changed one takes a fresh slot
-// and a fresh table. Slots and tables come back only when the device takes a closed file down
-// (retire), since only the device knows its references.
+// file finds its slot again, under any name; opening a changed file takes a fresh slot and a fresh
+// table. Slots and tables come back only when the device takes a closed file down (retire), since
+// only the device knows its references.
 //
-// File handles are few and files may be many: the registry keeps at most `max_handles` open and
-// opens the others again by path when they are read; if that path leads elsewhere by then, the read
-// fails with -ESTALE. Of a file whose name was taken away here the handle is kept, for up to half
-// of `max_handles` such files.
+// File handles are few and files may be many: the registry keeps at most `max_handles` handles
+// open, and opens a file without a handle again by path when it is read. If that path leads to
+// another file by then, the read fails with -ESTALE. If this registry took a file's name away, it
+// keeps the file's handle, for up to half of `max_handles` such files.
 //
-// A name without links and without ".." is its own real path: whether it may be opened is judged by
-// its letters, and the file is opened with the kernel's word that no link was in the way. Every
+// A name without links and without ".." is its own real path: the registry decides by its text
+// whether it may be opened, and the kernel assures at the open that no link was in the way. Every
 // other name, and every error, goes the long way (look_up).
 //
-// Pages of a file are also lent to readers that open nothing (peers/cached_reads.hpp). Meanwhile
-// its slot and table go to no other file: if the device takes it down, they come back when the last
-// loan ends.
+// The registry also lends pages of a file to readers that open nothing (peers/cached_reads.hpp).
+// Meanwhile the file's slot and table go to no other file: if the device takes the file down, they
+// come back when the last loan ends.
 //
 // Thread-safe; system calls are made outside the lock.
 #pragma once
@@ -46,11 +46,12 @@
 namespace penstock::host {
 
 // A mutex whose waiters look again for a moment before they sleep: for locks that are held for less
-// than a microsecond and that all service threads want. With one that puts waiters to sleep at
-// once, sixteen threads that opened files took eight times as long for each as one thread alone:
-// what they waited for was being woken (bench/results/h100/2026-11-24-opens.txt).
+// than a microsecond and that all service threads want. With a mutex that puts waiters to sleep at
+// once, sixteen threads that opened files took eight times as long for each file as one thread
+// alone: they mostly waited to be woken (bench/results/h100/2026-11-24-opens.txt).
 //
-// A lockable for std::lock_guard. glibc's own kind of mutex; elsewhere an ordinary one.
+// A lockable for std::lock_guard. With glibc it is glibc's own adaptive mutex; elsewhere an
+// ordinary mutex.
 class adaptive_mutex {
 public:
     adaptive_mutex() {
@@ -73,22 +74,23 @@ private:
     pthread_mutex_t mutex_;
 };
 
-// The slots whose files have a handle of the host, for a hand that goes round them in search of one
-// to park. Slots without one are not met: of tens of thousands of files most may be parked. Not
-// thread-safe: the file registry's lock guards it.
+// The slots whose files have a handle of the host, for a hand that goes round them in search of a
+// handle to park. The hand does not meet slots without a handle: of tens of thousands of files most
+// may be parked. Not thread-safe: the file registry's lock guards it.
 class handle_round {
 public:
     explicit handle_round(std::size_t slots) : place_(slots, none) {}
 
     [[nodiscard]] std::size_t size() const { return order_.size(); }
 
-    // A slot that is not in yet.
+    // Adds a slot that is not in the round yet.
     void add(std::uint32_t slot) {
         place_[slot] = static_cast<std::uint32_t>(order_.size());
         order_.push_back(slot);
     }
 
-    // A slot that is in. The last takes its place, and is next if that is where the hand is.
+    // Removes a slot that is in the round. The last slot takes its place, and is next if the hand
+    // is there.
     void remove(std::uint32_t slot) {
         const std::uint32_t at = place_[slot];
         order_[at] = order_.back();
@@ -98,7 +100,7 @@ public:
         if (at + 1 == hand_) --hand_;
     }
 
-    // Where the hand comes next; there must be one.
+    // The next slot of the hand; the round must have a slot.
     std::uint32_t next() {
         if (hand_ >= order_.size()) hand_ = 0;
         return order_[hand_++];
@@ -107,7 +109,7 @@ public:
 private:
     static constexpr std::uint32_t none = UINT32_MAX;
     std::vector<std::uint32_t> order_;
-    std::vector<std::uint32_t> place_;  // of each slot in it
+    std::vector<std::uint32_t> place_;  // of each slot in the round
     std::uint32_t hand_ = 0;
 };
 
@@ -141,78 +143,80 @@ struct open_reply {
     std::uint64_t table = 0;
     bool two_level = false;
     std::uint32_t path_extent = 0;  // + 1; 0: none
-    std::uint32_t epoch = 0;        // the how many-th answer to an open of this file
+    std::uint32_t epoch = 0;        // the number of this answer among those to opens of this file
 };
 
-// What handle_of gives as the size of a file that is being written: the device knows it, and the
-// host does not.
+// The size that handle_of gives for a file that is being written: the device knows the size, and
+// the host does not.
 inline constexpr std::uint64_t size_of_written = INT64_MAX;
 
 class file_registry {
 public:
-    // `shared` hears which files are known here. `say` takes lines for the log, from any thread.
+    // `shared` is told which files are known here. `say` takes lines for the log, from any thread.
     file_registry(environment& env, hub& shared, const registry_limits& limits,
                   std::function<void(const std::string&)> say = {});
     ~file_registry();
     [[nodiscard]] hub& shared() const { return hub_; }
 
-    // Sets the roots; each must be a directory. Relative names start at the first. Once, before
-    // anything is opened.
+    // Sets the roots; each must be a directory. Relative names start at the first. Call it once,
+    // before anything is opened.
     status set_roots(const std::vector<std::string>& roots);
     // Lets this one file be opened wherever it lies. Also checks that it is a readable regular
-    // file. With `flags` for writing it may be written as well; with engine::flag_create it is made
-    // if it is not there.
+    // file. With `flags` for writing the file may be written as well; with engine::flag_create it
+    // is made if it does not exist.
     int allow(const std::string& path, std::uint32_t flags = 0);
 
-    // Take names away, or give a file another. With `check_roots` only below the roots, and what
-    // the host allowed to be written.
+    // unlink takes a name away; rename gives a file another name. With `check_roots` this is
+    // allowed only below the roots, and for files that the host allowed to be written.
     int unlink(const std::string& name, bool check_roots);
     int rename(const std::string& from, const std::string& to, bool check_roots);
 
     // Serves the device's requests. -ENFILE: no slot left; engine::no_table_room; taking down a
     // closed file may help. `old_extent` is a path extent + 1 of `old_units` to take back first, or
     // 0. A file that is opened for writing keeps its slot, whatever its size and times say, until
-    // it is settled. `open_now` is what the device has open by this name: if the name still leads
-    // to that file, it is that version.
+    // it is settled. `open_now` is the version that the device has open by this name: if the name
+    // still leads to that file, the answer is that version.
     open_reply open(const std::string& name, std::uint64_t old_extent, std::uint64_t old_units,
                     std::uint32_t flags = 0, slot_life open_now = {});
-    // The device closed a written file, and all of it is written back: what the cache has of it
-    // counts as old from now on, since the device's own changes cannot be told from those of other
-    // writers. Unless an open was answered since, which `epoch` tells.
+    // Settles a written file that the device closed after all of it was written back. From now on
+    // the cached pages of the file count as old, since the device's own changes cannot be told from
+    // those of other writers. Does nothing if an open was answered since, which `epoch` tells.
     void settle(std::uint32_t slot, std::uint32_t generation, std::uint64_t epoch);
     // The writer of the file. -EBADF: it was not opened for writing.
     int writer_of(std::uint32_t slot, std::uint32_t generation, std::shared_ptr<file_writer>& out);
-    // Takes back what was not taken of an answer to open; packed as in engine/lost_open.hpp. What
-    // is not out is ignored.
+    // Takes back the path extent of an answer to open that no group took; packed as in
+    // engine/lost_open.hpp. An extent that is not given out is ignored.
     void give_back_path(std::uint64_t lost_extent);
     std::int64_t retire(std::uint32_t slot, std::uint32_t generation);
     // `kind` is an engine::leaf_kind.
     std::int64_t leaf(std::uint32_t slot, std::uint32_t generation, std::uint64_t kind,
                       std::uint64_t number, std::uint64_t& word_index);
 
-    // The handle to read from and the size at open. Negative errno: not a live file, or it cannot
-    // be opened again.
+    // Gives the handle to read from and the size at open. Negative errno: the file is not live, or
+    // it cannot be opened again.
     int handle_of(std::uint32_t slot, std::uint32_t generation, std::shared_ptr<shared_handle>& out,
                   std::uint64_t& size_bytes);
 
-    // Grows whenever a handle that handle_of gave out is parked or its file taken down: until then
-    // it may be used again without asking. Acquire with the release of the change.
+    // Grows whenever a handle that handle_of gave out is parked or its file is taken down: until
+    // then a caller may use the handle again without asking. Acquire: pairs with the release of the
+    // change.
     [[nodiscard]] std::uint64_t handle_changes() const {
         return handle_changes_.load(std::memory_order_acquire);
     }
 
-    // The slot whose pages are those of the file as it looks `now`, if no writer has it open
-    // through this registry. Not if it may have changed without looking different. Ends with
-    // end_loan, once no group looks at the slot's words for it any more.
+    // Begins a loan of the slot whose pages are those of the file as it looks `now`. False if a
+    // writer has the file open through this registry, or if the file may have changed without
+    // looking different. The loan ends with end_loan, once no group looks at the slot's words for
+    // it any more.
     bool lend(const file_identity& now, slot_life& out);
-    // Is it still so? Then no group can have changed a page of it since lend().
+    // Is the loan still valid? Then no group can have changed a page of the file since lend().
     bool is_lent_as_is(const slot_life& lent);
     void end_loan(const slot_life& lent);
 
     // For messages: where the file of a slot lies, or an empty string.
     std::string path_of(std::uint32_t slot, std::uint32_t generation);
     std::string path_in(std::uint32_t slot);  // whatever its life
-    // Those that were opened for writing and are not settled.
+    // The files that were opened for writing and are not settled.
     std::vector<written_file> written_files();
     [[nodiscard]] std::size_t live_files();
     [[nodiscard]] std::uint64_t free_path_units();
@@ -223,7 +227,8 @@ private:
     struct entry {
         std::uint32_t generation = 0;
         bool live = false;
-        // Changed so recently when opened that an equal identity proves nothing.
+        // The file had changed so recently when it was opened that an equal identity proves
+        // nothing.
         bool uncertain = false;
         bool two_level = false;
         std::uint64_t table = 0;
@@ -255,8 +260,8 @@ private:
     int bring_home(found_file& file);
     int look_up_to_write(const std::string& name, bool check_roots, std::uint32_t flags,
                          found_file& out);
-    // Where a name is, or is to be: a find handle for its directory, to be closed, and the rest of
-    // the name.
+    // The place of a name, or of a new name: a find handle for its directory, which the caller has
+    // to close, and the rest of the name.
     struct place {
         int directory = -1;
         std::string base, path;
@@ -272,7 +277,8 @@ private:
     static std::int64_t take_leaf(std::unordered_map<std::uint64_t, std::uint64_t>& leaves,
                                   std::uint64_t number, extent_allocator& words,
                                   std::uint64_t leaf_words, std::uint64_t& word_index);
-    // These with the lock held. What is parked is added to `parked`, to be closed without it.
+    // Called with the lock held. Parked handles are added to `parked`, so that they are closed
+    // without the lock.
     open_reply enter(found_file& file, const slot_life& open_now, handles& parked);
     open_reply join(entry& e, std::uint32_t slot, const found_file& file);
     bool take_table(entry& e);
@@ -288,7 +294,7 @@ private:
     int first_root_ = -1;
     std::string first_root_path_;     // its real path; written by set_roots only
     std::vector<std::string> roots_;  // likewise
-    adaptive_mutex paths_mutex_;      // guards the next; never taken with the other
+    adaptive_mutex paths_mutex_;      // guards paths_; never taken with mutex_
     extent_allocator paths_;
     adaptive_mutex mutex_;  // guards everything below
     std::set<std::string> allowed_, allowed_to_write_;
@@ -303,8 +309,8 @@ private:
     std::unordered_map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t, hash_of_key>
         current_;
     extent_allocator words_;
-    handle_round handles_;      // slots whose entries have one
-    std::size_t nameless_ = 0;  // entries that are, which have handles
+    handle_round handles_;      // slots whose entries have a handle
+    std::size_t nameless_ = 0;  // entries that are nameless, which have handles
 };
 
 }  // namespace penstock::host

@@ -1,17 +1,17 @@
-// Write-backs of one file on their way to it, from all service threads.
+// The writer of a file: brings the write-backs of all service threads to it.
 //
 // The operating system lets one thread at a time write to a file, and takes long for each call. So
-// threads do not queue up for it: each puts what its rings brought into the file's list. A thread
-// that finds no thread writing takes what is in the list and writes it, neighbouring pages in one
-// call. The others go on with other requests; the one that writes gives the answers. While the list
-// is long another thread writes too, so that the file is not idle while one sorts what it took and
-// gives its answers. A short list is left to grow: a call for one page takes nearly as long as for
-// a hundred. After each list a thread looks at its rings: what waits there may be the neighbours of
-// what is in the next.
+// service threads do not queue up for it: each puts the orders of its rings into the file's list. A
+// thread that finds no thread writing takes the list and writes it, neighbouring pages in one call.
+// The other threads go on with other requests; the writing thread gives the answers. While the list
+// is long another thread writes too, so that the file is not idle while the first thread sorts its
+// orders and gives its answers. A short list is left to grow: a call for one page takes nearly as
+// long as for a hundred. After each list a thread looks at its rings: the orders that wait there
+// may be neighbours of those in the next list.
 //
 // Thread-safe. An order is answered exactly once, by a thread that is inside run() of the same
-// writer. Of two lists that are written at a time no page is in both: the device posts a page again
-// only when it has the answer (engine/dirty.hpp, invariant (2)).
+// writer. Two lists that are written at the same time never share a page: the device posts a page
+// again only when it has the answer (engine/dirty.hpp, invariant (2)).
 #pragma once
 
 #include <algorithm>
@@ -36,8 +36,8 @@ namespace penstock::host {
 // The runs of marked bytes of a page: a bit for each byte, in 64-bit words, first byte in the
 // lowest bit.
 //
-// The words lie in memory that the device can change meanwhile. Each is copied once and what is
-// made of it stays within the page.
+// The words lie in memory that the device can change meanwhile. Each word is copied once, and the
+// runs made of it stay within the page.
 class marked_runs {
 public:
     // `whole`: every byte is marked, whatever the words say.
@@ -47,7 +47,8 @@ public:
         std::memcpy(words_.data(), words, page_bytes / 8);
     }
 
-    // The first run that begins at `from` or later: true, and it is [begin, end).
+    // Finds the first run that begins at `from` or later: returns true, and the run is [begin,
+    // end).
     bool next(std::uint64_t from, std::uint64_t& begin, std::uint64_t& end) const {
         if (words_.empty()) {
             begin = from;
@@ -60,8 +61,7 @@ public:
     }
 
 private:
-    // The first byte from `from` on that is marked, or is not; the size of the page if there is
-    // none.
+    // The first byte from `from` on whose mark is `marked`; the size of the page if there is none.
     [[nodiscard]] std::uint64_t first(std::uint64_t from, bool marked) const {
         for (std::uint64_t i = from / 64; i < words_.size(); ++i) {
             std::uint64_t word = marked ? words_[i] : ~words_[i];
@@ -75,8 +75,8 @@ private:
     std::vector<std::uint64_t> words_;
 };
 
-// The page of a request: its bytes and marks lie in the staging area of its ring slot, which is the
-// order's until it is answered.
+// The page of a request: its bytes and marks lie in the staging area of its ring slot, which
+// belongs to the order until it is answered.
 struct write_order {
     const std::byte* page = nullptr;
     std::uint64_t offset = 0;
@@ -89,15 +89,15 @@ struct write_counters {
     std::atomic<std::uint64_t> writes{0}, bytes{0}, errors{0};
 };
 
-// A piece of memory for a place of the file, and the order that it is of.
+// A piece of memory for a place of the file, and the order that it belongs to.
 struct write_piece {
     const std::byte* from;
     std::uint64_t bytes, offset;
     std::size_t order;
 };
 
-// What a thread that writes has taken, and its room to work in; kept by the thread, so that it is
-// not allocated anew each time.
+// The orders that a writing thread has taken, and its working memory. The thread keeps it, so that
+// it is not allocated anew each time.
 struct write_scratch {
     std::vector<write_order> taken;
     std::vector<write_piece> pieces;
@@ -114,7 +114,7 @@ public:
     static constexpr std::uint32_t most_threads = 2;
     static constexpr std::uint64_t long_list_bytes = 1 << 20;
 
-    // `shared` is told of each write; `key` and `path` say in messages which file it is.
+    // `shared` is told of each write; `key` and `path` name the file in messages.
     file_writer(environment& env, hub& shared, std::shared_ptr<shared_handle> file,
                 std::uint64_t page_bytes, const write_error_log::file_key& key, std::string path)
         : env_(env),
@@ -126,8 +126,9 @@ public:
 
     [[nodiscard]] int fd() const { return file_->fd(); }
     void put(const std::vector<write_order>& orders);
-    // Writes what was put so far, unless others are at it and it is no work for one more. True:
-    // there is more by now than is left to others, and the caller has to come again.
+    // Writes the orders put so far, unless other threads are writing and there is too little work
+    // for one more. True: there are more orders by now than the other threads are left with, and
+    // the caller has to come again.
     [[nodiscard]] bool run(write_scratch& scratch, write_counters& counters,
                            write_error_log& write_errors);
 
@@ -148,7 +149,7 @@ private:
 
     std::mutex list_mutex_;  // guards list_ and threads_
     std::vector<write_order> list_;
-    std::uint32_t threads_ = 0;  // that write
+    std::uint32_t threads_ = 0;  // how many threads write
 };
 
 }  // namespace penstock::host

@@ -1,5 +1,5 @@
-// An open file of the host, and which way its reads go. Closes its handles with the last holder, so
-// that a read in flight keeps the file it started on. Thread-safe.
+// An open file of the host, with the choice of the way its reads go. It closes its handles with the
+// last holder, so that a read in flight keeps the file it started on. Thread-safe.
 #pragma once
 
 #include <array>
@@ -15,8 +15,8 @@
 
 namespace penstock::host {
 
-// Which way reads of one file should go, from how the reads before went. Shared by all threads that
-// read the file; each word stands for itself, so they are relaxed, and a decision made from words
+// Chooses the way for reads of a file, from the outcome of earlier reads. All threads that read the
+// file share it. Each word stands for itself, so they are relaxed, and a decision made from words
 // of different moments is only a worse guess.
 
 // at_once: from the page cache or not at all. queued: by io_uring or pread, through the page cache.
@@ -30,8 +30,9 @@ public:
     read_choice(const read_choice&) = delete;
     read_choice& operator=(const read_choice&) = delete;
 
-    // Is it likely that the page cache has what is read next? A file counts as warm until a read at
-    // once finds nothing, and again after `proof` that did; meanwhile only some reads are tried.
+    // Is it likely that the page cache has the bytes of the next read? A file counts as warm until
+    // a read at once finds nothing, and again after `proof` reads that found their bytes; meanwhile
+    // only some reads are tried at once.
     [[nodiscard]] bool is_warm() const {
         return lately_cached_.load(std::memory_order_relaxed) >= proof;
     }
@@ -47,26 +48,26 @@ public:
             lately_cached_.store(0, std::memory_order_relaxed);
     }
 
-    // A read that the page cache does not have: should it go past it? So if reads of this file
-    // lately came at random, where reading ahead would bring unwanted pages, and this one comes
-    // for the first time. What comes again goes through the page cache, so that the third time is
-    // served from there.
+    // Should a read that the page cache does not have go past it? Yes if reads of this file lately
+    // came at random, when read-ahead would bring unwanted pages, and this read comes for the first
+    // time. A read that comes again goes through the page cache, so that the page cache serves the
+    // third.
     [[nodiscard]] bool pays_to_go_past(std::uint64_t offset, std::uint32_t bytes) {
         const bool random = looks_random(offset);
         return random && bytes <= longest_random && is_first(offset);
     }
 
     static constexpr std::uint32_t proof = 8;
-    // More than the readers in order that are recognised as such.
+    // More than the number of sequential readers that are recognised as such.
     static constexpr std::int32_t far_enough = 17;
-    // Longer ones keep a disk busy either way.
+    // Longer reads keep a disk busy either way.
     static constexpr std::uint32_t longest_random = 64 << 10;
-    // So far may reads in order be apart, whichever thread comes first.
+    // Sequential reads may be this far apart, whichever thread comes first.
     static constexpr std::uint64_t near_bytes = 4 << 20;
 
 private:
-    // Many readers stride through one file at a time, so a read in order is one near any of the
-    // last sixteen. A few reads in order outweigh many at random.
+    // Many readers stride through one file at a time, so a read counts as sequential if it is near
+    // any of the last sixteen reads. A few sequential reads outweigh many random reads.
     bool looks_random(std::uint64_t offset) {
         bool near = false;
         for (const auto& recent : recent_) {
@@ -82,9 +83,9 @@ private:
         return !near && now >= far_enough;
     }
 
-    // Bits for the places of a file, made when they are first needed. Two places may share one, and
-    // then the second is taken for known. Without memory for the bits nothing goes past the page
-    // cache.
+    // Bits for the places of a file, made when they are first needed. Two places may share a bit,
+    // and then the second place counts as known. Without memory for the bits no read goes past the
+    // page cache.
     bool is_first(std::uint64_t offset) {
         std::uint64_t* bits = seen_.load(std::memory_order_acquire);
         if (bits == nullptr) {
@@ -115,7 +116,7 @@ private:
     std::atomic<std::uint64_t*> seen_{nullptr};
 };
 
-// The same for all files of a runtime, and outlives them.
+// The settings that all files of a runtime share; they outlive the files.
 struct read_settings {
     direct_mode direct = direct_mode::off;
     std::uint64_t page_bytes = 65536;
@@ -132,11 +133,12 @@ public:
     shared_handle& operator=(const shared_handle&) = delete;
     [[nodiscard]] int fd() const { return fd_; }
 
-    // Makes the operation ready to start. A direct one is as long as it must be, which may be more
-    // than was asked for; the rest of the page at its address is then written to as well.
+    // Makes the operation ready to start. A direct read has the length that the file system
+    // demands, which may be more than the caller asked for; then the rest of the page at its
+    // address is written to as well.
     read_way choose(read_operation& operation, const io_engine& io);
-    // Must be told how it went. True: the way was wrong and the file has not answered yet; start
-    // again as choose_other says.
+    // Must be told the result of each read. True: the way was wrong and the file has not answered
+    // yet; start again as choose_other says.
     [[nodiscard]] bool must_go_another_way(read_way way, std::int64_t result);
     read_way choose_other(read_operation& operation) const;
 
@@ -148,8 +150,8 @@ private:
     int direct_fd();
     void refuse_direct(int code);
 
-    // In place of a handle for direct reads. `opening`: another thread is at it, and reads go the
-    // other way meanwhile.
+    // Values in place of a handle for direct reads. `opening`: another thread is opening it, and
+    // reads go the other way meanwhile.
     static constexpr int not_yet = -1, opening = -2, refused = -3;
 
     environment& env_;

@@ -1,8 +1,9 @@
-// Which files could not be written, for the log and for runtime::write_status(): the calls of the
-// device tell only a code.
+// The write errors: which files could not be written, for the log and for runtime::write_status().
+// The calls of the device return only a code.
 //
-// The log has one line a file, until an fsync of it finds that nothing failed since the one before,
-// or it is closed and all of it written. A full disk would otherwise leave a line for every page.
+// The log gets one line for each file. It gets another line for the file only after an fsync of it
+// found that nothing failed since the last fsync, or after it was closed and all of it written. A
+// full disk would otherwise leave a line for every page.
 //
 // Thread-safe. Never called with the registry's lock held.
 #pragma once
@@ -25,14 +26,15 @@ public:
 
     explicit write_error_log(std::function<void(const std::string&)> say) : say_(std::move(say)) {}
 
-    // The bytes [begin, end) of the file could not be written, and stay in the cache.
+    // Tells that the bytes [begin, end) of the file could not be written, and stay in the cache.
     void write_failed(const file_key& file, const std::string& path, std::uint64_t begin,
                       std::uint64_t end, std::int64_t code);
-    // What was written to the file may not have come to its storage.
+    // Tells that bytes written to the file may not have reached its storage.
     void sync_failed(const file_key& file, const std::string& path, std::int64_t code);
-    // An fsync of the file reached its end.
+    // Tells that an fsync of the file has ended.
     void synced(const file_key& file);
-    // The file was closed and all of it written, or its slot is another's.
+    // Tells that the file was closed and all of it written, or that its slot belongs to another
+    // file.
     void forget(const file_key& file);
 
     // The first of all failures since the last clear.
@@ -44,9 +46,8 @@ private:
               const std::string& cure);
 
     const std::function<void(const std::string&)> say_;
-    mutable std::mutex mutex_;  // guards everything below
-    std::map<file_key, bool>
-        files_;  // that have been told of: did anything fail since the last fsync?
+    mutable std::mutex mutex_;        // guards everything below
+    std::map<file_key, bool> files_;  // files in the log: did anything fail since the last fsync?
     status first_;
 };
 

@@ -1,5 +1,5 @@
-// Pages on their way between memory and file: changed bytes that are written to the file, and the
-// batches in which pages move, by as many threads as the memory has workers for.
+// Moves pages between memory and file: writes changed bytes to the file, and moves pages in
+// batches, with as many threads as the memory has workers for.
 #pragma once
 
 #include <algorithm>
@@ -18,24 +18,25 @@ struct staged_pages {
     const std::vector<std::uint64_t>& numbers;  // of the file, in order
     const std::byte* bytes;                     // one page after the other
     const std::byte* marks;
-    std::uint64_t end_bytes;  // of the file nothing is written from here on
+    std::uint64_t end_bytes;  // no byte of the file is written from here on
     bool exactly;  // no byte without a mark may be written, not even as it is in the file
 };
 
 struct written_pages {
     int code = 0;               // or a negative errno
-    std::uint64_t settled = 0;  // of the staged bytes: up to there all that is marked is in the
-                                // file, and nothing of the rest
-    std::uint64_t bytes = 0;    // that were written
+    std::uint64_t settled = 0;  // staged bytes, from the first: their marked bytes are in the
+                                // file, and none of the other staged bytes are
+    std::uint64_t bytes = 0;    // bytes written
 };
 
-// Each marked byte to its place in the file; runs that follow each other in one call.
+// Writes each marked byte to its place in the file; runs that follow each other go in one call.
 written_pages write_marked(host::environment& env, int fd, const staged_pages& pages);
 
-// action(worker, pages): 0 or a negative errno, for each batch of up to batch_pages of `pages`,
-// fewer where there are few for many threads, in any order; a worker's memory is at rest when it is
-// given a batch, and all are when this returns. The first error, after which no batch is begun. A
-// thread has two workers, so that one can be filled while the other is copied from.
+// Calls action(worker, pages), which returns 0 or a negative errno, for each batch of up to
+// batch_pages of `pages`, in any order; batches are smaller if there are few pages for many
+// threads. A worker's memory is at rest when it gets a batch, and the memory of all workers is at
+// rest when this returns. Returns the first error, after which no batch begins. A thread has two
+// workers, so that one can be filled while the other is copied from.
 template <typename Action>
 int for_batches(region_memory& memory, const std::vector<std::uint64_t>& pages, Action&& action) {
     constexpr std::uint64_t least_pages = 32;

@@ -20,13 +20,13 @@ public:
           memory_(std::move(memory)),
           path_(std::move(path)),
           say_(std::move(say)) {}
-    // Not in a child of fork() (belongs_here).
+    // Not called in a child of fork() (belongs_here).
     ~mapped_region();
     mapped_region(const mapped_region&) = delete;
     mapped_region& operator=(const mapped_region&) = delete;
 
     [[nodiscard]] bool belongs_here() const { return owner_.here(); }
-    // Before anything else: its place among those that share the file.
+    // Called before anything else: takes the region's place among the regions that share the file.
     int join(const page_range& pages, std::uint64_t end_bytes, const region_options& settings,
              bool writable);
 
@@ -52,7 +52,7 @@ private:
     const std::function<void(const std::string&)> say_;
     mutable std::mutex mutex_;  // one call at a time; guards all below and the memory
     bool open_ = false, writable_ = false, promote_hot_ = false;
-    bool loss_said_ = false;  // that the device took its changes along
+    bool loss_said_ = false;  // the log has said that its changes are lost with the device
     consistency::place place_ = 0;
     std::uint64_t first_page_ = 0, size_bytes_ = 0;
     region_traffic traffic_;

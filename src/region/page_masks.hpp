@@ -1,8 +1,8 @@
-// Of pages that changes of regions come home to: which bytes these are, so that a page that is
-// written back meanwhile goes around them (region/programs.hpp).
+// Masks: for pages of the file that get changes of regions, they say which bytes these changes are.
+// A page that is written back meanwhile is written around them (region/programs.hpp).
 //
-// Thread-safe. What is written around the masks is written while none is added: either the mask is
-// there before the page is written back, or the page is in the file before the changes are.
+// Thread-safe. No mask is added while a page is written around the masks: either the mask is there
+// before the page is written back, or the page is in the file before the changes are.
 #pragma once
 
 #include <array>
@@ -21,19 +21,19 @@ using host::file_key;
 
 class page_masks {
 public:
-    // Tells an owner that adds masks apart from others that do at the same time, for the same pages
-    // maybe. No owner takes another's away, and none waits for another, which may wait for a GPU.
+    // Tells apart the owners that add masks at the same time, maybe for the same pages. No owner
+    // removes the masks of another owner, and no owner waits for another, which may wait for a GPU.
     using owner = const void*;
 
-    // `marks`: mark_bytes for each of the pages, one after the other. A page that has a mask of
-    // this owner already gets the bytes of both.
+    // `marks`: mark_bytes for each of the pages, one after the other. If a page has a mask of this
+    // owner already, the two masks are joined.
     void add(owner holder, const page_list& pages, const std::byte* marks);
-    // The changes are in the file, or will not come.
+    // Tells that the changes are in the file, or will not come.
     void settle(owner holder, const page_list& pages);
-    // Of these pages those that are settled go: the kernel gets the page anew.
+    // Removes the settled masks of these pages: the kernel gets the pages anew.
     void forget_settled(const page_range& pages);
     void remove(owner holder, const page_list& pages);
-    // What is not masked by anybody. `bytes`, or a negative errno.
+    // Writes the bytes that no owner has masked. Returns `bytes`, or a negative errno.
     std::int64_t write_around(int fd, const std::byte* from, std::uint64_t bytes,
                               std::uint64_t offset);
 

@@ -1,10 +1,11 @@
-// Which pieces of a region are used, as far as can be told, and which should change places: those
-// in host memory that are hot for cold ones in device memory.
+// The heat of the pieces of a region: which pieces are used, as far as can be told, and which
+// should change places, so that hot pieces move from host to device memory and cold pieces move
+// back.
 //
-// What plain pointers read is not counted. What is known is which pages kernels changed, by
-// comparing, and which were fetched since others had changed them, which kernels will want. So the
-// heat of a piece is how many of its pages these were, of the rounds before half as much for each
-// round. Knows no memory.
+// Reads through plain pointers are not counted. Two things are known: which pages kernels changed,
+// by comparing; and which pages were fetched after other writers changed them, which kernels will
+// want. The heat of a piece is the number of such pages in it; each earlier round counts half as
+// much as the round after it. This class does not touch the memory itself.
 #pragma once
 
 #include <algorithm>
@@ -16,12 +17,12 @@ namespace penstock::region {
 
 class piece_heat {
 public:
-    // An exchange brings one piece over the bus in either direction, for as long as it lasts; so
-    // the one that comes must be warm by itself, and clearly warmer than the one that goes.
-    // Of a piece's pages: a hot one has so large a part of them.
+    // An exchange moves a piece over the bus in either direction, which takes time. So the piece
+    // that comes must be warm by itself, and clearly warmer than the piece that goes. A piece is
+    // hot if at least one in this many of its pages is used.
     static constexpr std::uint32_t least_share = 8;
     static constexpr std::uint32_t times_as_warm = 2;
-    // In a round, so that no acquire takes much longer for it.
+    // The most exchanges in a round, so that no acquire takes much longer for them.
     static constexpr std::size_t most_exchanges = 8;
 
     struct piece {
@@ -39,8 +40,9 @@ public:
         is_told_ = is_told_ || pages != 0;
     }
 
-    // The end of a round, if anything was used in it: pairs of a piece on the device and one in
-    // host memory that are to change places, the hottest first. Each piece is in one pair at most.
+    // Ends a round, if any piece was used in it. Returns pairs of a piece on the device and a piece
+    // in host memory that should change places, the hottest first. Each piece is in at most one
+    // pair.
     std::vector<std::pair<std::size_t, std::size_t>> next_exchanges() {
         std::vector<std::pair<std::size_t, std::size_t>> out;
         if (!is_told_) return out;

@@ -1,11 +1,11 @@
-// The memory in which the pages of a region lie, with the means to move and compare their bytes.
-// The GPU does that, or CPU threads on the cpu back end.
+// The memory of a region's pages, with the means to move and compare their bytes. The GPU does
+// that, or CPU threads on the cpu back end.
 //
-// A few workers, fewer for a small region, each with room for a batch of pages that host and device
-// reach (staging), move pages at a time. What they do comes after what the caller's stream had been
-// given at begin().
+// A few workers move pages at the same time, fewer workers for a small region. Each has room for a
+// batch of pages that host and device reach (staging). Their work comes after the work that the
+// caller's stream had at begin().
 //
-// First what it is made of: the steps on the bytes of a page, and the threads that help.
+// The parts come first: the steps on the bytes of a page, and the helper threads.
 #pragma once
 
 #include <pthread.h>
@@ -29,12 +29,12 @@
 
 namespace penstock::region {
 
-// The bytes of one page of a region: what filling, looking for changes and collecting do to a
-// replica and its base. One body for a warp of the GPU and for a CPU thread. The callers and the
-// times of the calls are decided elsewhere (penstock/consistency/page_versions.hpp).
+// The steps on the bytes of one page of a region: filling, looking for changes and collecting, on a
+// replica and its base. A warp of the GPU and a CPU thread have the same body.
+// penstock/consistency/page_versions.hpp decides when each step is called.
 //
-// A replica may be written by kernels of the user at any time; each byte of it is looked at once by
-// each step, so what is taken for changed and what is kept as the base are the same bytes.
+// Kernels of the user may write a replica at any time. Each step loads each byte of it once, so the
+// bytes found changed and the bytes kept as the base are the same.
 inline constexpr std::uint64_t page_bytes = 4096;
 inline constexpr std::uint64_t mark_bytes =
     page_bytes / 8;  // a bit for each byte that was changed, the first byte's lowest
@@ -48,8 +48,8 @@ constexpr PENSTOCK_HD std::uint32_t bits_of(std::uint64_t mask) {
                                       56);
 }
 
-// Base and replica take the page, but the replica keeps what differs from its base. `base` null:
-// the region is only read.
+// Base and replica take the page, but the replica keeps the bytes that differ from its base. `base`
+// null: the region is only read.
 template <group Group>
 PENSTOCK_HD void fill_page(const Group& g, std::byte* replica, std::byte* base,
                            const std::byte* from) {
@@ -86,7 +86,7 @@ PENSTOCK_HD bool is_changed(const Group& g, const std::byte* replica, const std:
     return !g.all(differs == 0);
 }
 
-// The replica's bytes to `staged`, and a mark for each byte that is not as in the base.
+// Copies the replica's bytes to `staged`, with a mark for each byte that differs from the base.
 template <group Group>
 PENSTOCK_HD void collect_page(const Group& g, const std::byte* replica, const std::byte* base,
                               std::byte* staged, std::byte* marked) {
@@ -104,8 +104,8 @@ PENSTOCK_HD void collect_page(const Group& g, const std::byte* replica, const st
     g.sync();
 }
 
-// The first `bytes` of what was collected are at home: the base takes them. The replica may have
-// changed again since.
+// The first `bytes` of the collected bytes are in the file: the base takes them. The replica may
+// have changed again since.
 template <group Group>
 PENSTOCK_HD void adopt_page(const Group& g, std::byte* base, const std::byte* staged,
                             std::uint64_t bytes) {
@@ -118,9 +118,9 @@ PENSTOCK_HD void adopt_page(const Group& g, std::byte* base, const std::byte* st
     g.sync();
 }
 
-// Threads that help a caller move pages of a region, kept from one request to the next: a thread
-// that is made anew costs as much as moving some pages, and on a GPU its first call of the driver
-// does again.
+// Threads that help a caller move pages of a region. They are kept from one request to the next: a
+// new thread costs as much as moving some pages, and on a GPU its first call of the driver costs as
+// much again.
 class helpers {
 public:
     helpers() = default;
@@ -135,10 +135,10 @@ public:
     helpers(const helpers&) = delete;
     helpers& operator=(const helpers&) = delete;
 
-    // work(0) by the caller, and work(i) for other i below `count`, each once at most, by as many
-    // threads as begin before the caller is through: so each takes pieces of what there is to do
-    // until there are none, and the caller waits for no thread that had not begun. Returns when all
-    // have returned. By one caller at a time; work throws nothing.
+    // The caller runs work(0); helpers run work(i) for other i below `count`, each at most once, as
+    // far as they begin before the caller is through. So each call of work takes pieces of the job
+    // until none are left, and the caller does not wait for a thread that has not begun. Returns
+    // when all calls of work have returned. For one caller at a time; work throws nothing.
     void run(unsigned count, const std::function<void(unsigned)>& work) {
         make(count);
         {
@@ -157,14 +157,14 @@ public:
 private:
     void make(unsigned count) {
         if (threads_.size() + 1 >= count) return;
-        // Signals are the program's.
+        // Signals belong to the program's own threads.
         sigset_t all, before;
         ::sigfillset(&all);
         ::pthread_sigmask(SIG_SETMASK, &all, &before);
         try {
             threads_.reserve(count - 1);
             while (threads_.size() + 1 < count) threads_.emplace_back([this] { help(); });
-        } catch (const std::exception&) {  // no more threads or memory: those that are there do it
+        } catch (const std::exception&) {  // no more threads or memory: fewer threads help
         }
         ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
     }
@@ -188,14 +188,14 @@ private:
     std::condition_variable begins_, all_ended_;
     // Guarded by lock_:
     const std::function<void(unsigned)>* work_ = nullptr;
-    unsigned next_ = 0, end_ = 0;  // numbers that are still to be had: none between calls
+    unsigned next_ = 0, end_ = 0;  // numbers not taken yet: none between calls
     unsigned working_ = 0;
     bool ends_ = false;
 };
 
 inline constexpr std::uint64_t batch_pages = 512;
-// Of one page between two that are wanted the read goes on over it: a call costs more than its
-// bytes.
+// A read goes on over one unwanted page between two wanted pages: a call costs more than that
+// page's bytes.
 inline constexpr std::uint64_t longest_gap = 1;
 inline constexpr std::uint64_t staging_pages = batch_pages * (1 + longest_gap);
 inline constexpr std::uint64_t chunk_bytes = 2u << 20;
@@ -207,16 +207,17 @@ struct memory_shape {
                                      // host memory at the same addresses
 };
 
-// A page of the region, and where in staging it lies.
+// A page of the region, and its place in staging.
 struct staged_page {
     std::uint64_t number, slot;
 };
-// `count` pages that follow each other in both.
+// `count` pages that follow each other, both in the region and in staging.
 struct staged_run {
     std::uint64_t number, slot, count;
 };
 
-// How many batches are moved at a time. A thread has two, one to be filled and one on its way.
+// How many batches are moved at a time. A thread has two batches: one is being filled, the other is
+// on its way.
 inline unsigned workers_for(std::uint64_t pages, unsigned threads) {
     const std::uint64_t batches = (pages + batch_pages - 1) / batch_pages;
     return 2 * static_cast<unsigned>(std::clamp<std::uint64_t>(batches, 1, threads));
@@ -228,58 +229,63 @@ public:
     [[nodiscard]] virtual std::byte* data() const = 0;
     [[nodiscard]] virtual std::uint64_t bytes_on_device() const = 0;
     [[nodiscard]] virtual unsigned workers() const = 0;
-    // Those that move pages besides the caller.
+    // The threads that move pages besides the caller.
     [[nodiscard]] helpers& threads() { return threads_; }
-    // Of a worker: room for staging_pages pages one after the other, and for the marks of
-    // batch_pages.
+    // A worker's room for staging_pages pages one after the other, and for the marks of batch_pages
+    // pages.
     [[nodiscard]] virtual std::byte* staging(unsigned worker) const = 0;
     [[nodiscard]] virtual std::byte* marks(unsigned worker) const = 0;
 
-    // The caller's streams may be refused, here and below: -EBUSY, the stream is being captured, or
-    // it is the legacy stream and another one is.
+    // The caller's stream may be refused, here and below: -EBUSY, the stream is being captured, or
+    // it is the legacy stream and another stream is being captured.
     virtual int begin(void* stream) = 0;
-    // From staging to the pages (fill_page). May return before it is done; then the staging is in
-    // use until wait().
+    // Copies from staging to the pages (fill_page). May return before it is done; then the staging
+    // is in use until wait().
     virtual int fill(unsigned worker, const std::vector<staged_page>& pages) = 0;
-    // To staging (collect_page); and, when those bytes are at home, to the bases (adopt_page): the
-    // first `bytes` of what was collected, the pages one after the other. They return when done.
+    // collect copies to staging (collect_page). When those bytes are in the file, adopt copies them
+    // to the bases (adopt_page): the first `bytes` of the collected bytes, the pages one after the
+    // other. Both return when done.
     virtual int collect(unsigned worker, const std::vector<std::uint64_t>& numbers) = 0;
     virtual int adopt(unsigned worker, const std::vector<std::uint64_t>& numbers,
                       std::uint64_t bytes) = 0;
     virtual int wait(unsigned worker) = 0;
-    // What the pages were filled with or have brought home since, to staging; kernels of the user
-    // may run meanwhile, and none is waited for. May return before it is done, as fill.
+    // Copies to staging the bytes that the pages were filled with or have released since. Kernels
+    // of the user may run meanwhile, and the call waits for none of them. Like fill, it may return
+    // before it is done.
     virtual int read_back(unsigned worker, const std::vector<staged_run>& runs) = 0;
-    // Of bytes [begin, end) of the region as much as can be to device memory, for others, after
-    // what is on the stream; it waits for that. How many of them are there then, or a negative
-    // errno.
+    // Moves as many as possible of the bytes [begin, end) of the region to device memory, in
+    // exchange for other bytes, after the work on the stream, for which it waits. Returns how many
+    // of them are there then, or a negative errno.
     virtual std::int64_t prefer(std::uint64_t begin, std::uint64_t end, void* stream) = 0;
-    // Kernels changed these pages, or others did and they were fetched; and: what is hot by that
-    // comes to device memory, for what is not, after what is on the stream, which is waited for.
-    // How many bytes came, or a negative errno. Where all lies on the device, or nothing was used
-    // since, it does nothing.
+    // used tells that kernels changed these pages, or that they were fetched after other writers
+    // changed them. promote moves pieces that are hot by that to device memory, in exchange for
+    // pieces that are not, after the work on the stream, for which it waits. It returns how many
+    // bytes came, or a negative errno. It does nothing if all lies on the device, or nothing was
+    // used since.
     virtual void used(const std::vector<std::uint64_t>& numbers) = 0;
     virtual std::int64_t promote(void* stream) = 0;
-    // The pages that differ from their bases when the stream has come so far, in order; waits for
-    // the stream only.
+    // Lists, in order, the pages that differ from their bases when the stream has reached this
+    // call; waits for the stream only.
     virtual int changed_pages(void* stream, std::vector<std::uint64_t>& out) = 0;
 
-    // A stream that is not the caller's and never captured, for pages that no kernel uses any more.
+    // A stream that does not belong to the caller and is never captured, for pages that no kernel
+    // uses any more.
     [[nodiscard]] virtual void* own_stream() const { return nullptr; }
-    // Ok, or why the bytes of the region are gone for good, and its kernels' changes with them.
+    // Ok, or the reason why the bytes of the region are gone for good, and its kernels' changes
+    // with them.
     [[nodiscard]] virtual status lost() const { return {}; }
 
 private:
     helpers threads_;
 };
 
-// How many of the first `bytes` of staged pages are of page i.
+// How many of the first `bytes` bytes of staged pages belong to page i.
 constexpr PENSTOCK_HD std::uint64_t part_of_page(std::uint64_t bytes, std::uint64_t i) {
     const std::uint64_t before = i * page_bytes;
     return bytes <= before ? 0 : bytes - before < page_bytes ? bytes - before : page_bytes;
 }
 
-// Null, and why: -ENOMEM, or of a GPU -EIO or -ENODEV too.
+// Makes the memory. Null on an error, with `why`: -ENOMEM, or for a GPU also -EIO or -ENODEV.
 std::unique_ptr<region_memory> make_cpu_memory(const memory_shape& shape, status& why);
 std::unique_ptr<region_memory> make_gpu_memory(int device, const memory_shape& shape, status& why);
 

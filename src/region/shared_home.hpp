@@ -1,15 +1,15 @@
-// A file that regions share (region/programs.hpp has one home for each). The file itself, as
-// the operating system has it, is the home of its pages: there the changes of all devices come
-// together, byte by byte, and there every program sees them.
+// The home of a file that regions share (region/programs.hpp has one home for each file). The file
+// itself, as the operating system has it, is the home of its pages: the changes of all devices come
+// together there, byte by byte, and every program sees them there.
 //
-// What is decided about a page is decided by penstock/consistency/page_versions.hpp; this moves the
-// bytes. A release brings its changes home before it returns, since programs read the file without
-// asking anybody. Those that use a mount have a view, which is taken away first
+// penstock/consistency/page_versions.hpp decides about the pages; this class moves the bytes. A
+// release writes its changes to the file before it returns, since programs read the file without
+// asking a region. Programs that use a mount have a view, which is taken away first
 // (region/programs.hpp).
 //
-// Locks, in this order: `requests_` for as long as a request moves pages, one at a time for each
-// file; `state_` for looks at the versions and changes of them, never while bytes are moved.
-// Operations of programs never wait for the first; they take the second, and that of the masks.
+// Locks, in this order: `requests_` for as long as a request moves pages, one request at a time for
+// each file; `state_` for reading and changing the versions, never while bytes are moved.
+// Operations of programs never wait for `requests_`; they take `state_`, and the lock of the masks.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@
 
 namespace penstock::region {
 
-// A device's part in a file: its pages [first, end), of which the file is to have `end_bytes`.
+// A region's part in a file: its memory and pages. The file should reach to `end_bytes`.
 struct member {
     region_memory* memory = nullptr;
     page_range pages;
@@ -38,42 +38,43 @@ struct member {
 
 class shared_home {
 public:
-    // Closes `fd` at its end, and is counted in `live` until then.
+    // Closes `fd` at its end; `live` counts it until then.
     shared_home(host::environment& env, shared_files& with, std::atomic<std::uint64_t>& live,
                 int fd, const host::file_facts& facts);
     ~shared_home();
     shared_home(const shared_home&) = delete;
     shared_home& operator=(const shared_home&) = delete;
 
-    // Of the file now, or a negative errno.
+    // The size of the file now, or a negative errno.
     [[nodiscard]] std::int64_t size_bytes() const;
 
-    // -EMFILE: as many regions share the file as can.
+    // -EMFILE: no more regions can share the file.
     int join(const member& holder, consistency::place& place);
-    // Its pages are given up; what it has not released is lost.
+    // Gives up the member's pages; changes that it has not released are lost.
     void leave(consistency::place place);
 
-    // 0 or a negative errno. Moves nothing.
+    // Returns 0 or a negative errno. Moves no bytes.
     int acquire(consistency::place place);
-    // Brings in what is missing, after what is on the stream: how many pages, or a negative errno.
+    // Brings in the missing pages, after the work on the stream. Returns how many pages, or a
+    // negative errno.
     std::int64_t fetch(consistency::place place, void* stream);
-    // `changed`: pages of the file that differ from their bases. How many bytes were written to the
-    // file, or a negative errno.
+    // `changed`: pages of the file that differ from their bases. Returns how many bytes were
+    // written to the file, or a negative errno.
     std::int64_t release(consistency::place place, const page_list& changed);
     int sync();
-    // Bytes of the region (region_memory::prefer), while nothing uses its memory.
+    // Prefers bytes of the region (region_memory::prefer), while nothing uses its memory.
     std::int64_t prefer(consistency::place place, std::uint64_t begin, std::uint64_t end,
                         void* stream);
     std::int64_t promote(consistency::place place, void* stream);
 
-    // The kernel may keep pages of the range for programs from now on.
+    // Notes that the kernel may keep pages of the range for programs from now on.
     void admit_program(std::uint64_t offset, std::uint64_t bytes);
     void wrote_by_program(std::uint64_t offset, std::uint64_t bytes);
-    // A part of the file for a program, where the operating system would have to bring it from
-    // storage and a device has pages of it: these from the device, the others from `fd` at the same
-    // time (device_reads.cpp). use(bytes, count), once, with what there is of the part up to the
-    // file's end. How much of it came from the device; 0: use was not called, and the file has to
-    // be read.
+    // Reads a part of the file for a program, if the operating system would have to bring it from
+    // storage and a device has pages of it. These pages come from the device, and the other pages
+    // from `fd` at the same time (device_reads.cpp). Calls use(bytes, count) once, with the bytes
+    // of the part up to the file's end. Returns how many bytes came from the device; 0: use was not
+    // called, and the file has to be read.
     std::uint64_t read_for_program(int fd, std::uint64_t offset, std::uint64_t bytes,
                                    const byte_sink& use);
 
@@ -107,11 +108,11 @@ private:
     // Guarded by state_:
     version_map versions_;
     consistency::stamp clock_ = 0;
-    std::array<member, most_devices + 1> members_{};  // by place; free where there is no memory
+    std::array<member, most_devices + 1> members_{};  // by place; a place without memory is free
     std::array<std::uint64_t, most_devices + 1>
-        reading_{};              // workers of it that read for programs, a bit each
-    host::file_identity known_;  // as the file was when it was looked at last
-    bool doubtful_ = true;       // it may have changed since though it looks the same
+        reading_{};              // workers of each that read for programs, a bit each
+    host::file_identity known_;  // the file's identity when it was last looked at
+    bool doubtful_ = true;       // it may have changed since, though it looks the same
 };
 
 }  // namespace penstock::region

@@ -1,8 +1,9 @@
-// What is known of every page of a file that regions share: penstock/consistency/page_versions.hpp
-// for each. The pages of a chunk of 2 MiB have few different states at a time, so a chunk has a
-// list of these, and for each page which of them; not even that where all pages are alike.
+// The version map: the state of every page of a file that regions share
+// (penstock/consistency/page_versions.hpp). The pages of a chunk of 2 MiB have few different states
+// at a time. So a chunk has a list of its states, and for each page the index of its state; if all
+// pages are alike, it has no indices.
 //
-// One thread at a time (the home's lock).
+// For one thread at a time (the home's lock).
 #pragma once
 
 #include <algorithm>
@@ -29,11 +30,11 @@ class version_map {
 public:
     static constexpr std::uint64_t chunk_pages = chunk_bytes / page_bytes;
 
-    // All pages as `first`.
+    // All pages begin in state `first`.
     version_map(std::uint64_t pages, const page_state& first)
         : pages_(pages), chunks_((pages + chunk_pages - 1) / chunk_pages, chunk{{first}, {}}) {}
 
-    // The file has more pages; the new ones as `first`.
+    // Grows the map; new pages begin in state `first`.
     void grow(std::uint64_t pages, const page_state& first) {
         const page_range fresh{pages_, pages};
         chunks_.resize((pages + chunk_pages - 1) / chunk_pages, chunk{{first}, {}});
@@ -46,7 +47,7 @@ public:
         return state_in(chunks_[page / chunk_pages], page % chunk_pages);
     }
 
-    // change(state), which does the same to equal states, for the pages of the range.
+    // Calls change(state), which does the same to equal states, for the pages of the range.
     template <typename Change>
     void change(const page_range& which, const Change& change) {
         for_chunks(which, [&](chunk& of, const page_range& part) {
@@ -62,14 +63,14 @@ public:
         });
     }
 
-    // For these pages, each once.
+    // The same for these pages, each listed once.
     template <typename Change>
     void change(const page_list& which, const Change& change) {
         for (std::size_t i = 0; i < which.size();) {
             const std::uint64_t number = which[i] / chunk_pages, first = number * chunk_pages,
                                 count = std::min(chunk_pages, pages_ - first);
             if (which[i] == first && which.size() - i >= count &&
-                which[i + count - 1] == first + count - 1) {  // all of the chunk
+                which[i + count - 1] == first + count - 1) {  // all pages of the chunk
                 for (page_state& state : chunks_[number].states) change(state);
                 i += count;
                 continue;
@@ -80,7 +81,7 @@ public:
         }
     }
 
-    // Is it so of any page of the range's chunks?
+    // Does is_so hold for any page of the range's chunks?
     template <typename Is>
     [[nodiscard]] bool any(const page_range& which, const Is& is_so) const {
         if (which.empty()) return false;
@@ -92,14 +93,13 @@ public:
         });
     }
 
-    // The pages of the range of which it is so. Before, stamps that tell nothing any more are
-    // forgotten, and states that are equal become one. Only while no step of these pages is under
-    // way.
+    // Lists the pages of the range for which is_so holds. First it forgets stamps that no longer
+    // say anything, and joins states that are equal. Call it only while no step of these pages is
+    // under way.
     template <typename Is>
     [[nodiscard]] page_list pages_where(const page_range& range, const Is& is_so) {
         page_list out;
-        out.reserve(
-            range.empty() ? 0 : range.end - range.begin);  // memory that is not used is not made
+        out.reserve(range.empty() ? 0 : range.end - range.begin);  // unused memory is never made
         std::vector<char> so;
         for_chunks(range, [&](chunk& of, const page_range& part) {
             const std::uint64_t first = part.begin / chunk_pages * chunk_pages;
@@ -123,7 +123,7 @@ public:
         return out;
     }
 
-    // Of all chunks together: 1 a chunk where all pages are alike.
+    // The number of states of all chunks together: 1 for a chunk whose pages are all alike.
     [[nodiscard]] std::uint64_t states() const {
         std::uint64_t sum = 0;
         for (const chunk& part : chunks_) sum += part.states.size();
@@ -140,7 +140,8 @@ private:
     static constexpr std::uint64_t at_once = 8;  // pages of a chunk that are compared together
     static_assert(chunk_pages % at_once == 0);
 
-    // Pages of a chunk get a changed state instead of theirs, equal ones the same. Each page once.
+    // Gives pages of a chunk a changed state instead of their own; pages with equal states get the
+    // same state. Each page once.
     template <typename Change>
     class changer {
     public:
@@ -166,8 +167,8 @@ private:
         }
 
     private:
-        // A call adds one for each page at most; so there are never more than a number of 16 bits
-        // tells apart.
+        // A call adds at most one state for each page, so there are never more states than 16 bits
+        // can number.
         static constexpr std::size_t most_states = 2 * chunk_pages;
         chunk& of_;
         const Change& change_;
@@ -186,8 +187,8 @@ private:
         return of.states[of.which.empty() ? 0 : of.which[number]];
     }
 
-    // Those of the chunk's pages [part) whose state is so. Mostly few are, and the others have one
-    // state: eight of these are passed by at once.
+    // Adds the pages [part) of the chunk whose state is in `so`. Mostly these are few, and the
+    // other pages have one state, so eight pages are skipped at once.
     static void add_pages(const chunk& of, const page_range& part, const std::vector<char>& so,
                           std::uint64_t first, page_list& out) {
         const auto usual =
@@ -207,8 +208,8 @@ private:
         return both[0] == four && both[1] == four;
     }
 
-    // States that no page has go, and of equal ones all but the first. Mostly all have become
-    // equal, and then no page is looked at.
+    // Drops states that no page has, and of equal states all but the first. Mostly all states have
+    // become equal, and then no page is looked at.
     void put_together(chunk& of) { put_together(of, scratch_, kept_); }
     static void put_together(chunk& of, std::vector<std::uint16_t>& becomes,
                              std::vector<page_state>& kept) {
@@ -242,7 +243,7 @@ private:
 
     std::uint64_t pages_;
     std::vector<chunk> chunks_;
-    // Kept, so that no call makes them anew for each chunk.
+    // Kept between calls, so that no call makes them anew for each chunk.
     std::vector<std::uint16_t> scratch_;
     std::vector<page_state> kept_;
 };

@@ -71,8 +71,8 @@ void fill_set::start(std::uint32_t flight_index, std::uint32_t part_index, io_en
     io.start(operation);
 }
 
-// A page of which only a part could be read is as good as none: the file shrank, or reading failed
-// half way.
+// Marks the pages of a part. A page of which only a part could be read counts as failed: the file
+// shrank, or the read failed half way.
 void fill_set::mark_part(const flight& f, const part& p) const {
     for (std::uint32_t i = 0; i < p.pages; ++i) {
         const std::uint32_t until = std::min((i + 1) << page_shift_, p.bytes);

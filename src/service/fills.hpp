@@ -1,9 +1,9 @@
-// Fills in flight: requests to read pages into frames of the host tier (engine/fill.hpp). Owned by
-// one service thread.
+// Fills in flight: requests to read pages into frames of the host tier (engine/fill.hpp). One
+// service thread owns them.
 //
-// The frames of a request are where the device says; such as follow each other in memory are read
-// together. The device may be wrong or hostile: every frame number is checked, so it can spoil
-// pages of its own tier and nothing else.
+// The device says which frames a request uses; frames that follow each other in memory are read
+// together. The device may be wrong or hostile: every frame number is checked, so the device can
+// spoil pages of its own tier and nothing else.
 #pragma once
 
 #include <array>
@@ -17,14 +17,14 @@
 
 namespace penstock::host {
 
-// The host's view of the tier; no frames: there is none.
+// The host's view of the tier; without frames there is no tier.
 struct host_tier {
     std::byte* frames = nullptr;
     std::uint64_t* done_marks = nullptr;
     std::uint32_t frame_count = 0;
 };
 
-// What a fill request says, copied out of shared memory.
+// The fields of a fill request, copied out of shared memory.
 struct fill_order {
     engine::ring_ticket at{};  // the request to answer
     std::uint64_t stamp = 0, offset = 0;
@@ -34,23 +34,25 @@ struct fill_order {
 
 class fill_set {
 public:
-    // Tags of reads with this bit are this class's.
+    // Reads whose tag has this bit belong to this class.
     static constexpr std::uint64_t tag_bit = std::uint64_t{1} << 63;
 
     fill_set(const host_tier& tier, std::uint32_t page_shift)
         : tier_(tier), page_shift_(page_shift) {}
 
-    // May the frames be written to? An order with a wrong one is refused whole.
+    // May the frames be written to? An order with a wrong frame is refused as a whole.
     [[nodiscard]] bool permits(const fill_order& order) const;
-    // Tells groups that wait for these pages that they will not come.
+    // Tells groups that wait for these pages that the pages will not come.
     void refuse(const fill_order& order) const;
-    // Starts the reads. How many; `direct` of them past the page cache.
+    // Starts the reads. Returns how many it started, and in `direct` how many of these go past the
+    // page cache.
     std::uint32_t begin(const fill_order& order, std::shared_ptr<shared_handle> file, io_engine& io,
                         std::uint32_t& direct);
 
     enum class progress { another_way, again, read_done, order_done };
-    // One read has ended. `another_way`: it is started anew and counts as one still. `again`: what
-    // was missing was asked for. `order_done`: it was the order's last; `at` is its place.
+    // Handles a read that has ended. `another_way`: the read is started anew and still counts as
+    // one read. `again`: the missing bytes were requested. `order_done`: it was the order's last
+    // read; `at` is the order's place.
     progress finish(const read_result& result, io_engine& io, engine::ring_ticket& at);
 
 private:

@@ -16,7 +16,7 @@ bool asked(const idle_watch::place& sleeper) {
     });
 }
 
-// A nap is twice as long after this many.
+// After this many naps a nap is twice as long.
 constexpr std::uint32_t naps_of_a_length = 16;
 
 std::uint64_t nap_of(std::uint32_t naps_before, const idle_watch::limits& at_most) {
@@ -57,7 +57,7 @@ bool idle_watch::rest(const place& self, const limits& at_most, const std::atomi
     const auto ends = [&] {
         return stop.load(std::memory_order_seq_cst) || killed.load(std::memory_order_seq_cst);
     };
-    // Since the one before looked for the last time, requests may have come for others.
+    // Requests for other threads may have come since the last watcher looked for the last time.
     if (watches) wake_asked(self);
     bool work = asked(self) || ends();
     std::uint32_t naps = 0;

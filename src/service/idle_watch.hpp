@@ -1,19 +1,19 @@
-// The watcher of the rings while service threads have nothing to do: one of them for all, so that
-// the others can sleep.
+// The watcher of the rings while service threads are idle: one service thread watches for all, so
+// that the other threads can sleep.
 //
 // A GPU cannot wake a thread, so a thread has to look at the rings now and then. If every idle
-// thread did so, four of them would wake four thousand times a second for nothing.
+// thread did so, four threads would wake four thousand times a second for nothing.
 //
 // Invariants
-//  (1) At most one thread watches. It naps no longer than `look_ns` between two looks at all rings
-//      of resting threads; at first `first_look_ns`, and the longer the more often it found
-//      nothing.
+//  (1) At most one thread watches. Between two looks at all rings of resting threads it naps at
+//      first for `first_look_ns`, and longer the more often it found nothing, but never longer than
+//      `look_ns`.
 //  (2) A thread rests only with its doorbell's `sleeping` set and its place on the list, so that
 //      the watcher can wake it.
 //  (3) A watcher that leaves because there is work, or because it ends, wakes another thread, which
-//      watches next.
-//  (4) No thread sleeps longer than `sleep_ns`: should a watcher die on the way, the next to wake
-//      takes its place.
+//      becomes the next watcher.
+//  (4) No thread sleeps longer than `sleep_ns`: if a watcher dies on the way, the next thread that
+//      wakes takes its place.
 #pragma once
 
 #include <atomic>
@@ -43,8 +43,8 @@ public:
         std::uint64_t first_look_ns = 160'000;
     };
 
-    // Rests until a request is there, the bell rings, or `sleep_ns` have passed: then false. May
-    // return early. The thread that sets one of the two flags rings afterwards.
+    // Rests until a request is there, the bell rings, or `sleep_ns` have passed; in the last case
+    // returns false. May return early. The thread that sets `stop` or `killed` rings afterwards.
     bool rest(const place& self, const limits& at_most, const std::atomic<bool>& stop,
               const std::atomic<bool>& killed);
 
@@ -53,7 +53,7 @@ private:
     void leave(const place& self, bool watched, bool hand_over);
     void wake_asked(const place& self);
 
-    std::mutex mutex_;  // guards both below; never taken by a holder of a doorbell's
+    std::mutex mutex_;  // guards the two below; never taken by a holder of a doorbell's
     std::vector<place> resting_;
     bool watched_ = false;
 };

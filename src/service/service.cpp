@@ -20,8 +20,8 @@ using engine::ring_ticket;
 namespace {
 constexpr unsigned long timer_slack_ns = 1000;
 
-// Once more, but not for ever, what the operating system says to try again: a thread that serves
-// others must not hang in it.
+// Repeats a call while the operating system says to try again, but not for ever: a service thread
+// must not hang in it.
 template <typename Call>
 auto tried_again(const Call& call) {
     auto result = call();
@@ -54,8 +54,8 @@ service::service(const std::vector<host_ring>& rings, file_registry& files, envi
       handles_(files) {}
 
 service::~service() {
-    // One order with the flag in the doorbell: either the thread sees the stop before it sleeps, or
-    // it is rung.
+    // In one total order with the flag in the doorbell: either the thread sees the stop before it
+    // sleeps, or the bell wakes it.
     stop_.store(true, std::memory_order_seq_cst);
     doorbell_->ring();
     if (thread_.joinable()) thread_.join();
@@ -66,8 +66,7 @@ void service::start() {
     thread_ = std::thread([this] {
         pthread_setname_np(pthread_self(), "penstock-serve");
         ignore_size_signal();
-        // Naps are as short as 20 us; the kernel would add up to 50 us to each so as to save
-        // wake-ups.
+        // Naps are as short as 20 us; the kernel would add up to 50 us to each to save wake-ups.
         ::prctl(PR_SET_TIMERSLACK, timer_slack_ns, 0, 0, 0);
         try {
             run();
@@ -89,15 +88,15 @@ void service::run() {
         }
         run_writers();
         if (taken == 0 && in_flight_ > 0)
-            io_->submit();  // what finish() started again after a short read
-        // With reads in flight and nothing new, wait a moment for one to finish; new requests wait
-        // no longer than that.
+            io_->submit();  // reads that finish() started again after a short read
+        // With reads in flight and no new request, waits a moment for a read to finish; new
+        // requests wait no longer than that.
         finish_all(in_flight_ > 0 && taken == 0 ? 20'000 : 0);
         idle_rounds = taken == 0 && in_flight_ == 0 && writers_.empty() ? rest(idle_rounds + 1) : 0;
     }
     while (!writers_.empty() && !killed_.load(std::memory_order_relaxed)) run_writers();
-    // The kernel still writes to the staging area: it must not be freed before the last read came
-    // back.
+    // The operating system still writes to the staging area, which must not be freed before the
+    // last read came back.
     for (std::uint32_t round = 0; in_flight_ > 0 && round < 100'000; ++round) {
         io_->submit();
         finish_all(1'000'000);
@@ -105,10 +104,10 @@ void service::run() {
     alive_.store(false, std::memory_order_release);
 }
 
-// Idle: look again at once for a while, then take longer and longer naps, and soon let one thread
-// look for all: on its own each of them would take hundreds of naps until it may sleep, which was
-// most of the processor time of a kernel that asks once. A group that can ring does so. Returns how
-// many rounds there were, for the next.
+// Rests while idle: the thread looks again at once for a while, then takes longer and longer naps,
+// and soon lets one thread watch for all. Alone, each thread would take hundreds of naps until it
+// may sleep, which was most of the processor time of a kernel that asks once. Groups that can ring
+// the doorbell do so. Returns how many idle rounds there were, for the next call.
 std::uint32_t service::rest(std::uint32_t idle_rounds) {
     constexpr std::uint32_t yields = 200, naps_of_a_length = 16, lengths = 3,
                             long_asleep = yields + naps_of_a_length * lengths;
@@ -122,7 +121,8 @@ std::uint32_t service::rest(std::uint32_t idle_rounds) {
         if (idle_rounds > long_asleep) limits.first_look_ns = limits.look_ns;
         const bool woken =
             settings_.watch->rest({doorbell_, awaited_words()}, limits, stop_, killed_);
-        // Woken to look for all although it has nothing to do: work has come to another.
+        // Woken to watch for all although this thread has nothing to do: work has come for another
+        // thread.
         return woken ? long_asleep - 1 : long_asleep;
     }
     const std::uint64_t nap_ns = 20'000ull << ((idle_rounds - yields) / naps_of_a_length);
@@ -166,7 +166,8 @@ std::uint32_t service::flight_of(const ring_ticket& at) const {
     return at.ring * slots_ + (static_cast<std::uint32_t>(at.ticket) & (slots_ - 1));
 }
 
-// What one ring has, but no more than it has slots: the others come next.
+// Takes the requests of one ring, but at most as many as it has slots, so that the other rings get
+// their turn.
 std::uint32_t service::take_from(std::uint32_t ring) {
     std::uint32_t taken = 0;
     while (taken < slots_ && in_flight_ < io_->capacity() && next_is_posted(ring)) {
@@ -174,13 +175,13 @@ std::uint32_t service::take_from(std::uint32_t ring) {
         serve(request, {ring, next_ticket_[ring]++});
         ++taken;
         if (io_->has_finished())
-            finish_all(0);  // requests for what is in memory need not wait for the others
+            finish_all(0);  // requests for cached bytes need not wait for the rest
     }
     return taken;
 }
 
-// Starts at another ring each time, so that none is left waiting when there are more requests than
-// can be in flight.
+// Starts at another ring each time, so that no ring is left waiting when there are more requests
+// than can be in flight.
 std::uint32_t service::take_requests() {
     std::uint32_t taken = 0;
     const auto rings = static_cast<std::uint32_t>(rings_.size());
@@ -224,8 +225,8 @@ void service::serve(const ring_request& request, const ring_ticket& at) {
     }
 }
 
-// The name of a request, or an empty string for none that can be one. A copy: the device could
-// change it while it is looked up.
+// The name of a request, or an empty string if it cannot be a name. It is a copy: the device could
+// change the name while it is looked up.
 std::string service::name_in(const ring_request& request, const ring_ticket& at) const {
     if (request.bytes == 0 || request.bytes > engine::max_path_bytes) return {};
     std::string name(request.bytes, '\0');
@@ -267,8 +268,8 @@ void service::serve_open(const ring_request& request, const ring_ticket& at) {
 void service::serve_read(const ring_request& request, const ring_ticket& at) {
     const std::uint64_t page_bytes = std::uint64_t{1} << settings_.page_shift;
     flight& f = flights_[flight_of(at)];
-    // An honest device uses a slot again only after its answer was read. A second read here would
-    // mix with the first.
+    // A correct device uses a slot again only after it has read the answer. A second read here
+    // would mix with the first.
     if (f.file != nullptr) return refuse(at, -EBUSY);
     std::uint64_t size_bytes = 0;
     if (const int code = handles_.find(request.file_slot, request.generation, f.file, size_bytes);
@@ -288,8 +289,9 @@ void service::serve_read(const ring_request& request, const ring_ticket& at) {
     start_flight(flight_of(at));
 }
 
-// The marked bytes of a page, run by run, and no others: those in between may be another writer's
-// by now. Written when all requests of this look were taken (files/file_writer.hpp).
+// Queues the marked bytes of a page, run by run, and no other bytes: bytes in between may belong to
+// another writer by now. They are written when all requests of this look were taken
+// (files/file_writer.hpp).
 void service::serve_write(const ring_request& request, const ring_ticket& at) {
     const std::uint64_t page_bytes = std::uint64_t{1} << settings_.page_shift;
     auto batch = std::find_if(batches_.begin(), batches_.end(), [&](const write_batch& b) {
@@ -348,7 +350,8 @@ void service::serve_change(const ring_request& request, const ring_ticket& at) {
     answer(at, code);
 }
 
-// No group waits for the answer, only for the marks; it says that the ring slot can be used again.
+// No group waits for the answer, only for the marks; the answer says that the ring slot can be used
+// again.
 void service::serve_fill(const ring_request& request, const ring_ticket& at) {
     const std::uint64_t page_bytes = std::uint64_t{1} << settings_.page_shift;
     const std::uint64_t pages =
@@ -428,7 +431,7 @@ void service::finish(const read_result& result) {
     count_read(result);
     if (result.result == -EINTR || result.result == -EAGAIN) return start_flight(number);
     if (result.result > 0) {
-        // A direct read may bring more than was asked for: the file has grown since.
+        // A direct read may return more bytes than wanted: the file has grown since.
         f.done +=
             static_cast<std::uint32_t>(std::min<std::int64_t>(result.result, f.wanted - f.done));
         if (f.done < f.wanted)

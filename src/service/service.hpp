@@ -1,16 +1,16 @@
-// A service thread: takes requests from its rings, reads files, answers.
+// A service thread takes requests from its rings, reads files, and answers.
 //
-// It has several rings because groups of a GPU that claim slots of one ring get in each other's
-// way: with thousands of them the exchanges of its tail fail nearly always (docs/protocol/ring.md
-// has the figures). It looks at them in turn.
+// It has several rings, at which it looks in turn, because groups of a GPU that claim slots of one
+// ring get in each other's way: with thousands of groups the exchanges of its tail fail nearly
+// always (docs/protocol/ring.md has the figures).
 //
-// Batching is opportunistic: whatever was posted since the last look goes out together, new
-// requests are taken while reads are in flight, and no request waits for a batch to fill. Requests
-// of a ring are taken in ticket order and answered in any order.
+// Batching is opportunistic: all requests posted since the last look go out together, new requests
+// are taken while reads are in flight, and no request waits for a batch to fill. The thread takes
+// the requests of a ring in ticket order and answers them in any order.
 //
-// The kernel may be wrong or hostile: a request is copied out of shared memory first, and the copy
-// is checked. Nothing in it can make the thread read outside the staging area of its own slot, or a
-// file that was not opened.
+// The kernel may be wrong or hostile: the thread copies a request out of shared memory first, and
+// checks the copy. No request can make the thread read outside the staging area of its own slot, or
+// read a file that was not opened.
 #pragma once
 
 #include <array>
@@ -34,12 +34,12 @@
 
 namespace penstock::host {
 
-// The handles that one service thread used last, so that a request of a file that it knows takes no
+// The handles that a service thread used last, so that a request for a file that it knows takes no
 // lock.
 //
-// Each is held through a count of its own: the threads that read one file would otherwise hand the
-// count of its handle to and fro. All are let go of as soon as the registry has parked or closed
-// any (file_registry::handle_changes).
+// The cache holds each handle through a count of its own: otherwise the threads that read one file
+// would pass the count of its handle to and fro. It lets all handles go as soon as the registry has
+// parked or closed any (file_registry::handle_changes).
 class handle_cache {
 public:
     explicit handle_cache(file_registry& files) : files_(files) {}
@@ -88,7 +88,7 @@ struct host_ring {
     std::uint32_t slots = 0;
 };
 
-// Written by the service thread, read by anybody.
+// Written by the service thread, read by any thread.
 struct service_counters {
     write_counters file_writes;
     std::atomic<std::uint64_t> file_syncs{0};
@@ -99,10 +99,10 @@ struct service_counters {
 
 struct service_settings {
     std::uint32_t page_shift = 16;
-    // How long it takes at most until an idle ring is looked at, and how long a thread sleeps while
-    // another looks.
+    // The longest time until a thread looks at an idle ring, and how long a thread sleeps while
+    // another thread looks.
     idle_watch::limits idle;
-    // The threads of a runtime share one.
+    // The threads of a runtime share one watch.
     std::shared_ptr<idle_watch> watch = std::make_shared<idle_watch>();
     host_tier tier;
     std::vector<memory_area> to_register;  // empty: none
@@ -113,8 +113,8 @@ struct service_settings {
 
 class service {
 public:
-    // At least one ring; all have the same number of slots. `doorbell` is what posters ring; null:
-    // they cannot.
+    // Needs at least one ring; all rings have the same number of slots. `doorbell` is rung by
+    // posters; null: they cannot ring.
     service(const std::vector<host_ring>& rings, file_registry& files, environment& env,
             std::unique_ptr<io_engine> io, host_doorbell* doorbell,
             const service_settings& settings);
@@ -138,7 +138,7 @@ private:
         std::uint64_t offset = 0;
         std::uint32_t wanted = 0;
         std::uint32_t done = 0;
-        bool pads = false;  // what the file does not have reads as zeros
+        bool pads = false;  // bytes that the file does not have read as zeros
         read_way way = read_way::queued;
     };
 
@@ -186,7 +186,7 @@ private:
     std::vector<flight> flights_;
     fill_set fills_;
     handle_cache handles_;
-    // What was taken for a file and not written yet.
+    // Writes that were taken for a file and are not written yet.
     struct write_batch {
         std::uint32_t slot, generation;
         std::shared_ptr<file_writer> writer;

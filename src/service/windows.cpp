@@ -12,13 +12,12 @@ namespace {
 
 constexpr std::uint64_t chunk_bytes = engine::window_chunk_bytes;
 constexpr std::uint64_t os_page_bytes = 4096;
-// Mappings of this size at most: one registration of a very large range is reported to fail on some
-// drivers.
+// The largest mapping: one registration of a very large range is reported to fail on some drivers.
 constexpr std::uint64_t run_chunks = 512;
 
 std::uint64_t chunks_of(std::uint64_t bytes) { return (bytes + chunk_bytes - 1) / chunk_bytes; }
 
-// Handles for leases: a part of what the process may have.
+// How many handles leases may use: a part of the process's limit.
 std::size_t most_watched() {
     rlimit limit{};
     return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? std::min<std::size_t>(4096, limit.rlim_cur / 8)
@@ -40,7 +39,7 @@ window_set::~window_set() { close_all(); }
 window_set::opened* window_set::entry_of(const window_file& file) {
     if (const auto known = files_.find(file.slot); known != files_.end()) {
         if (known->second.generation == file.generation) return &known->second;
-        put_aside(file.slot);  // of an earlier life of the slot
+        put_aside(file.slot);  // from an earlier life of the slot
     }
     const std::uint64_t chunks = chunks_of(file.size_bytes);
     const auto first = chunk_words_.take(chunks);
@@ -51,7 +50,7 @@ window_set::opened* window_set::entry_of(const window_file& file) {
                 .first->second;
 }
 
-// Before anything is mapped: with the lease no program can cut the file unseen.
+// Called before anything is mapped: with the lease no program can cut the file unseen.
 void window_set::begin_watch(const window_file& file, opened& entry) {
     if (entry.watch_fd >= 0 || watched_ >= most_watched()) return;
     entry.watch_fd = std::max(env_.open_found(file.fd), -1);
@@ -60,8 +59,8 @@ void window_set::begin_watch(const window_file& file, opened& entry) {
     ++watched_;
     entry.leased = code == 0;
     if (code == -EOPNOTSUPP)
-        end_watch(entry);  // an environment that stands between others, and looks after its files
-                           // by itself
+        end_watch(entry);  // an environment that stands between others and looks after its
+                           // files by itself
 }
 
 void window_set::end_watch(opened& entry) {
@@ -80,7 +79,7 @@ void window_set::put_aside(std::uint32_t slot) {
 
 void window_set::watch() {
     const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (!lock.owns_lock()) return;  // one that is being opened; the next beat comes
+    if (!lock.owns_lock()) return;  // a window is being opened; the next beat comes
     std::vector<std::uint32_t> lost;
     for (const auto& [slot, entry] : files_) {
         if (entry.watch_fd < 0) continue;
@@ -132,8 +131,8 @@ int window_set::open_run(const window_file& file, opened& entry, std::uint64_t f
         std::byte* const from = static_cast<std::byte*>(address) + (at - first) * chunk_bytes;
         const std::uint64_t length =
             std::min(end * chunk_bytes, file.size_bytes) - at * chunk_bytes;
-        // Up to the end of the last page: groups fetch 16 bytes at a time, also where the file
-        // ends.
+        // Exposes up to the end of the last page: groups fetch 16 bytes at a time, also at the end
+        // of the file.
         if (!device_.expose(from, (length + os_page_bytes - 1) / os_page_bytes * os_page_bytes,
                             note)) {
             refused_ = true;
@@ -176,7 +175,7 @@ std::int64_t window_set::open(const window_file& file, std::uint64_t offset, std
                         entry->chunks.begin() + static_cast<std::ptrdiff_t>(end),
                         [](std::uint64_t c) { return c == 0; }))
             code = open_run(file, *entry, at, end, note);
-    // A file of which nothing is open has no window: a window would keep its slot from other files.
+    // A file without an open chunk has no window: a window would keep its slot from other files.
     if (std::all_of(entry->chunks.begin(), entry->chunks.end(),
                     [](std::uint64_t c) { return c == 0; })) {
         chunk_words_.give(entry->first_chunk, entry->chunks.size());
@@ -211,7 +210,7 @@ void window_set::close_all() {
     files_.clear();
     for (const opened& entry : aside_) chunk_words_.give(entry.first_chunk, entry.chunks.size());
     aside_.clear();
-    // A mapping stands behind the pieces of it that were exposed.
+    // A mapping comes after its exposed pieces in `pieces_`.
     for (const piece& p : pieces_) {
         if (p.exposed) device_.conceal(p.address);
         else env_.unmap_file(p.address, p.bytes);

@@ -1,23 +1,24 @@
 // Windows, the host half: maps files whose pages the operating system has in memory anyway, makes
-// the mappings reachable for the device, and tells it by the two words of engine/window.hpp.
+// the mappings reachable for the device, and tells the device by the two words of
+// engine/window.hpp.
 //
-// Only whole chunks that are resident are opened (the last chunk of a file may be short): to open
-// others would wait for the disk, and their pages come by request as well. To call again takes in
-// what has become resident since.
+// A window opens only whole resident chunks (the last chunk of a file may be short). Opening other
+// chunks would wait for the disk, and their pages come by request as well. A later call takes in
+// the chunks that have become resident since.
 //
-// A file that is cut under its window keeps its old pages there, and the last one has zeros behind
-// the cut that the file never had. So a window holds a read lease on its file: a program that opens
-// the file for writing, or cuts it, waits until watch() has closed the window, and what groups have
-// copied until then is the file's. They look at the window word after the copy. Afterwards pages
-// come by request, with short reads as -ESTALE. Where no lease is to be had (the file is open for
-// writing already, it belongs to another user and the process has not CAP_LEASE, the file system
-// has none, as NFS and FUSE, or so many files have windows that handles for it run short), watch()
-// looks at the file's size: then what groups copy between the cut and the next beat of the
-// runtime's monitor, 20 ms, may be zeros behind the new end. The same if this process stands still
-// for longer than lease-break-time (45 s).
+// A file that is cut under its window keeps its old pages there, and its last page has zeros behind
+// the cut that the file never had. So a window holds a read lease on its file. A program that opens
+// the file for writing, or cuts it, waits until watch() has closed the window, and the bytes that
+// groups have copied until then are the file's; groups look at the window word after the copy.
+// Afterwards pages come by request, with short reads as -ESTALE. Sometimes the process gets no
+// lease: the file is open for writing already; it belongs to another user and the process does not
+// have CAP_LEASE; the file system has no leases, like NFS and FUSE; or so many files have windows
+// that handles for leases run short. Then watch() looks at the file's size, and bytes that groups
+// copy between the cut and the next beat of the runtime's monitor, 20 ms, may be zeros behind the
+// new end. The same happens if this process stands still for longer than lease-break-time (45 s).
 //
-// On a GPU all but watch() blocks while a kernel waits for the host, so it belongs between kernels.
-// Thread-safe.
+// On a GPU every call but watch() blocks while a kernel waits for the host, so make these calls
+// between kernels. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +34,8 @@
 
 namespace penstock::host {
 
-// The file that a window belongs to, open on the device until `open` returns. The device takes no
-// file down that has a window, so slot and generation stay its own until close_all.
+// The file that a window belongs to, open on the device until `open` returns. The device takes down
+// no file that has a window, so the file keeps slot and generation until close_all.
 struct window_file {
     std::uint32_t slot = 0;
     std::uint32_t generation = 0;
@@ -44,21 +45,21 @@ struct window_file {
 
 class window_set {
 public:
-    // `view` has room for the words; `budget_bytes` is the most that is kept open at a time.
+    // `view` has room for the words; at most `budget_bytes` bytes are open at a time.
     window_set(environment& env, cache_device& device, const engine::cache_view& view,
                std::uint64_t chunk_words, std::uint64_t budget_bytes);
     ~window_set();
     window_set(const window_set&) = delete;
     window_set& operator=(const window_set&) = delete;
 
-    // Opens what is resident of the byte range. How many of its bytes lie in windows then, or a
-    // negative errno; -ENOSPC: the budget allowed nothing. `note` says what was refused by the
-    // system, once.
+    // Opens the resident chunks of the byte range. Returns how many of its bytes lie in windows
+    // then, or a negative errno; -ENOSPC: the budget allowed nothing. `note` says once what the
+    // system refused.
     std::int64_t open(const window_file& file, std::uint64_t offset, std::uint64_t bytes,
                       std::string& note);
     void close_all();
-    // Closes the windows of files that others want to write or cut, or that became shorter. By the
-    // monitor with each beat; waits for nothing.
+    // Closes the windows of files that other programs want to write or cut, or that became shorter.
+    // The monitor calls it with each beat; it waits for nothing.
     void watch();
     [[nodiscard]] std::size_t open_files();
     [[nodiscard]] std::uint64_t open_bytes();
@@ -74,7 +75,7 @@ private:
         std::vector<std::uint64_t> chunks;  // as on the device
         std::uint32_t generation;
         std::uint64_t size_bytes;
-        int watch_fd = -1;  // of its own, for the lease; -1: not watched
+        int watch_fd = -1;  // a handle of its own, for the lease; -1: not watched
         bool leased = false;
     };
 
@@ -85,7 +86,8 @@ private:
     int publish(const window_file& file, const opened& entry);
     void begin_watch(const window_file& file, opened& entry);
     void end_watch(opened& entry);
-    // Forgets what the device may still look at; its memory and chunk words stay until close_all.
+    // Takes a window out of use that the device may still read; its memory and chunk words stay
+    // until close_all.
     void put_aside(std::uint32_t slot);
 
     environment& env_;

@@ -1,4 +1,4 @@
-// What a program says about how it will read, carried out (penstock/advise.hpp).
+// Carries out the hints of a program about how it will read (penstock/advise.hpp).
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace penstock::engine {
 
-// Leader only. Asks for the pages [first, end) into the tier, as far as there is room without
-// waiting and without more than half of the tier. How many of the range, from `first` on, are at
-// hand or on their way.
+// Leader only. Requests prefetch loads of the pages [first, end) into the tier, as long as there is
+// room without waiting and they take at most half of the tier. Returns how many pages of the range,
+// counted from `first`, are at hand or on their way.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::uint64_t want_pages(const Group& g, const cache_view& c,
                                                        const file_handle& f, std::uint64_t first,
@@ -25,7 +25,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::uint64_t want_pages(const Group& g, const cac
         }
         const std::uint64_t most = end - page < room ? end - page : room,
                             asked = ask_for_fill(g, c, f.slot, page, most);
-        // None: another group had this page first, or there is no room just now in tier or ring.
+        // Nothing was requested: another group had this page first, or tier or ring have no room
+        // now.
         if (asked == 0 && !is_at_hand(c, f, page)) break;
         page += asked;
         room -= asked;

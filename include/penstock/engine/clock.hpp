@@ -7,10 +7,10 @@
 // its page's number picks, so groups that miss at the same time touch different words and one group
 // alone still uses all shards. A step of the hand looks at one frame: a free frame is taken; a
 // frame whose page is pinned or loading is passed over; a page with its use bit set loses the bit
-// and is passed over, unless its file is closed; a dirty page is passed over, but the first one is
-// remembered: when the hand has met many dirty pages and none that is clean, the caller is told to
-// write one back (engine/victim.hpp). Any other page is evicted by one compare-and-swap on its page
-// word.
+// and is passed over, unless its file is closed; a dirty page is passed over, but the search
+// remembers the first: when the hand has met many dirty pages and no clean page, the caller is told
+// to write a page back (engine/victim.hpp). Any other page is evicted by one compare-and-swap on
+// its page word.
 //
 // Invariants
 //  (1) A frame is free, or busy (in the hands of one group), or owned by the page that its frame
@@ -51,8 +51,8 @@ PENSTOCK_HD PENSTOCK_INLINE void set_frame_word(const Pool& pool, std::uint32_t 
 
 enum class frame_step { taken, skipped, busy, dirty };
 
-// What becomes of a page that is about to be evicted: begin(owner) comes before the eviction,
-// undo() if that did not happen.
+// The policy for a page that is about to be evicted: begin(owner) is called before the eviction,
+// and undo() if the eviction failed. This policy does nothing.
 struct keep_nothing {
     PENSTOCK_HD void begin(frame_word) {}
     PENSTOCK_HD void undo() {}
@@ -90,8 +90,8 @@ PENSTOCK_HD inline frame_step try_take_frame(const Group& g, const cache_view& c
     return frame_step::taken;
 }
 
-// Leader only: a frame that was never used, if there is one left. The word that says there is none
-// is written once.
+// Leader only: takes a frame that was never used, if any is left. The word that says that none is
+// left is written once.
 template <typename Pool>
 PENSTOCK_HD inline bool take_fresh(const Pool& c, std::uint64_t start, std::uint32_t& frame) {
     if (atomic_load<order::relaxed>(c.fill_done) != 0) return false;
@@ -103,7 +103,7 @@ PENSTOCK_HD inline bool take_fresh(const Pool& c, std::uint64_t start, std::uint
             const std::uint32_t place = atomic_fetch_add<order::relaxed>(used, std::uint32_t{1});
             if (place >= per_shard) break;
             frame = shard * per_shard + place;
-            // A hand may have come by and taken it before us.
+            // A clock hand may have taken the frame first.
             if (atomic_compare_swap<order::acquire>(&c.frame_words[frame], frame_free, frame_busy))
                 return true;
         }
@@ -112,12 +112,12 @@ PENSTOCK_HD inline bool take_fresh(const Pool& c, std::uint64_t start, std::uint
     return false;
 }
 
-// What a search met: a frame in the hands of a loader, which may be had later; pages that are
-// dirty, and the frame of the first.
+// The findings of a search: whether a loader held a frame, which may be free later; how many pages
+// were dirty, and the frame of the first.
 struct sweep_notes {
     bool saw_busy = false;
     std::uint32_t dirty_pages = 0, dirty_frame = no_frame;
-    std::uint32_t enough_dirty_pages = 128;  // with so many the search ends: most of the rest will
+    std::uint32_t enough_dirty_pages = 128;  // at this many the search ends: most of the rest will
                                              // be dirty too, and writing takes longer than looking
 };
 
@@ -150,8 +150,8 @@ PENSTOCK_HD inline bool sweep_clock(const Group& g, const cache_view& c, const P
     return taken;
 }
 
-// Leader only, waits for nothing: a frame of the pool, in state busy, after a search of a few
-// steps.
+// Leader only, waits for nothing: takes a frame of the pool, in state busy, if a search of a few
+// steps finds it.
 template <typename Group, typename Pool, typename Keep>
 PENSTOCK_HD inline bool try_take(const Group& g, const cache_view& c, const Pool& pool,
                                  std::uint64_t spread, std::uint32_t& frame, Keep& keep) {
@@ -161,19 +161,20 @@ PENSTOCK_HD inline bool try_take(const Group& g, const cache_view& c, const Pool
            sweep_clock(g, c, pool, start, all < 64 ? all : 64, frame, notes, keep);
 }
 
-// Of a search: no page could be evicted, but the one in `frame` or another could be written back.
+// A result of a search: no page could be evicted, but the page in `frame`, or another, could be
+// written back.
 inline constexpr std::int64_t must_write_back = 2;
 
-// While groups write pages back for their frames, a group that comes new looks at so few before it
-// does so too. So clean pages among dirty ones are found, and no group searches long where there
-// are few.
+// While victims are being written back, a new group scans at most this many frames before it writes
+// a page back itself. So a search finds clean pages among dirty ones, and no group searches long
+// where clean pages are rare.
 inline constexpr std::uint64_t crowded_steps = 32;
 
-// While write-backs fail, a search goes on past dirty pages, and looks at so many frames: a clean
-// one is all that helps.
+// While write-backs fail, a search goes on past dirty pages and scans this many frames: only a
+// clean page helps.
 inline constexpr std::uint64_t patient_steps = 65536;
 
-// Leader only: the frame that a wait ended with, if it is still free.
+// Leader only: takes the frame that was offered when a wait ended, if it is still free.
 PENSTOCK_HD inline bool take_offered(const cache_view& c, wait_deadline& deadline,
                                      std::uint32_t& frame) {
     frame = deadline.offered_frame;
@@ -181,22 +182,23 @@ PENSTOCK_HD inline bool take_offered(const cache_view& c, wait_deadline& deadlin
     return frame != no_frame && take_given_frame(c, frame);
 }
 
-// While write-backs fail: has this caller to write a page back before it takes a frame? Yes if it
-// makes its page dirty: a full disk would otherwise fill the cache with pages that no write-back
-// frees, and readers would find no frame. But a page of another file is no reason to fail: if the
-// caller's own file has no error, one try is enough, and then it takes a clean frame. Its own dirty
-// pages are tried in their turn, so it gains few frames before its own file has an error too.
+// While write-backs fail: must this caller write a page back before it takes a frame? Yes if it
+// makes its page dirty. Otherwise a full disk would fill the cache with pages that no write-back
+// frees, and readers would find no frame. But a page of another file is no reason to fail. If the
+// caller's own file has no error, the caller tries once and then takes a clean frame. The dirty
+// pages of its own file are tried in their turn, so the caller gains few frames before its own file
+// has an error too.
 PENSTOCK_HD PENSTOCK_INLINE bool writes_first(const cache_view& c, const wait_deadline& deadline) {
     return deadline.makes_dirty &&
            (!deadline.tried_write || has_write_error(c, deadline.file_slot));
 }
 
-// Leader only: a frame for the caller, in state busy; `spread` picks the shard to start at. 0,
-// must_write_back (and `frame` is a dirty page's, or no_frame if none was met), -ENOBUFS, or the
-// abort code. `deadline` started when the verb first missed, so that groups which fail one after
-// the other on the same page do not add up their waits. While loads hold frames the search goes on
-// for request_wait_ns: a slow disk is no reason to fail. Without may_wait: one search of a few
-// steps, -ENOBUFS if it finds nothing.
+// Leader only: takes a frame for the caller, in state busy; `spread` picks the shard to start at.
+// Returns 0, must_write_back (then `frame` holds a dirty page, or is no_frame if the search met
+// none), -ENOBUFS, or the abort code. `deadline` started when the verb first missed, so that groups
+// which fail one after the other on the same page do not add up their waits. While loads hold
+// frames the search goes on for request_wait_ns: a slow disk is no reason to fail. Without
+// may_wait: one search of a few steps, -ENOBUFS if it finds nothing.
 template <typename Group, typename Keep>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t take_frame(const Group& g, const cache_view& c,
                                                       std::uint64_t spread, bool may_wait,

@@ -1,5 +1,5 @@
-// Adding to the statistics: relaxed, fire and forget, on the shard of the calling group. Only
-// leaders count.
+// Adds to the statistics: relaxed, without waiting, on the shard of the calling group. Only leaders
+// count.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ PENSTOCK_HD PENSTOCK_INLINE counter_shard& shard_of(const Group& g, const cache_
     return c.counters[g.home() & (c.counter_shards - 1)];
 }
 
-// Call from the leader only, or from one thread for each of several things that the group does at
-// once.
+// Called by the leader only. If the group does several things at once, one thread calls it for
+// each.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE void count(const Group& g, const cache_view& c, counter kind,
                                        std::uint64_t amount = 1) {

@@ -1,21 +1,22 @@
-// Which bytes of a cached page the file does not have yet: a bit for every byte of every frame, and
-// the words around it.
+// Dirty marks: a bit for every byte of every frame, which says that the file does not have this
+// byte yet; and the words that belong to the marks.
 //
 //   word                    where           steps (order)
 //   dirty_bits[...]         64 bytes each   mark (relaxed or, after a fence), take (acquire
 //                                           exchange), put_back (relaxed or)
-//   page word, dirty bit    per page        join_dirty, mark_dirty, clean (engine/page_word.hpp)
+//   page word, dirty bit    per page        join_dirty, mark_dirty, clear_dirty
+//                                           (engine/page_word.hpp)
 //   write_locks[frame]      per frame       try_lock_frame, take_over (acquire), unlock_frame,
 //                                           leave_lock, offer_page (release), note_request
 //                                           (relaxed, by the holder)
 //   size_bytes              per file        size_of (relaxed), grow_to (release), cut_to (release)
-//   offered_run             one             show_run, next_offered (relaxed: a hint; take_over is
-//                                           what decides)
+//   offered_run             one             show_run, next_offered (relaxed: a hint; take_over
+//                                           decides)
 //
 // A write stores its bytes, fences, marks them, and marks the page dirty, all under a pin. A group
-// that writes a page back locks its frame, takes the marks, fences, copies the page, sends it, and
-// when the host has written it: cleans the page, looks at the marks again, and marks it dirty if it
-// finds any.
+// that writes a page back locks its frame, takes the marks, fences, copies the page, and sends it.
+// When the host has written it, the group clears the page's dirty bit, looks at the marks again,
+// and marks the page dirty if it finds any.
 //
 // Invariants
 //  (1) Bytes come before their marks. So the group that takes a mark copies bytes at least as new;
@@ -23,18 +24,18 @@
 //      writer ever waits for a write-back.
 //  (2) Only the holder of a frame's lock takes marks, so copies of one page reach the file one
 //      after the other, in their order. The lock of a copy whose fate is unknown (the host did not
-//      answer in time) is left to that request: it comes free with its answer. A group that offers
-//      a page takes it back itself if no other group does.
+//      answer in time) is left to that request: the lock becomes free with its answer. A group that
+//      offers a page takes it back itself if no other group does.
 //  (3) A page with a mark is dirty, or pinned by a group that marks it dirty before it unpins. So a
-//  page
-//      without pins that is not dirty has no marks, and its frame may be given to another. (A dirty
-//      page may have no marks.)
+//      page without pins that is not dirty has no marks, and its frame may be given to another
+//      page. (A dirty page may have no marks.)
 //  (4) A file's count of dirty pages is never less than it has. It is raised before a page turns
-//      dirty, and lowered after the page is known to stay clean. While a write-back has cleaned a
-//      page and not yet looked at the marks again, the count still has the page and the page its
-//      pin: so a group that flushes does not pass it by, but waits for the lock and looks then.
-//  (5) Marks name bytes that were written, no others (the last byte of a mapping that grew the file
-//      counts as written): what a write-back sends to the file is only that. So writers of
+//      dirty, and lowered after the page is known to stay clean. Between the step in which a
+//      write-back clears the dirty bit and its second look at the marks, the count still includes
+//      the page, and the page keeps its pin. So a flusher does not pass the page by: it waits for
+//      the lock and then looks.
+//  (5) Marks name only bytes that were written (the last byte of a mapping that grew the file
+//      counts as written), and a write-back sends only these bytes to the file. So writers of
 //      different bytes of one page do not overwrite each other, wherever they are.
 //
 // Tests: tests/unit/write_test.cpp, tests/explore/write_test.cpp (every schedule of a writer, a
@@ -64,8 +65,8 @@ constexpr PENSTOCK_HD std::uint64_t marks_within(std::uint64_t number, std::uint
     return (~std::uint64_t{0} >> (64 - (high - low))) << low;
 }
 
-// Whole group, pinned, after the bytes [begin, end) of the page were stored. Relaxed, since a fence
-// of every thread comes before.
+// Whole group, with a pin on the page, after the group stored the bytes [begin, end): marks them.
+// Relaxed, since a fence of every thread comes first.
 template <typename Group>
 PENSTOCK_HD inline void mark(const Group& g, const cache_view& c, std::uint32_t frame,
                              std::uint64_t begin, std::uint64_t end) {
@@ -76,7 +77,7 @@ PENSTOCK_HD inline void mark(const Group& g, const cache_view& c, std::uint32_t 
     g.sync();  // every thread's marks come before the leader marks the page dirty
 }
 
-// By the holder of the frame's lock; a fence of the caller follows before anything is copied.
+// Called by the holder of the frame's lock. The caller makes a fence before it copies anything.
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t take(std::uint64_t* marks) {
     return atomic_exchange<order::acquire>(marks, std::uint64_t{0});
 }
@@ -87,17 +88,18 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t look_at_marks(const std::uint64_t* mar
     return atomic_load<order::relaxed>(marks);
 }
 
-// May the page have marks? One that is clean and pinned may be in the hands of a write-back that
-// has cleaned it and not looked yet whether there are new ones (settle_page); a group that flushes
-// has to wait for what that one finds.
+// May the page have marks? If a page is clean and pinned, a write-back may have cleared the dirty
+// bit without having looked for new marks yet (settle_page). A flusher has to wait until that
+// write-back has looked.
 PENSTOCK_HD PENSTOCK_INLINE bool may_have_marks(page_word seen) {
     return is_valid(seen) && (is_dirty(seen) || pins_of(seen) != 0);
 }
 
-// Frame locks: 0 free; lock_held, and from when the page is copied also its request; or a request
-// alone, which was given up. A request: ring in bits 63..56, ticket + 2 below bit 53; bit 54 if the
-// page's marks have to be put back after it, bit 53 if every byte of the copy is marked. 1 in place
-// of a request: held, and any group may take it over.
+// Frame locks. A lock is 0, which is free; or lock_held, with the request added once the page is
+// copied; or a request alone, which its group gave up. A request has the ring in bits 63..56 and
+// ticket + 2 below bit 53. Bit 54: the page's marks have to be put back after it. Bit 53: every
+// byte of the copy is marked. 1 in place of a request: the lock is held, and any group may take it
+// over.
 inline constexpr std::uint64_t lock_free = 0, lock_held = std::uint64_t{1} << 55,
                                lock_keeps_marks = std::uint64_t{1} << 54;
 inline constexpr std::uint64_t lock_sends_all = std::uint64_t{1} << 53,
@@ -132,7 +134,7 @@ PENSTOCK_HD inline bool try_lock_frame(const cache_view& c, std::uint32_t frame)
 PENSTOCK_HD PENSTOCK_INLINE void unlock_frame(const cache_view& c, std::uint32_t frame) {
     atomic_store<order::release>(&c.write_locks[frame], lock_free);
 }
-// By the holder, whose notes they are; others only see that it is held.
+// Called by the holder, which alone reads these notes; other groups only see that the lock is held.
 PENSTOCK_HD PENSTOCK_INLINE void note_request(const cache_view& c, std::uint32_t frame,
                                               std::uint32_t ring, std::uint64_t ticket,
                                               bool keeps_marks, bool sends_all) {
@@ -157,7 +159,7 @@ PENSTOCK_HD PENSTOCK_INLINE void count_victim_writers(const cache_view& c, std::
     atomic_fetch_add<order::relaxed>(&c.clock_hands[victim_writers_place], change);
 }
 
-// How many groups write behind. A hint, that keeps them few.
+// How many groups write behind. A hint that keeps their number low.
 PENSTOCK_HD PENSTOCK_INLINE std::uint32_t write_behind_writers(const cache_view& c) {
     return atomic_load<order::relaxed>(&c.clock_hands[write_behind_writers_place]);
 }
@@ -166,9 +168,8 @@ PENSTOCK_HD PENSTOCK_INLINE void count_write_behind_writers(const cache_view& c,
     atomic_fetch_add<order::relaxed>(&c.clock_hands[write_behind_writers_place], change);
 }
 
-// Did a write-back fail, and none that was made for a frame succeed since? A hint: while it says
-// so, groups that make pages dirty leave clean frames to those that read
-// (engine/clock.hpp, writes_first).
+// Did a write-back fail, and has no write-back of a victim succeeded since? A hint: while it is
+// set, groups that make pages dirty leave clean frames to readers (engine/clock.hpp, writes_first).
 PENSTOCK_HD PENSTOCK_INLINE bool writes_fail(const cache_view& c) {
     return atomic_load<order::relaxed>(&c.clock_hands[failing_place]) != 0;
 }
@@ -177,9 +178,10 @@ PENSTOCK_HD PENSTOCK_INLINE void note_writes(const cache_view& c, bool fail) {
         atomic_store<order::relaxed>(&c.clock_hands[failing_place], std::uint32_t{fail ? 1u : 0u});
 }
 
-// Pages offered: a group holds neighbours (pin and lock) and lets others write them back, each one.
-// The lock word says which are offered, and a group that turns that into held has taken the page
-// over, pin and lock. Release and acquire: the holder's pin and lock are the taker's.
+// Handed-over pages: a group holds neighbours (pin and lock) and lets other groups write them back,
+// each group one page. The lock word says that a page is offered. A group that turns the word into
+// held has taken the page over, with its pin and lock. Release here, acquire in take_over: the
+// holder's pin and lock become the taker's.
 PENSTOCK_HD PENSTOCK_INLINE void offer_page(const cache_view& c, std::uint32_t frame) {
     atomic_store<order::release>(&c.write_locks[frame], lock_offered);
 }
@@ -188,8 +190,8 @@ PENSTOCK_HD PENSTOCK_INLINE bool take_over(const cache_view& c, std::uint32_t fr
     return atomic_load<order::relaxed>(lock) == lock_offered &&
            atomic_compare_swap<order::acquire>(lock, lock_offered, lock_held);
 }
-// One group at a time offers; it waits for nothing until it has. Acquire and release, so that the
-// next one sees what is offered already.
+// One group at a time offers pages; it waits for nothing until it has offered them. Acquire and
+// release, so that the next group sees which pages are offered already.
 PENSTOCK_HD PENSTOCK_INLINE bool begin_offering(const cache_view& c) {
     std::uint32_t* const lock = &c.clock_hands[offering_place];
     return atomic_load<order::relaxed>(lock) == 0 &&
@@ -199,9 +201,10 @@ PENSTOCK_HD PENSTOCK_INLINE void end_offering(const cache_view& c) {
     atomic_store<order::release>(&c.clock_hands[offering_place], std::uint32_t{0});
 }
 
-// Where they are: bits 63..50 how many of the run were given out, 49..40 how many it has, 39..0 the
-// first page word. A hint that spreads the groups over the pages: not all of a run are offered, and
-// one that is given out late may be gone. So it may wrap round, and nothing follows from it.
+// The run of offered pages. Bits 63..50: how many pages of the run were given out; 49..40: how many
+// it has; 39..0: the first page word. A hint that spreads the groups over the pages: not every page
+// of a run is offered, and a page that is given out late may be gone. So the count may wrap round
+// without harm.
 inline constexpr std::uint32_t given_out_shift = 50;
 inline constexpr std::uint64_t most_run_pages = (1u << (given_out_shift - word_index_bits)) - 1;
 PENSTOCK_HD PENSTOCK_INLINE void show_run(const cache_view& c, std::uint64_t word_index,
@@ -226,8 +229,8 @@ PENSTOCK_HD PENSTOCK_INLINE bool take_given_frame(const cache_view& c, std::uint
     return atomic_compare_swap<order::acquire>(&c.frame_words[frame], frame_free, frame_busy);
 }
 
-// Steps of the pristine words (engine/pristine.hpp has their states). Acquire where a holder comes,
-// release where one goes.
+// Steps of the pristine words (engine/pristine.hpp has their states). Acquire where a holder joins,
+// release where a holder leaves.
 inline constexpr pristine_word pristine_none = 0;
 constexpr PENSTOCK_HD bool is_copy(pristine_word w) { return w >> 32 != 0; }
 PENSTOCK_HD PENSTOCK_INLINE pristine_word load_pristine_relaxed(const pristine_word* word) {
@@ -239,20 +242,20 @@ PENSTOCK_HD PENSTOCK_INLINE void make_pristine(pristine_word* word, pristine_wor
 PENSTOCK_HD PENSTOCK_INLINE bool join_pristine(pristine_word* word, pristine_word seen) {
     return atomic_compare_swap<order::acquire>(word, seen, seen + 1);
 }
-// Acquire too: the last holder, which gives the frame away, comes after the comparisons of the
-// others.
+// Acquire too: the last holder gives the frame away, which must come after the comparisons of the
+// other holders.
 PENSTOCK_HD PENSTOCK_INLINE bool leave_pristine_from(pristine_word* word, pristine_word seen,
                                                      pristine_word next) {
     return atomic_compare_swap<order::acq_rel>(word, seen, next);
 }
-// By the holder of the frame's lock. Acquire: pairs with leave_pristine_from, so a group that finds
-// no copy sees all marks made by comparison with it.
+// Called by the holder of the frame's lock. Acquire: pairs with leave_pristine_from, so a group
+// that finds no copy sees all marks that were made by comparison with the copy.
 PENSTOCK_HD PENSTOCK_INLINE bool has_copy(const cache_view& c, std::uint32_t frame) {
     return is_copy(atomic_load<order::acquire>(&c.pristine[frame]));
 }
 
-// Which page the frame holds. Stored by each group that marks bytes in it, and read by the holder
-// of its lock, with a pin each.
+// Which page the frame holds. Each group that marks bytes in the page stores it, and the holder of
+// the frame's lock reads it; both have a pin.
 PENSTOCK_HD PENSTOCK_INLINE void name_page(const cache_view& c, std::uint32_t frame,
                                            std::uint64_t page) {
     atomic_store<order::relaxed>(&c.frame_pages[frame], page);
@@ -265,12 +268,12 @@ PENSTOCK_HD PENSTOCK_INLINE frame_word look_at_frame(const cache_view& c, std::u
     return atomic_load<order::relaxed>(&c.frame_words[frame]);
 }
 
-// How large the file is. Relaxed: a group that must see what another wrote follows it by other
-// means, as with the bytes themselves.
+// The size of the file. Relaxed: a group that must see another group's write is ordered after it by
+// other means, as with the bytes themselves.
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t size_of(const cache_view& c, std::uint32_t slot) {
     return atomic_load<order::relaxed>(&c.file_records[slot].size_bytes);
 }
-// Release: the bytes up to there come first.
+// Release: the bytes up to that size come first.
 PENSTOCK_HD PENSTOCK_INLINE void grow_to(const cache_view& c, std::uint32_t slot,
                                          std::uint64_t size_bytes) {
     if (size_of(c, slot) < size_bytes)
@@ -280,16 +283,16 @@ PENSTOCK_HD PENSTOCK_INLINE void cut_to(const cache_view& c, std::uint32_t slot,
                                         std::uint64_t size_bytes) {
     atomic_store<order::release>(&c.file_records[slot].size_bytes, size_bytes);
 }
-// Room for an appended record, at the place that is returned. Acquire and release: it comes after
-// the records before it.
+// Takes room for an appended record, at the offset that is returned. Acquire and release: the
+// record comes after the records before it.
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t take_room(const cache_view& c, std::uint32_t slot,
                                                     std::uint64_t bytes) {
     return atomic_fetch_add<order::acq_rel>(&c.file_records[slot].size_bytes, bytes);
 }
 
-// Words of the write record. Counting is relaxed; `granted` is set before the descriptor is handed
-// out that may write, and a group that loads a page that was written back follows that (the page
-// word's eviction comes in between), so it is relaxed as well.
+// Words of the write record. Counting is relaxed. `granted` is set before a descriptor that may
+// write is handed out. A group that loads a page that was written back comes after that, since the
+// eviction in the page word lies between; so `granted` is relaxed as well.
 PENSTOCK_HD PENSTOCK_INLINE bool is_granted(const cache_view& c, std::uint32_t slot) {
     return c.writes != nullptr && atomic_load<order::relaxed>(&c.writes[slot].granted) != 0;
 }
@@ -304,8 +307,8 @@ PENSTOCK_HD PENSTOCK_INLINE void count_dirty(const cache_view& c, std::uint32_t 
     atomic_add_relaxed(&c.writes[slot].dirty_pages, change);
 }
 // Leader only; the page is pinned and has new marks. The file's count goes up before the page turns
-// dirty, for others may rely on the dirty bit at once: a group that finds the count 0 knows that
-// what was written before is in the file. True if the page was clean.
+// dirty, for other groups may rely on the dirty bit at once: a group that finds the count 0 knows
+// that the file has all bytes written before. True if the page was clean.
 PENSTOCK_HD PENSTOCK_INLINE bool mark_page_dirty(const cache_view& c, std::uint32_t slot,
                                                  page_word* word) {
     if (is_dirty(load_relaxed(word)) && join_dirty(word)) return false;
@@ -320,7 +323,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t count_writers(const cache_view& c, std
                                                         std::uint64_t change) {
     return atomic_fetch_add<order::release>(&c.writes[slot].writers, change);
 }
-// Acquire: pairs with count_writers; the file word that is looked at next is no older.
+// Acquire: pairs with count_writers; the file word that the closer loads next is no older.
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t writers_of(const cache_view& c, std::uint32_t slot) {
     return atomic_load<order::acquire>(&c.writes[slot].writers);
 }
@@ -328,8 +331,8 @@ PENSTOCK_HD PENSTOCK_INLINE void raise_epoch(const cache_view& c, std::uint32_t 
                                              std::uint64_t epoch) {
     atomic_raise<order::relaxed>(&c.writes[slot].epoch, epoch);
 }
-// How far the file itself goes, as far as this runtime knows; raised before a write-back is sent,
-// so a page that was evicted is read again.
+// The size of the file itself, as far as this runtime knows. Raised before a write-back is sent, so
+// that a page that was evicted is read again.
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t stored_bytes_of(const cache_view& c, std::uint32_t slot) {
     return atomic_load<order::relaxed>(&c.writes[slot].stored_bytes);
 }
@@ -343,8 +346,8 @@ PENSTOCK_HD PENSTOCK_INLINE void cut_stored(const cache_view& c, std::uint32_t s
     if (bytes < stored_bytes_of(c, slot))
         atomic_store<order::relaxed>(&c.writes[slot].stored_bytes, bytes);
 }
-// Between two lives of a slot. Openers that still have the name of its last file look here before
-// they find that it is gone.
+// Called between two lives of a slot. Openers that still have the name of the slot's last file load
+// these words before they find that the file is gone.
 PENSTOCK_HD inline void reset_writes(const cache_view& c, std::uint32_t slot,
                                      std::uint64_t size_bytes) {
     auto* const words = reinterpret_cast<std::uint64_t*>(&c.writes[slot]);
@@ -356,15 +359,16 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t epoch_of(const cache_view& c, std::uin
     return atomic_load<order::relaxed>(&c.writes[slot].epoch);
 }
 
-// Writable mappings of the file. Held by a group that has it open, so counting is relaxed. The last
-// close and an unmap that comes after it decide by this word which of them writes the rest back
-// (engine/write.hpp): each changes the file word or its page first, then this word. Acquire and
-// release: the later of the two sees all that the earlier one did.
+// The count of writable mappings of the file. A group that maps has the file open, so counting is
+// relaxed. The last close and an unmap that comes after it decide by this word which of them writes
+// the rest back (engine/write.hpp): each changes the file word or its page first, then this word.
+// Acquire and release: the later of the two sees all that the earlier one did.
 PENSTOCK_HD PENSTOCK_INLINE void count_mappings(const cache_view& c, std::uint32_t slot,
                                                 std::uint64_t more) {
     atomic_add_relaxed(&c.writes[slot].mappings, more);
 }
-// Acquire: pairs with drop_mapping; a closer that finds none sees what the mappings made dirty.
+// Acquire: pairs with drop_mapping; a closer that finds no mapping sees which pages the mappings
+// made dirty.
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t mappings_of(const cache_view& c, std::uint32_t slot) {
     return atomic_load<order::acquire>(&c.writes[slot].mappings);
 }
@@ -376,7 +380,8 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t mappings_after_close(const cache_view&
     return atomic_fetch_add<order::acq_rel>(&c.writes[slot].mappings, std::uint64_t{0});
 }
 
-// Has the opener that is to cut the file done it? Acquire: pairs with end_cut.
+// Steps of the opener that has to cut the file, and of openers that wait for it. is_being_cut:
+// acquire, pairs with end_cut.
 PENSTOCK_HD PENSTOCK_INLINE void begin_cut(const cache_view& c, std::uint32_t slot) {
     atomic_store<order::relaxed>(&c.writes[slot].cutting, std::uint32_t{1});
 }
@@ -387,8 +392,8 @@ PENSTOCK_HD PENSTOCK_INLINE bool is_being_cut(const cache_view& c, std::uint32_t
     return atomic_load<order::acquire>(&c.writes[slot].cutting) != 0;
 }
 
-// The first error since a group was told. Acquire and release, so that the offset belongs to the
-// code.
+// Notes the first error since a group was last told of an error. Acquire and release, so that the
+// offset belongs to the code.
 PENSTOCK_HD inline void note_write_error(const cache_view& c, std::uint32_t slot, std::int64_t code,
                                          std::uint64_t offset) {
     write_record& w = c.writes[slot];
@@ -405,8 +410,9 @@ PENSTOCK_HD inline std::int64_t take_write_error(const cache_view& c, std::uint3
     return atomic_exchange<order::acq_rel>(&w.error, std::int64_t{0});
 }
 
-// The directory of what the file grows by: a group that turns none into busy asks the host, clears
-// it and enters it (release); the others see its entries cleared (acquire).
+// The directory of the pages by which the file grows. The group that turns growth_none into
+// growth_busy asks the host for it, clears it and enters it (release); other groups see its entries
+// cleared (acquire).
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t growth_of(const cache_view& c, std::uint32_t slot) {
     return atomic_load<order::acquire>(&c.file_records[slot].growth);
 }

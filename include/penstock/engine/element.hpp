@@ -1,6 +1,6 @@
-// Elements by lane: a look-up and a re-check around one load where the page is in the cache; where
-// it is not, the lanes of a warp that miss together load what they miss together, each page once
-// and up to max_pending_loads of them in flight.
+// Reads of single elements, each by a lane. If the page is in the cache, an access is a look-up,
+// one load and a re-check. If it is not, the lanes of a warp that miss together load the missing
+// pages together, each page once, with up to max_pending_loads of them in flight.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace penstock::engine {
 
-// What one access can load without being torn.
+// A type that one access can load without being torn.
 template <typename T>
 inline constexpr bool is_element = std::is_trivially_copyable_v<T> &&
                                    (sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 ||
@@ -30,8 +30,8 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint32_t bits_of(const T& value) {
     return words[0];
 }
 
-// One lane. True if the element's page is in the cache, and then `out` is the element. `load`
-// fetches an element from a frame that may change hands meanwhile: each of its accesses is relaxed,
+// One lane. Returns true if the element's page is in the cache; then `out` is the element. `load`
+// fetches an element from a frame that may change hands meanwhile: each of its accesses is relaxed
 // and may find another page's bytes.
 template <typename T, typename Load>
 PENSTOCK_HD PENSTOCK_INLINE bool try_element_by(const Load& load, const cache_view& c,
@@ -49,8 +49,8 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_element_by(const Load& load, const cache_vi
 
 #if defined(__CUDACC__)
 
-// Relaxed at device scope, as all reads of frames (group/device_copy.cuh). `from` is aligned to the
-// element's size.
+// Relaxed at device scope, like all reads of frames (group/device_copy.cuh). `from` is aligned to
+// the element's size.
 template <typename T>
 PENSTOCK_D PENSTOCK_INLINE T load_element(const std::byte* from) {
     T out;
@@ -83,9 +83,9 @@ PENSTOCK_D PENSTOCK_INLINE bool try_element(const cache_view& c, const file_hand
                           out);
 }
 
-// The lanes that call together, each for an element of its own. A lane whose page cannot be had
-// gets zero, and the fault record the reason. Ends like every read: each round delivers or fails at
-// least the first page.
+// Called together by lanes that each want an element of their own. If a lane's page cannot be
+// loaded, the lane gets zero and the fault record gets the reason. The loop ends like every read:
+// each round delivers or fails at least the first page.
 template <typename T>
 PENSTOCK_D PENSTOCK_NOINLINE T element_missing(const cache_view& c, std::uint32_t slot,
                                                std::uint64_t at) {
@@ -103,7 +103,7 @@ PENSTOCK_D PENSTOCK_NOINLINE T element_missing(const cache_view& c, std::uint32_
     for (;;) {
         if (!have) have = try_element(c, f, at, value);
         if (g.ballot(!have) == 0) return value;
-        // One lane for each page that is missing; the pages in the order of these lanes.
+        // `firsts` has one lane for each missing page; the pages are in the order of these lanes.
         const std::uint32_t peers = g.match(have ? ~std::uint64_t{0} : page);
         const std::uint32_t firsts =
             g.ballot(!have && static_cast<std::uint32_t>(__ffs(static_cast<int>(peers))) - 1u ==
@@ -152,7 +152,8 @@ PENSTOCK_HD PENSTOCK_INLINE T pinned_element(const std::byte* from) {
 #endif
 }
 
-// One thread of the group: its share of the `n` elements from `from` on, four loads in flight.
+// One thread of the group: visits its share of the `n` elements from `from` on, with four loads in
+// flight.
 template <typename T, typename Group, typename Visit>
 PENSTOCK_HD PENSTOCK_INLINE void visit_page(const Group& g, const std::byte* from,
                                             std::uint64_t first, std::uint64_t n,
@@ -172,7 +173,7 @@ PENSTOCK_HD PENSTOCK_INLINE void visit_page(const Group& g, const std::byte* fro
     for (; k < n; k += stride) visit(first + k, pinned_element<T>(from + k * sizeof(T)));
 }
 
-// What lies in one page of a stretch that is visited.
+// The part of a visited stretch that lies in one page.
 template <typename T>
 struct page_stretch {
     std::uint64_t page, first;  // number of its first element
@@ -189,7 +190,7 @@ PENSTOCK_HD PENSTOCK_INLINE page_stretch<T> stretch_at(const cache_view& c,
             static_cast<std::uint32_t>(room < wanted ? room : wanted)};
 }
 
-// What is loaded at a time where elements follow each other; neither half is torn.
+// The unit of a load where elements follow each other; neither half is torn.
 struct alignas(16) two_words {
     std::uint64_t a, b;
 };
@@ -202,7 +203,8 @@ PENSTOCK_HD PENSTOCK_INLINE void visit_unit(const page_stretch<T>& s, std::uint3
     constexpr std::uint32_t held = 16 / sizeof(T);
     T elements[held];
     std::memcpy(elements, &bytes, 16);
-    // Counted from the stretch's first element: what lies before it has a number that is too large.
+    // Counted from the stretch's first element: an element before it gets a number that is too
+    // large.
     const auto k = static_cast<std::uint32_t>(static_cast<std::int32_t>(place - s.in_page) /
                                               static_cast<std::int32_t>(sizeof(T)));
     PENSTOCK_UNROLL
@@ -210,11 +212,11 @@ PENSTOCK_HD PENSTOCK_INLINE void visit_unit(const page_stretch<T>& s, std::uint3
         if (k + i < s.n) visit(s.first + (k + i), elements[i]);
 }
 
-// Whole group. Visits the elements of the stretch if their page is in the cache, without a pin:
-// units of 16 bytes, four of each thread in flight, are visited once a second look at the page's
-// word has shown that it kept its frame. `load` fetches a unit from a frame that may change hands
-// meanwhile: its accesses are relaxed, and may find another page's bytes. `early`: a look ahead at
-// that word. True if all were visited; else `s` is what is left.
+// Whole group. Visits the elements of the stretch without a pin, if their page is in the cache.
+// Each thread has four units of 16 bytes in flight; it visits them once a second look at the page
+// word has shown that the page kept its frame. `load` fetches a unit from a frame that may change
+// hands meanwhile: its accesses are relaxed and may find another page's bytes. `early` is a look
+// ahead at the page word. Returns true if all elements were visited; else `s` is the rest.
 template <typename T, typename Load, typename Group, typename Visit>
 PENSTOCK_HD PENSTOCK_INLINE bool try_visit_by(const Load& load, const Group& g, const cache_view& c,
                                               const file_handle& f, page_word early,
@@ -262,8 +264,8 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_visit_by(const Load& load, const Group& g, 
     return true;
 }
 
-// Whole group. Visits the elements of the stretch in a page that it pins. 0 or a negative errno;
-// nothing was visited then.
+// Whole group. Visits the elements of the stretch in a page that it pins. Returns 0, or a negative
+// errno if it visited nothing.
 template <typename T, typename Group, typename Visit>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t visit_pinned(const Group& g, const cache_view& c,
                                                       const file_handle& f,
@@ -278,9 +280,10 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t visit_pinned(const Group& g, const cach
     return 0;
 }
 
-// Whole group. Visits `wanted` elements in the order of their pages. How many were visited; a
-// negative errno if the first page could not be had. A GPU's groups pin what they had to load, and
-// look at the next page's word ahead; a processor's pin every page once.
+// Whole group. Visits `wanted` elements in the order of their pages. Returns how many it visited,
+// or a negative errno if the first page could not be loaded. Groups on a GPU pin only pages that
+// they had to load, and look ahead at the next page's word; groups on a processor pin every page
+// once.
 template <typename T, typename Group, typename Visit>
 PENSTOCK_HD std::int64_t visit_elements(const Group& g, const cache_view& c, const file_handle& f,
                                         std::uint64_t first_byte, std::uint64_t first,

@@ -1,5 +1,5 @@
-// Elements that are written one by one, each by a lane: the lanes of a warp that write together
-// share the pins of the pages they meet.
+// Writes of single elements, each by a lane. The lanes of a warp that write together share the pins
+// of the pages they meet.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 namespace penstock::engine {
 
 #if defined(__CUDACC__)
-// Relaxed at device scope, as all writes of frames. `to` is aligned to the element's size.
+// Relaxed at device scope, like all writes of frames. `to` is aligned to the element's size.
 template <typename T>
 PENSTOCK_D PENSTOCK_INLINE void store_element(std::byte* to, const T& value) {
     if constexpr (sizeof(T) == 16) {
@@ -39,7 +39,8 @@ PENSTOCK_D PENSTOCK_INLINE void store_element(std::byte* to, const T& value) {
 }
 #endif
 
-// What is done to an element in its frame, by one lane; what was there before, if it is asked for.
+// The changes that one lane can make to an element in its frame. An addition returns the former
+// value.
 template <typename T>
 struct put_element {
     T value;
@@ -60,8 +61,8 @@ struct add_to_element {
     }
 };
 
-// Whole group; `has_element`: this thread has an element of this page. Changes them and marks them;
-// 0, or why the page could not be had.
+// Whole group. Changes and marks the elements of this page; `has_element`: this thread has one.
+// Returns 0, or the reason why the page could not be pinned.
 template <typename T, typename Group, typename Change>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t change_in_page(const Group& g, const cache_view& c,
                                                         const file_handle& f,
@@ -92,8 +93,8 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t change_in_page(const Group& g, const ca
 }
 
 #if defined(__CUDACC__)
-// The lanes that call together, each with an element of its own, page by page. Ends: each round is
-// done with the page of its first lane.
+// Called together by lanes that each have an element of their own; works page by page. The loop
+// ends, for each round finishes the page of its first lane.
 template <typename T, typename Change>
 PENSTOCK_D PENSTOCK_NOINLINE T change_element(const cache_view& c, std::uint32_t slot,
                                               std::uint64_t at, Change change) {
@@ -117,7 +118,7 @@ PENSTOCK_D PENSTOCK_NOINLINE T change_element(const cache_view& c, std::uint32_t
 }
 #endif
 
-// The same by a host thread.
+// The same for a host thread.
 template <typename T, typename Change>
 T change_element_here(const cache_view& c, std::uint32_t slot, std::uint64_t at,
                       const Change& change) {

@@ -1,9 +1,9 @@
-// The first error of which no group could be told all: an element view has a value to return and no
-// room for an error, a gather has room for the error and not for the row.
+// Keeps the first error that a call could not report in full: an element view returns a value and
+// has no room for an error, and a gather has room for the error but not for the row.
 //
-// Fault record, in device memory: claimed 0 -> 1 by compare-and-swap, the group that does it writes
-// the rest, `ready` last. The host reads it between kernels and sets it back to zero. Later errors
-// are counted and not kept.
+// The fault record lies in device memory. A group moves `claimed` from 0 to 1 by compare-and-swap,
+// then writes the rest, `ready` last. The host reads the record between kernels and sets it back to
+// zero. Later errors are counted but not kept.
 #pragma once
 
 #include "penstock/engine/file_word.hpp"
@@ -11,7 +11,7 @@
 
 namespace penstock::engine {
 
-// Leader only. `offset`: the byte of the file that was wanted.
+// Leader only. `offset`: the byte of the file that the caller wanted.
 PENSTOCK_HD inline void note_fault(const cache_view& c, std::int64_t code, std::uint32_t slot,
                                    std::uint32_t generation, std::uint64_t offset) {
     if (c.fault == nullptr || !try_lock(&c.fault->claimed)) return;

@@ -1,13 +1,17 @@
 // Opening and closing files.
 //
-// open:  find the name; if its file is open, add a reference: no host call. else own the name slot,
-// ask the host, and tie the name to the file slot the host says. The host compares device, inode,
-// size and times: an unchanged file gets its old slot, whose pages are still cached; a changed one
-// gets a fresh slot with a fresh table, so that no stale page can be reached through it. An open
-// for writing asks the host too, unless the file is being written already. close: drop the
-// reference. No host call; the pages stay. Of a file that was written: engine/write.hpp. When the
-// host has no slot (-ENFILE) or no table space (no_table_room) left, the opener takes down a closed
-// file: its pages are evicted, its slot and table go back to the host, and the opener asks again.
+// open:  The group finds the name. If its file is open, the group adds a reference, without a call
+//        of the host. Otherwise it owns the name slot, asks the host, and ties the name to the file
+//        slot that the host names. The host compares device, inode, size and times. An unchanged
+//        file gets its old slot, whose pages are still cached. A changed file gets a fresh slot
+//        with a fresh table, so that no stale page can be reached through it. An open for writing
+//        asks the host too, unless the file is being written already.
+// close: The group drops the reference. There is no host call, and the pages stay. For a file that
+//        was written: engine/write.hpp.
+//
+// When the host has no slot (-ENFILE) or no table space (no_table_room) left, the opener takes down
+// a closed file: its pages are evicted, its slot and table go back to the host, and the opener asks
+// again.
 //
 // Progress: every loop is bounded by a deadline (`wait_deadline`). An opener that finds the name
 // busy waits for the group that asks the host; if that fails, it gets the same error.
@@ -23,9 +27,9 @@
 
 namespace penstock::engine {
 
-// Leader only; the name slot is ours and busy. Sends the name to the host. The extent of the path
-// arena that the name slot still has, from its last name or from the last round, goes back with the
-// request; without a ring slot it stays.
+// Leader only; the caller owns the name slot, which is busy. Sends the name to the host. The name
+// slot may still have an extent of the path arena, from its last name or from the last round. The
+// extent goes back with the request; without a ring slot it stays.
 template <typename Group>
 PENSTOCK_HD inline std::int64_t ask_to_open(const Group& g, const cache_view& c,
                                             const name_key& key, name_slot& name,
@@ -39,8 +43,8 @@ PENSTOCK_HD inline std::int64_t ask_to_open(const Group& g, const cache_view& c,
     request.operation = op::open;
     request.bytes = key.bytes;
     request.file_slot = key.flags;
-    // A file that is open stays the one that it was when it was opened, for those too that now open
-    // it for writing.
+    // An open file stays the file that it was when it was opened, also for callers that open it for
+    // writing now.
     const std::uint32_t open_slot = atomic_load<order::relaxed>(&name.file_slot),
                         generation = atomic_load<order::relaxed>(&name.generation);
     if (open_slot < c.file_slots && is_open(look(&c.file_words[open_slot]), generation)) {
@@ -61,12 +65,12 @@ PENSTOCK_HD inline std::int64_t ask_to_open(const Group& g, const cache_view& c,
     return 0;
 }
 
-// Of an open: the group that gets this with its descriptor has to cut the file to nothing before
-// others may use it.
+// A flag in the result of an open: the group that gets it with its descriptor has to cut the file
+// to size 0 before other groups may use it.
 inline constexpr std::int64_t yours_to_cut = std::int64_t{1} << 32;
 
-// Leader only, with a reference to a file that the host opened with these flags. Which of the two
-// the caller returns with it.
+// Leader only, with a reference to a file that the host opened with these flags. Counts a writer;
+// returns 0 or yours_to_cut, which the caller returns with its descriptor.
 PENSTOCK_HD inline std::int64_t join_writers(const cache_view& c, std::uint32_t slot,
                                              std::uint32_t flags) {
     if ((flags & access_mask) == may_read) return 0;
@@ -76,16 +80,16 @@ PENSTOCK_HD inline std::int64_t join_writers(const cache_view& c, std::uint32_t 
     return yours_to_cut;
 }
 
-// Leader only, with a reference that is to be the descriptor's.
+// Leader only, with a reference that passes to the descriptor.
 PENSTOCK_HD inline int own_descriptor(const cache_view& c, std::uint32_t slot,
                                       std::uint32_t generation, std::uint32_t flags) {
     const int fd = make_descriptor(slot, generation, flags);
     return c.number_bits == 0 ? fd : with_number(c, fd, take_number(&c.file_words[slot]));
 }
 
-// Leader only. Takes a reference to the file the host named, writing its record if no group has
-// yet. 0; -EAGAIN if the answer is out of date because the slot was taken down meanwhile; or why
-// the wait ended.
+// Leader only. Takes a reference to the file that the host named, and writes the file's record if
+// no group has done so yet. Returns 0; -EAGAIN if the answer is out of date because the slot was
+// taken down meanwhile; or the code that ended the wait.
 template <typename Group>
 PENSTOCK_HD inline std::int64_t attach_file(const Group& g, const cache_view& c,
                                             const open_answer& answer, wait_deadline& deadline) {
@@ -98,8 +102,8 @@ PENSTOCK_HD inline std::int64_t attach_file(const Group& g, const cache_view& c,
             if (try_reopen(word, answer.generation)) return 0;
         } else if (file_state(seen) == file_vacant) {
             // Vacant with this generation or a later one: since the host answered, the slot was
-            // filled, closed and taken down, maybe more than once. Filling it now would bring a
-            // file back whose table is another's by now.
+            // filled, closed and taken down, maybe more than once. Filling it now would bring back
+            // a file whose table belongs to another file by now.
             if (!is_later_generation(answer.generation, file_generation(seen))) return -EAGAIN;
             if (begin_fill(word, seen, answer.generation)) {
                 fill_record(c, answer);
@@ -113,7 +117,7 @@ PENSTOCK_HD inline std::int64_t attach_file(const Group& g, const cache_view& c,
     }
 }
 
-// Leader only; the slot is ours and busy.
+// Leader only; the caller owns the slot, which is busy.
 PENSTOCK_HD inline void remember_path(const cache_view& c, name_slot& slot, const name_key& key,
                                       std::uint32_t extent) {
     if (extent == 0) return;
@@ -123,8 +127,8 @@ PENSTOCK_HD inline void remember_path(const cache_view& c, name_slot& slot, cons
     atomic_store<order::relaxed>(&slot.path_bytes, key.bytes);
 }
 
-// Leader only; the name slot is ours and busy. Asks the host until it has an answer that holds,
-// then settles the name.
+// Leader only; the caller owns the name slot, which is busy. Asks the host until it has an answer
+// that holds, then settles the name.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_owned_name(const Group& g, const cache_view& c,
                                                            const name_key& key,
@@ -140,8 +144,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_owned_name(const Group& g, const
         if (code != 0) break;
         remember_path(c, slot, key, answer.path_extent);
         code = answer.result;
-        // The host came as far as to a slot, so a file that may not have been there has been made,
-        // and is ours: it is there the next time.
+        // The host got as far as a slot, so it has created the file if it was missing. The file
+        // belongs to this open, so the next attempt must accept that it exists.
         if (code == 0 || code == -ENFILE || code == no_table_room) asked.flags &= ~flag_exclusive;
         if (code == 0) code = attach_file(g, c, answer, deadline);
         if (code == -ENFILE || code == no_table_room) {
@@ -173,8 +177,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_owned_name(const Group& g, const
     return result;
 }
 
-// Leader only. May a name whose file is open be opened once more with these flags, without asking?
-// For writing, if others write it.
+// Leader only. May a name whose file is open be opened again with these flags without asking the
+// host? For reading always; for writing if another descriptor is open for writing.
 PENSTOCK_HD inline bool needs_no_host(const cache_view& c, std::uint32_t slot,
                                       std::uint32_t flags) {
     if ((flags & access_mask) == may_read) return true;
@@ -187,7 +191,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_name(const Group g, const cache_
                                                      const name_key key) {
     if (const std::int64_t code = stop_code(c); code != 0) return code;
     wait_deadline deadline(g, c.request_wait_ns);
-    // The busy word, and where we saw it: words of different slots may be equal.
+    // The busy word, and the slot it was seen in: words of different slots may be equal.
     name_word waited_for = 0;
     std::uint32_t waited_at = 0;
     for (std::uint32_t round = 0;; ++round) {
@@ -208,7 +212,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_name(const Group g, const cache_
             } else if (state == name_failed && waited_for != 0 && waited_at == slot &&
                        found.word == next_name_word(waited_for, name_failed) &&
                        found.flags == key.flags) {
-                return found.error;  // what the group we waited for was told
+                return found.error;  // the error of the group that it waited for
             } else {
                 owned = try_own_name(&c.names[slot].word, found.word);
             }
@@ -224,8 +228,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_name(const Group g, const cache_
     }
 }
 
-// Leader only, with a reference. Waits until the opener that is to cut the file has done it. 0, or
-// why the wait ended.
+// Leader only, with a reference. Waits until the opener that has to cut the file has done it.
+// Returns 0, or the code that ended the wait.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t wait_for_cut(const Group& g, const cache_view& c,
                                                         std::uint32_t slot) {
@@ -256,7 +260,7 @@ PENSTOCK_HD inline std::int64_t open_file(const Group& g, const cache_view& c, c
     return result;
 }
 
-// Whole group. One reference more to an open file: the descriptor again, without a number of its
+// Whole group. Adds a reference to an open file. Returns the descriptor without a number of its
 // own, or -EBADF.
 template <typename Group>
 PENSTOCK_HD inline int add_reference(const Group& g, const cache_view& c, int fd) {

@@ -6,7 +6,7 @@
 //        41..32  generation  of the slot; the host gives a slot out again with the next one
 //        61..48  changes     of the references, modulo 16384: so that a group that looked at the
 //                            word knows that no group opened and closed since
-//        47..42  numbers     of descriptors that are open and whose own they are: 1 to 6
+//        47..42  numbers     1 to 6, of open descriptors that have a number of their own
 //        31..0   references  live only: 0 means closed, the pages stay
 //
 //   step           from            to              order     by
@@ -32,11 +32,12 @@
 //   end_adopt      busy            live, 0 refs    release   after begin_fill, for a file that
 //                                                            no group waits for any more
 //
-// Invariants: (1) the file record changes only while the word is busy; (2) each life of a slot
-// has the next generation (modulo 1024);
-// (3) busy is left by the group that entered it, after a bounded number of host answers;
-// (4) there are as many references as numbers, or more; the others belong to descriptors without a
-//     number.
+// Invariants
+//  (1) The file record changes only while the word is busy.
+//  (2) Each life of a slot has the next generation (modulo 1024).
+//  (3) The group that entered busy leaves it, after a bounded number of host answers.
+//  (4) There are at least as many references as numbers; the rest belong to descriptors without a
+//      number.
 //
 // Name word, one per name slot: state in bits 1..0 (0 never used, 1 busy, 2 ready, 3 failed), a
 // sequence number above it that grows with every change. A reader that compared a name or read a
@@ -70,7 +71,7 @@ constexpr PENSTOCK_HD bool is_later_generation(std::uint32_t generation, std::ui
     const std::uint32_t ahead = (generation - than) & file_generation_mask;
     return ahead != 0 && ahead <= file_generation_mask / 2;
 }
-// The word with so many references more, and one change.
+// The word with `more` references added, and one change.
 constexpr PENSTOCK_HD file_word with_references(file_word w, std::uint64_t more) {
     constexpr file_word one_change = file_word{1} << 48, changes = ((file_word{1} << 14) - 1) << 48;
     return (w & ~changes & ~file_word{0xffffffff}) | ((w + one_change) & changes) |
@@ -86,8 +87,8 @@ constexpr PENSTOCK_HD bool is_open(file_word w, std::uint32_t generation) {
     return file_state(w) == file_live && file_generation(w) == generation && references_of(w) > 0;
 }
 
-// A descriptor with a number is its opener's own: its second close finds the number gone, unless it
-// was given out again. Those without one share the references that are left.
+// A descriptor with a number belongs to its opener alone: a second close finds the number gone,
+// unless it was given out again. Descriptors without a number share the remaining references.
 inline constexpr std::uint32_t most_numbers = 6;
 constexpr PENSTOCK_HD std::uint32_t numbers_of(file_word w) {
     return static_cast<std::uint32_t>(w >> 41) & 0x7e;
@@ -114,8 +115,8 @@ PENSTOCK_HD PENSTOCK_INLINE file_word look(const file_word* word) {
     return atomic_load<order::acquire>(word);
 }
 
-// To refuse a wrong descriptor. Relaxed: a group that holds an open descriptor already follows its
-// end_fill.
+// Serves to refuse a wrong descriptor. Relaxed: a group that holds an open descriptor is already
+// ordered after its end_fill.
 PENSTOCK_HD PENSTOCK_INLINE file_word load_file_relaxed(const file_word* word) {
     return atomic_load<order::relaxed>(word);
 }
@@ -133,8 +134,8 @@ PENSTOCK_HD PENSTOCK_INLINE void end_fill(file_word* word, std::uint32_t generat
     atomic_store<order::release>(word, make_file_word(file_live, generation, 1));
 }
 
-// What lanes that may act together agree in: the word (an address has no more than 56 bits), the
-// generation, and one thing more.
+// The lanes that may act together: they agree in the word (an address has at most 56 bits), the
+// generation, and one more value.
 PENSTOCK_HD PENSTOCK_INLINE coalesced_lanes lanes_at(const file_word* word,
                                                      std::uint32_t generation,
                                                      std::uint32_t least) {
@@ -145,7 +146,7 @@ PENSTOCK_HD PENSTOCK_INLINE coalesced_lanes lanes_at(const file_word* word,
 }
 
 // Takes one more reference if the file is live with this generation and has at least `least`
-// references, 0 or 1. Lanes of a warp that want the same take theirs by one step.
+// references, 0 or 1. Lanes of a warp that want the same file take their references in one step.
 PENSTOCK_HD inline bool try_add_reference(file_word* word, std::uint32_t generation,
                                           std::uint32_t least) {
     const coalesced_lanes us = lanes_at(word, generation, least);
@@ -174,15 +175,15 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_reopen(file_word* word, std::uint32_t gener
     return try_add_reference(word, generation, 0);
 }
 
-// Gives one reference back, if the word is still `seen`, that of an open file, and no group opened
-// or closed it meanwhile. Release: pairs with begin_retire, and with the look of a group that
-// closes after.
+// Gives one reference back if the word is still `seen`, the word of an open file, so that no group
+// opened or closed the file meanwhile. Release: pairs with begin_retire, and with the look of a
+// group that closes later.
 PENSTOCK_HD PENSTOCK_INLINE bool try_release_from(file_word* word, file_word seen) {
     return atomic_compare_swap<order::release>(word, seen,
                                                with_references(seen, ~std::uint64_t{0}));
 }
-// The same by all lanes of a warp that saw the same and are together, of which there may be more
-// than references. False: try again.
+// The same for all lanes of a warp that saw the same word and call together. There may be more
+// lanes than references. False: try again.
 PENSTOCK_HD inline bool try_release_together(file_word* word, file_word seen) {
     const coalesced_lanes same_word(reinterpret_cast<std::uintptr_t>(word));
     const coalesced_lanes us = same_word.those_with(seen);
@@ -193,7 +194,7 @@ PENSTOCK_HD inline bool try_release_together(file_word* word, file_word seen) {
         given_back = 0;
     return us.share(given_back);
 }
-// The same whatever the word. False: the descriptor was not open.
+// The same, from any value of the word. False: the descriptor was not open.
 PENSTOCK_HD inline bool try_release(file_word* word, std::uint32_t generation) {
     const coalesced_lanes us = lanes_at(word, generation, 0);
     std::uint32_t given_back = 0;
@@ -213,14 +214,15 @@ PENSTOCK_HD inline bool try_release(file_word* word, std::uint32_t generation) {
     return us.share(given_back);
 }
 
-// A number for a descriptor whose reference is held; 0 if many are, for then most find none.
+// Takes a number for a descriptor whose reference the caller holds. Returns 0 if the file has many
+// references, for then most callers find no free number.
 PENSTOCK_HD inline std::uint32_t take_number(file_word* word) {
     file_word seen = look(word);
     for (std::uint32_t round = 0;
          references_of(seen) <= most_numbers && shared_references_of(seen) > 0; ++round) {
         std::uint32_t number = 1;
         while (has_number(seen, number))
-            ++number;  // there is one: six are not all taken by five others
+            ++number;  // a number is free: five other descriptors cannot take all six
         if (atomic_compare_swap<order::acquire>(word, seen,
                                                 with_references(seen | number_bit(number), 0)))
             return number;
@@ -229,14 +231,14 @@ PENSTOCK_HD inline std::uint32_t take_number(file_word* word) {
     }
     return 0;
 }
-// The reference of a descriptor with a number, if the word is still `seen`, in which it has it.
-// Release: as try_release_from.
+// Gives back the reference and the number of a descriptor, if the word is still `seen`, which has
+// that number. Release: as in try_release_from.
 PENSTOCK_HD PENSTOCK_INLINE bool release_number_from(file_word* word, file_word seen,
                                                      std::uint32_t number) {
     return atomic_compare_swap<order::release>(
         word, seen, with_references(seen & ~number_bit(number), ~std::uint64_t{0}));
 }
-// The same whatever the word. False: the descriptor was not open.
+// The same, from any value of the word. False: the descriptor was not open.
 PENSTOCK_HD inline bool release_number(file_word* word, std::uint32_t generation,
                                        std::uint32_t number) {
     file_word seen = look(word);
@@ -293,8 +295,8 @@ PENSTOCK_HD PENSTOCK_INLINE void settle_name(name_word* word, name_word state) {
     PENSTOCK_ASSERT(name_state(busy) == name_busy);
     atomic_store<order::release>(word, next_name_word(busy, state));
 }
-// The slot is ours and busy. No file has generation 0, so the name leads nowhere. Relaxed:
-// settle_name publishes it.
+// The caller owns the slot, which is busy. No file has generation 0, so the name leads nowhere.
+// Relaxed: settle_name publishes it.
 PENSTOCK_HD PENSTOCK_INLINE void forget_target(std::uint32_t* generation) {
     atomic_store<order::relaxed>(generation, std::uint32_t{0});
 }

@@ -1,4 +1,5 @@
-// Fills: pages that a service thread reads into frames of the host tier while no group waits.
+// Fills (prefetch loads): a service thread reads pages into frames of the host tier while no group
+// waits for them.
 //
 //   word                    where   writer                                  values
 //   fill_marks[frame]       device  the group that asks or settles it       0 the frame holds its
@@ -9,21 +10,21 @@
 //                                                                           failed
 //
 // A group that asks for a fill takes the frame, writes its mark, publishes the page in the tier
-// with a pin that belongs to the fill, and posts the request; it keeps nothing. While the mark is a
-// stamp, any group that needs the page or its frame looks at the done mark. A group that finds it
-// to match exchanges the mark for 0 or fill_failed, and a group that succeeds in that takes the
-// fill's pin off.
+// with a pin that belongs to the fill, and posts the request. The group itself holds nothing
+// afterwards. While the mark is a stamp, any group that needs the page or its frame looks at the
+// done mark. If the two match, the group exchanges the mark for 0 or fill_failed. The group whose
+// exchange succeeds takes the fill's pin off.
 //
-// Invariants: (1) a stamp is used once, for it is made of ring and ticket; so a done mark of an
-//                 earlier fill never matches.
-// (2) While the mark is a stamp, the page word that names the frame carries the fill's pin, so the
-//     frame cannot change hands
-// while the host writes to it. (3) Exactly one group takes that pin off: the one whose exchange
-// succeeded.
+// Invariants
+//  (1) A stamp is used once, for it is made of ring and ticket; so a done mark of an earlier fill
+//      never matches.
+//  (2) While the mark is a stamp, the page word that names the frame carries the fill's pin, so the
+//      frame cannot change hands while the host writes to it.
+//  (3) Exactly one group takes that pin off: the group whose exchange succeeded.
 //
 // Order pairs: end of a fill (release, system, src/service/fills.cpp) with read_done (acquire,
-// system): the bytes are there. settle_mark (acq_rel) with read_mark (acquire): so they are for
-// groups that find the mark settled (engine/ring.hpp).
+// system): the bytes are there. settle_mark (acq_rel) with read_mark (acquire): the bytes are there
+// also for groups that find the mark settled (engine/ring.hpp).
 #pragma once
 
 #include <cstdint>
@@ -63,9 +64,9 @@ PENSTOCK_HD PENSTOCK_INLINE fill_state look_at_fill(const tier_view& t, page_wor
     return outcome == 0 ? fill_state::ready : fill_state::failed;
 }
 
-// Leader only, before a frame is judged: a fill that has ended and that no group came for gives up
-// its pin. The own pin comes first: it makes sure that the word still names the frame, so that the
-// pin taken off is the fill's.
+// Leader only, before a search judges a frame. Takes off the pin of a fill that has ended if no
+// group came for the page. The leader pins the page first, which makes sure that the word still
+// names the frame; so the pin taken off is the fill's.
 PENSTOCK_HD inline void settle(const tier_view& t, frame_word owner) {
     page_word* const word = &t.words[owner_word_index(owner)];
     const page_word seen = load_relaxed(word);

@@ -1,10 +1,10 @@
-// Several pages written back at a time, and which: when the file is to be up to date (fsync, msync,
-// the last close). How one page is: engine/write_back.hpp; when a frame is needed and no clean page
-// was found: engine/victim.hpp.
+// The flush: writes back the dirty pages of a file, several at a time, when the file has to be up
+// to date (fsync, msync, the last close). engine/write_back.hpp writes back one page;
+// engine/victim.hpp does so when a frame is needed and no clean page was found.
 //
-// A group that has a lock or a ring slot waits for no other lock, and one that has a slot waits for
-// no other slot: it first ends what it has under way. So groups never wait for each other in a
-// circle.
+// A group that has a lock or a ring slot waits for no other lock, and a group that has a slot waits
+// for no other slot: it first ends the writes that it has under way. So groups never wait for each
+// other in a circle.
 #pragma once
 
 #include <cerrno>
@@ -14,14 +14,14 @@
 
 namespace penstock::engine {
 
-// Page words that follow each other in the arena, for pages that do. `index` is no_words where the
-// file has none yet.
+// A run of page words that follow each other in the arena, for pages that follow each other in the
+// file. `index` is no_words where the file has no page words yet.
 struct word_run {
     std::uint64_t index, pages;
 };
 inline constexpr std::uint64_t no_words = ~std::uint64_t{0};
 
-// Leader only. The words of page `page` of the file and of what follows it.
+// Leader only. The words of page `page` of the file and of the pages after it.
 PENSTOCK_HD PENSTOCK_NOINLINE inline word_run words_from(const cache_view& c,
                                                          std::uint32_t file_slot,
                                                          std::uint64_t page) {
@@ -42,18 +42,18 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline word_run words_from(const cache_view& c,
     return {entry == 0 ? no_words : entry - 1 + (number & (leaf_pages - 1)), pages};
 }
 
-// Several writes under way at a time; the whole group has equal copies. Neighbours are sent
-// together, so that the host finds them together: a call for many pages takes little longer than
-// for one (docs/guide/writing.md).
+// A queue of writes that are under way together; all threads of the group have equal copies.
+// Neighbours are sent together, so that the host finds them together: one call for many pages takes
+// little longer than one for a single page (docs/guide/writing.md).
 class write_queue {
 public:
     static constexpr std::uint32_t depth = 64;
-    // Enough for one call; the first is not to wait for more.
+    // Enough for one call; the first page need not wait for more.
     static constexpr std::uint64_t most_unsent_bytes = 512 * 1024;
 
-    // All that were copied are sent: before the group waits for anything, or others that come after
-    // them in a ring would wait too. Each by another thread: a post takes as long as the bus, and
-    // what the host finds at one look it writes in one call.
+    // Sends all pages that were copied. A group does so before it waits for anything, or requests
+    // behind them in a ring would wait too. Each thread posts another page: a post takes as long as
+    // the bus, and the host writes all pages that it finds at one look in one call.
     template <typename Group>
     PENSTOCK_HD PENSTOCK_NOINLINE void post_all(const Group& g, const cache_view& c) {
         if (posted_ == end_) return;
@@ -75,7 +75,7 @@ public:
     PENSTOCK_HD void finish_all(const Group& g, const cache_view& c) {
         while (first_ != end_) finish_oldest(g, c);
     }
-    // Where there is no room for one more, room for many is made, so that many are sent together
+    // If there is no room for one more page, makes room for many, so that many are sent together
     // again.
     template <typename Group>
     PENSTOCK_HD void make_room(const Group& g, const cache_view& c) {
@@ -111,7 +111,8 @@ public:
             return;
         }
     }
-    // One that is held, and let go if it can't be written. False: there was no slot for it.
+    // Begins the write of a page that the caller holds, and lets the page go if it cannot be
+    // written. False: there was no slot for it.
     template <typename Group>
     PENSTOCK_HD PENSTOCK_NOINLINE bool write_held(const Group& g, const cache_view& c,
                                                   const pending_write& w) {
@@ -121,7 +122,7 @@ public:
         if (code < 0 && first_ == end_ && error_ == 0) error_ = code;
         return code >= 0;
     }
-    // One that was begun.
+    // Adds a write that was begun.
     template <typename Group>
     PENSTOCK_HD void add(const Group& g, const cache_view& c, const pending_write& w) {
         frames_[end_++ % depth] = w.frame;
@@ -138,8 +139,8 @@ private:
     std::uint64_t written_ = 0;
 };
 
-// Whole group. Puts the dirty ones of the pages [first, end) of an open file into the queue, and
-// waits for those that others are writing.
+// Whole group. Puts the dirty pages among the pages [first, end) of an open file into the queue,
+// and waits for pages that other groups are writing.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE void queue_pages(const Group& g, const cache_view& c,
                                                std::uint32_t file_slot, std::uint64_t first,
@@ -161,20 +162,20 @@ PENSTOCK_HD PENSTOCK_NOINLINE void queue_pages(const Group& g, const cache_view&
     }
 }
 
-// Whole group. Waits for all that is in the queue. 0, or the first error; all the others were tried
-// all the same.
+// Whole group. Waits for all writes in the queue. Returns 0, or the first error; the other pages
+// were tried all the same.
 template <typename Group>
 PENSTOCK_HD inline std::int64_t finish_flush(const Group& g, const cache_view& c,
                                              write_queue& queue) {
     queue.finish_all(g, c);
-    atomic_fence();  // pages that were seen clean: what their last write-back did, to the file's
-                     // count too, comes before what follows
+    atomic_fence();  // the last write-backs of pages seen clean, with their changes of the
+                     // file's count, come before the next steps
     g.sync();
     return queue.error();
 }
 
-// Whole group. Writes back the dirty ones of the pages [first, end) of an open file. As
-// finish_flush.
+// Whole group. Writes back the dirty pages among the pages [first, end) of an open file. Returns
+// the same as finish_flush.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t flush_pages(const Group g, const cache_view& c,
                                                        std::uint32_t file_slot, std::uint64_t first,
@@ -184,10 +185,10 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t flush_pages(const Group g, const cach
     return finish_flush(g, c, queue);
 }
 
-// Whole group, one of `shares` that do the same at a time: every shares-th piece of the pages [0,
-// end). Each has up to write_queue::depth pages under way, and pieces that follow each other are
-// different groups', so that what comes to the host at about the same time is neighbours in the
-// file.
+// Whole group, one of `shares` groups that flush together: writes back every shares-th piece of the
+// pages [0, end). Each group has up to write_queue::depth pages under way. Pieces that follow each
+// other belong to different groups, so that pages that reach the host at about the same time are
+// neighbours in the file.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t flush_share(const Group g, const cache_view& c,
                                                        std::uint32_t file_slot, std::uint64_t end,

@@ -1,14 +1,14 @@
-// Rows of a file by their numbers, each to its place in an array of the caller's.
+// Gather: copies rows of a file, named by their numbers, to their places in an array of the caller.
 //
-// What is in the cache is copied without a pin, as a read does it: look at the page word, copy,
-// look again. On a GPU short rows go several at a time: the threads of a group share out the rows
-// of a batch in units of up to 16 bytes, so that word, bytes and second look of four units are in
-// flight together in every thread. A unit never straddles a page, so rows may.
+// Rows in the cache are copied without a pin, as a read does it: look at the page word, copy, look
+// again. On a GPU short rows go several at a time: the threads of a group share out the rows of a
+// batch in units of up to 16 bytes, so that word, bytes and second look of four units are in flight
+// together in every thread. A unit never straddles a page, so rows may.
 //
-// Where a page is missing the group takes a window of parts (a part is what one row has in one
-// page), delivers those that are there, and loads the others, each page once for all its parts and
-// up to max_pending_loads pages together. Each round delivers or fails at least the first part that
-// is open, so it ends as every read does.
+// If a page is missing, the group takes a window of parts (a part is the piece of one row in one
+// page). It delivers the parts that are there and loads the others: each page once for all its
+// parts, and up to max_pending_loads pages together. Each round delivers or fails at least the
+// first part that is open, so the loop ends as every read does.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,8 @@
 
 namespace penstock::engine {
 
-// Where the rows are: row r has row_bytes bytes from first_byte + r * stride_bytes on. Neither of
-// the last two is 0.
+// Where the rows are: row r has row_bytes bytes from first_byte + r * stride_bytes on. Neither
+// stride_bytes nor row_bytes is 0.
 struct row_geometry {
     std::uint64_t rows;  // that lie whole in the file
     std::uint64_t first_byte, stride_bytes, row_bytes;
@@ -39,8 +39,8 @@ constexpr PENSTOCK_HD row_geometry rows_of(std::uint64_t size_bytes, std::uint64
             stride_bytes, row_bytes};
 }
 
-// Which rows are wanted: the i-th to be delivered is at position(i) of the list, and of what is
-// written too.
+// The list of wanted rows: the i-th row to be delivered is at position(i) of the list, and of the
+// output too.
 struct listed_rows {
     const std::uint64_t* indices;
     PENSTOCK_HD PENSTOCK_INLINE std::uint64_t position(std::uint64_t i) const { return i; }
@@ -53,15 +53,15 @@ struct ordered_rows {
     PENSTOCK_HD PENSTOCK_INLINE std::uint64_t position(std::uint64_t i) const { return order[i]; }
 };
 
-// How far a delivery has come: rows before `row` are done, and of that one the first in_row bytes.
+// How far a delivery has come: rows before `row` are done, and the first in_row bytes of `row`.
 struct row_place {
     std::uint64_t row, in_row;
 };
 
 inline constexpr std::uint32_t window_parts = 16;
 
-// A unit is what one access can load. On the host, where rows are copied whole, nothing depends on
-// it.
+// A unit is the most that one access can load. On the host rows are copied whole, so nothing
+// depends on it.
 template <std::size_t Bytes>
 using unit_for = std::conditional_t<
     Bytes == 16, two_words,
@@ -70,8 +70,9 @@ using unit_for = std::conditional_t<
         std::conditional_t<Bytes == 4, std::uint32_t,
                            std::conditional_t<Bytes == 2, std::uint16_t, std::uint8_t>>>>;
 
-// Whole group. Up to window_parts parts from `place` on, before row `end` and before an index out
-// of range: visit(k, index, part, to). Returns how many; `place` is then behind them.
+// Whole group. Calls visit(k, index, part, to) for up to window_parts parts from `place` on, and
+// stops before row `end` and before an index out of range. Returns how many parts it visited;
+// `place` is then behind them.
 template <typename List, typename Visit>
 PENSTOCK_HD std::uint32_t walk_parts(const cache_view& c, const row_geometry& rows,
                                      const List& list, std::uint64_t end, row_place& place,
@@ -89,7 +90,7 @@ PENSTOCK_HD std::uint32_t walk_parts(const cache_view& c, const row_geometry& ro
     return k;
 }
 
-// Pages to be loaded together; equal in all threads of the group.
+// A list of pages that are loaded together; equal in all threads of the group.
 struct page_list {
     std::uint64_t page[max_pending_loads];
     std::uint32_t count = 0;
@@ -102,7 +103,7 @@ struct page_list {
 };
 
 // Whole group. Delivers the window of parts at `place`, before row `end`, and moves `place` behind
-// it. 0, or a negative errno that the fault record has too; then some of the parts may be
+// it. Returns 0, or a negative errno that the fault record has too; then some of the parts may be
 // delivered.
 template <typename Group, typename List>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t gather_window(const Group& g, const cache_view& c,
@@ -166,8 +167,9 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t gather_window(const Group& g, const c
     }
 }
 
-// Whole group; of row `first` of the list some page was not in the cache a moment ago, or its index
-// is outside. Delivers it and some that follow, and returns how many, or a negative errno.
+// Whole group, for a row `first` of the list of which some page was not in the cache a moment ago,
+// or whose index is out of range. Delivers this row and some that follow. Returns how many, or a
+// negative errno.
 template <typename Group, typename List>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t gather_missing(const Group& g, const cache_view& c,
                                                           const file_handle& f,
@@ -180,13 +182,13 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t gather_missing(const Group& g, const 
         if (const std::int64_t code = gather_window(g, c, f, rows, list, end, place, out);
             code != 0)
             return code;
-        end = place.row + 1;  // of a row that the window cut in two the rest, and no more
+        end = place.row + 1;  // only the rest of a row that the window cut in two
     } while (place.in_row != 0);
     return static_cast<std::int64_t>(place.row - first);
 }
 
-// Whole group, row by row. Delivers what is in the cache from row `begin` of the list on; the first
-// row that it did not deliver.
+// Whole group, row by row. Delivers the rows in the cache from row `begin` of the list on. Returns
+// the first row that it did not deliver.
 template <typename Group, typename List>
 PENSTOCK_HD PENSTOCK_NOINLINE std::uint64_t hits_by_row(const Group g, const cache_view& c,
                                                         std::uint32_t slot, const row_geometry rows,
@@ -207,7 +209,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::uint64_t hits_by_row(const Group g, const cac
     return count;
 }
 
-// In each thread: as many as 64 registers have room for.
+// How many units each thread has in flight: as many as 64 registers have room for.
 inline constexpr std::uint32_t units_in_flight = 4;
 
 // How the threads of a group share out a batch of short rows: `team` threads to a row, each with
@@ -292,9 +294,10 @@ PENSTOCK_D PENSTOCK_INLINE std::uint64_t hits_by_unit(const Group& g, const cach
 
 #endif
 
-// How a function calls the next one: by address from what is in line in the user's kernel
-// (base/by_address.hpp), else directly. A function that is called by address may not call another
-// one so: the compiler would take that for a circle, and not know how much stack the kernel needs.
+// How a function calls the next one. Code that is inline in the user's kernel calls by address
+// (base/by_address.hpp); other code calls directly. A function that is called by address may not
+// call another function by address: the compiler would take that for a circle, and would not know
+// how much stack the kernel needs.
 enum class call_kind { direct, by_address };
 
 template <call_kind Call, typename Function>
@@ -303,8 +306,8 @@ PENSTOCK_HD PENSTOCK_INLINE Function* door(Function* function) {
     else return function;
 }
 
-// Whole group. Delivers what is in the cache from row `begin` of the list on; the first row that it
-// did not deliver, or one before it.
+// Whole group. Delivers the rows in the cache from row `begin` of the list on. Returns the first
+// row that it did not deliver, or a row before it.
 template <typename Unit, call_kind Call, typename Group, typename List>
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t gather_hits(const Group& g, const cache_view& c,
                                                       const file_handle& f,
@@ -320,8 +323,8 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t gather_hits(const Group& g, const cach
     return door<Call>(&hits_by_row<Group, List>)(g, c, f.slot, rows, list, begin, count, out);
 }
 
-// Whole group. Finishes a gather whose rows before `begin` are delivered. Being the last thing that
-// one does, it leaves the hit path nothing to keep across a call.
+// Whole group. Finishes a gather whose rows before `begin` are delivered. It is the last call of a
+// gather, so the hit path need not keep anything across a call.
 template <typename Unit, typename Group, typename List>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t gather_rest(const Group g, const cache_view& c,
                                                        std::uint32_t slot, const row_geometry rows,
@@ -344,9 +347,9 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t gather_rest(const Group g, const cach
     return static_cast<std::int64_t>(count);
 }
 
-// Whole group. The rows of the list, in units that divide `out` and all of the geometry. `count`,
-// or a negative errno that the fault record has too; then any of the rows may be delivered. Nothing
-// is written but their places in `out`.
+// Whole group. Delivers the rows of the list, in units that divide `out` and all of the geometry.
+// Returns `count`, or a negative errno that the fault record has too; then any of the rows may be
+// delivered. Only the places of the rows in `out` are written.
 template <typename Unit, call_kind Call, typename Group, typename List>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t gather_in_units(const Group& g, const cache_view& c,
                                                          const file_handle& f,

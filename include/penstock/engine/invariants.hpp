@@ -1,5 +1,5 @@
-// A check of every rule that holds while no group and no service thread is inside a verb: for tests
-// and debugging.
+// Checks every rule that holds while no group and no service thread is inside a verb. For tests and
+// debugging.
 //
 // Host only: it walks all words of a cache whose memory the host can read (the cpu back end, or a
 // copy of a device's). Slow, takes no lock, allocates nothing. The numbers are those of
@@ -14,14 +14,14 @@
 
 namespace penstock::engine {
 
-// The first rule that is broken and the index of the word, frame or slot where; `rule` is null if
-// all hold.
+// Names the first broken rule and the index of the word, frame or slot that breaks it; `rule` is
+// null if all rules hold.
 struct invariant_report {
     const char* rule;
     std::uint64_t where;
 };
 
-// What the caller holds on purpose.
+// The pins and references that the caller holds on purpose.
 struct quiescent_state {
     std::uint64_t mappings = 0;    // pins of mappings that were not given back
     std::uint64_t references = 0;  // opens without their close
@@ -100,7 +100,7 @@ inline invariant_report check_writes(const cache_view& c) {
     return {nullptr, 0};
 }
 
-// A fill that no group came for may still be under way, and has a pin.
+// A fill that no group came for may still be under way, and then it has a pin.
 inline invariant_report check_tier(const cache_view& c) {
     const tier_view& t = c.tier;
     for (std::uint64_t i = 0; t.words != nullptr && i < c.word_count; ++i) {
@@ -138,8 +138,8 @@ inline invariant_report check_frames(const cache_view& whole, const Pool& c) {
     return {nullptr, 0};
 }
 
-// Every slot's free mark permits one of the next tickets. A slot that was given up is free once it
-// has been answered; here it may still wait for that.
+// Every slot's free mark permits one of the next tickets. A slot that was given up becomes free
+// with its answer; at this point it may still wait for that answer.
 inline invariant_report check_ring(const ring_view& r, std::uint32_t index) {
     const std::uint64_t tail = *r.tail;
     for (std::uint64_t t = tail; t < tail + r.slots; ++t)
@@ -162,7 +162,7 @@ inline invariant_report check_files(const cache_view& c, std::uint64_t reference
     return {nullptr, 0};
 }
 
-// Could both be found by one name? A slot whose opener could not ask the host may still carry its
+// Could one name find both slots? A slot whose opener could not ask the host may still carry its
 // last name's text.
 inline bool same_name(const cache_view& c, const name_slot& a, const name_slot& b) {
     if (a.hash == 0 || a.hash != b.hash || a.path_bytes == 0 || a.path_bytes != b.path_bytes)

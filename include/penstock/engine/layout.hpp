@@ -1,13 +1,11 @@
-// Every structure that groups share, in one place: its memory, its writers, its scope.
+// Defines every structure that groups share, with its memory, its writers and its scope.
 //
 //   device memory  page words and directories (one arena), frame words, frames, file words and
-//                  records, name slots,
-//                  path arena, ring tails and free marks, counters.    Written by groups only.
-//                  Window and chunk words lie there too, but the host writes them, and no group
-//                      does.
+//                  records, name slots, path arena, ring tails and free marks, counters. Written by
+//                  groups only. Window and chunk words lie there too; only the host writes them.
 //   host memory    ring requests (written by groups), ring replies and staging (written by service
-//                  threads), control. On a GPU: pinned and mapped. Each word has one writer;
-//                  neither side does read-modify-write across the bus.
+//                  threads), control. On a GPU this memory is pinned and mapped. Each word has one
+//                  writer; neither side does read-modify-write across the bus.
 //
 // On the cpu back end "device memory" is ordinary memory and nothing else differs.
 #pragma once
@@ -32,7 +30,8 @@ namespace penstock::engine {
 using frame_word = std::uint64_t;
 inline constexpr frame_word frame_state_mask = frame_word{3} << 62, frame_free = 0,
                             frame_busy = frame_word{1} << 62, frame_owned = frame_word{2} << 62,
-                            // Of a page that is mapped to be changed (engine/pristine.hpp)
+                            // Holds the copy of a page that is mapped for writing
+                            // (engine/pristine.hpp).
     frame_copy = frame_word{3} << 62;
 inline constexpr std::uint32_t word_index_bits = 40;
 inline constexpr std::uint32_t descriptor_slot_bits = 19;
@@ -48,9 +47,9 @@ constexpr PENSTOCK_HD std::uint32_t owner_file_slot(frame_word w) {
     return static_cast<std::uint32_t>((w & ~frame_state_mask) >> word_index_bits);
 }
 
-// What a descriptor stands for. Written while the file word is busy, read only by holders of a
-// reference; in a runtime that writes, size_bytes and growth change while the file is open
-// (engine/write.hpp, engine/page_table.hpp).
+// The file that a descriptor stands for. Written while the file word is busy, and read only by
+// holders of a reference. In a runtime that writes, size_bytes and growth change while the file is
+// open (engine/write.hpp, engine/page_table.hpp).
 struct alignas(64) file_record {
     std::uint64_t size_bytes;  // when it was opened, and as far as it was written since
     std::uint64_t page_count;  // pages that `table` has words for: those it had when it was opened
@@ -73,23 +72,23 @@ inline constexpr std::uint64_t growth_none = 0, growth_busy = 1, growth_first = 
 // that shows which bytes they changed (engine/pristine.hpp).
 using pristine_word = std::uint64_t;
 
-// What a file that is written has besides, one per file slot; only in a runtime that writes. Device
-// memory.
+// The further state of a file that is written, one per file slot; only in a runtime that writes.
+// Device memory.
 struct alignas(64) write_record {
-    std::uint32_t granted;  // 1: some open was for writing, so the host has a handle that writes.
+    std::uint32_t granted;  // 1: an open was for writing, so the host has a handle that writes.
                             // Stays until the slot's next life
-    std::uint32_t cutting;  // 1: the opener that is to cut the file to nothing has not done it yet;
+    std::uint32_t cutting;  // 1: the opener that has to cut the file to size 0 has not done so yet;
                             // other openers wait
     std::uint64_t writers;  // descriptors open for writing
     std::uint64_t
         dirty_pages;  // of the file: how often a page turned dirty, less how often one turned clean
     std::uint64_t epoch;  // the last answer to an open of the file, as the host counts them
-    std::int64_t error;   // 0, or why a page could not be written back since a group was told
+    std::int64_t error;   // 0, or the write-back error since a group was last told of one
     std::uint64_t error_offset;
-    std::uint64_t mappings;  // writable mappings that are held: the host keeps the file open to be
-                             // written for them
-    std::uint64_t stored_bytes;  // the file itself has no bytes behind it that this runtime knows
-                                 // of, so pages from there on need not be read
+    std::uint64_t mappings;  // writable mappings that are held: for them the host keeps the file
+                             // open for writing
+    std::uint64_t stored_bytes;  // the file itself has no bytes from here on that this runtime
+                                 // knows of, so these pages need not be read
 };
 static_assert(sizeof(write_record) == 64);
 
@@ -101,8 +100,8 @@ struct alignas(64) name_slot {
     std::uint32_t generation;
     std::uint32_t path_at;  // index into the path arena, in 8-byte units
     std::uint32_t path_bytes;
-    std::int64_t error;   // failed: what the last opener was told,
-    std::uint64_t flags;  // those that the opener asked with
+    std::int64_t error;   // failed: the error that the last opener got
+    std::uint64_t flags;  // the flags of that opener's request
     std::uint64_t reserved[2];
 };
 static_assert(sizeof(name_slot) == 64);
@@ -116,14 +115,14 @@ enum class op : std::uint32_t {
     ping = 5,
     fill = 6,
     write = 7,     // the marked bytes of one page (engine/write_back.hpp)
-    sync = 8,      // to storage what was written
+    sync = 8,      // brings written bytes to storage
     truncate = 9,  // offset: the new size
     settle = 10,   // the last descriptor of a written file was closed; argument: the epoch
     unlink = 11    // bytes: length of the name in the staging area
 };
-// The answer to an open for whose page table the arena has no room: taking down a closed file may
-// help. A code that no file system has, for -ENOSPC is what opening says that makes a file on a
-// full disk.
+// The answer to an open if the arena has no room for the file's page table: taking down a closed
+// file may help. No file system returns this code; -ENOSPC is the error of an open that creates a
+// file on a full disk.
 inline constexpr int no_table_room = -EXFULL;
 
 // Which leaf a request asks for.
@@ -140,10 +139,11 @@ struct alignas(64) ring_request {
     std::uint64_t offset;    // read, fill, write: byte offset; leaf: leaf number; open: path extent
                              // to give back + 1, or 0
     std::uint64_t argument;  // open: length of that extent in 8-byte units; fill: the stamp
-                             // (engine/fill.hpp); leaf: leaf_kind; read: 1 if what the file does
-                             // not have yet reads as zeros; write: 1 if the whole page is marked
+                             // (engine/fill.hpp); leaf: leaf_kind; read: 1 if bytes that the file
+                             // does not have yet read as zeros; write: 1 if the whole page is
+                             // marked
     std::uint64_t
-        lost_extent;  // any: what the slot's last owner did not take (engine/lost_open.hpp), or 0
+        lost_extent;  // any: an extent that the slot's last owner left (engine/lost_open.hpp) or 0
     std::uint64_t open_slot;  // open: slot + 1 of the file that is open by this name now, and
                               // `generation`; 0: none
     std::uint64_t reserved;
@@ -174,12 +174,12 @@ enum reply_index : std::uint32_t {
 enum counter : std::uint32_t {
     count_hits,            // page accesses served from a valid page
     count_misses,          // pages loaded
-    count_window_loads,    // of these, those fetched through a window, without a request
-    count_tier_loads,      // of these, those copied from the host tier
+    count_window_loads,    // of these, pages fetched through a window, without a request
+    count_tier_loads,      // of these, pages copied from the host tier
     count_tier_saves,      // pages that left the cache for the tier
     count_tier_evictions,  // pages dropped from the tier
     count_fill_pages,      // pages that the host was asked to read into the tier ahead of their use
-    count_fill_failures,   // of these, those it could not read
+    count_fill_failures,   // of these, pages that it could not read
     count_load_waits,      // page accesses that waited for another group's load
     count_evictions,       // valid pages dropped for their frame
     count_clock_steps,     // frames looked at to find victims
@@ -189,17 +189,17 @@ enum counter : std::uint32_t {
     count_bytes_loaded,    // bytes copied from host memory into frames
     count_bytes_read,      // bytes delivered by read
     count_opens,           // open calls
-    count_open_requests,   // of these, those that asked the host
+    count_open_requests,   // of these, calls that asked the host
     count_errors,          // verbs that returned a negative errno
     count_retries,         // copies rejected because the frame changed hands
     count_bytes_written,   // bytes taken by write
     count_write_backs,     // pages of which marked bytes were written to the file
-    count_write_back_errors,  // of these, those that the host could not write
-    count_dirty_victims,   // of these, those that had to be written because their frame was needed
-    count_written_behind,  // of these, those that went because much of their file was dirty
+    count_write_back_errors,  // of these, pages that the host could not write
+    count_dirty_victims,   // of these, pages that had to be written because their frame was needed
+    count_written_behind,  // of these, pages that were written because much of their file was dirty
     count_kinds
 };
-// Bucket i: 2^i to 2^(i+1) ns from posting a request to its answer.
+// Bucket i counts requests that took 2^i to 2^(i+1) ns from post to answer.
 inline constexpr std::uint32_t latency_buckets = 32;
 
 struct alignas(128) counter_shard {
@@ -247,7 +247,7 @@ struct alignas(64) fault_record {
 };
 static_assert(sizeof(fault_record) == 64);
 
-// Words by which the host talks to every waiting group. Host memory, written by the host only.
+// The words by which the host talks to every waiting group. Host memory, written by the host only.
 struct alignas(64) control_block {
     std::int64_t abort_code;  // 0, or the negative errno that every wait returns from now on
     std::uint64_t heartbeat;  // grows while the host is alive
@@ -259,8 +259,8 @@ struct cache_view {
     page_word* words;  // arena: page words and directories
     frame_word* frame_words;
     std::byte* frames;
-    std::uint32_t* clock_hands;  // per shard, 32 bytes apart: [0] the hand, [1] how many frames
-                                 // were used for the first time
+    std::uint32_t* clock_hands;  // per shard, 32 bytes apart: [0] the hand, [1] how many of the
+                                 // frames were used at least once
     std::uint32_t* fill_done;    // 1 once every frame was used
     file_word* file_words;
     file_record* file_records;
@@ -272,7 +272,7 @@ struct cache_view {
         windows;  // per file slot, and the chunks they name (engine/window.hpp); null: no windows
     std::uint64_t* window_chunks;
     std::uint64_t*
-        advice;  // per file slot: how it will be read (engine/read_ahead.hpp); null: not said
+        advice;  // per file slot: how it will be read (engine/read_ahead.hpp); null: no advice
     fault_record* fault;  // null: errors of views are dropped
     write_record*
         writes;  // per file slot; null: this runtime does not write, and the next five are null too
@@ -301,9 +301,9 @@ struct cache_view {
     std::uint32_t ring_count;
     std::uint32_t write_behind_shift;  // 2^this pages, an aligned part of a file, are written back
                                        // together (engine/victim.hpp)
-    std::uint32_t write_behind_pages;  // of a file, dirty, before groups that write it write back
-                                       // what lies as far behind; 0: they do not
-    std::uint32_t ring_threads;        // service threads; ring r is thread r % ring_threads's, so
+    std::uint32_t write_behind_pages;  // so many dirty pages of a file make its writers write back
+                                       // the pages as far behind; 0: never
+    std::uint32_t ring_threads;        // service threads; thread r % ring_threads serves ring r, so
                                        // ring_count is a multiple of it
     std::uint32_t counter_shards;      // a power of two
     std::uint32_t leaf_shift;          // a leaf of a two-level table has 2^leaf_shift page words
@@ -326,33 +326,34 @@ constexpr PENSTOCK_HD std::uint64_t pages_of(const cache_view& c, std::uint64_t 
     return (size_bytes >> c.page_shift) + ((size_bytes & (c.page_bytes() - 1)) != 0 ? 1 : 0);
 }
 
-// Of a two-level table for so many pages.
+// The directory entries of a two-level table for this many pages.
 constexpr PENSTOCK_HD std::uint64_t directory_entries(const cache_view& c, std::uint64_t pages) {
     return (pages + (std::uint64_t{1} << c.leaf_shift) - 1) >> c.leaf_shift;
 }
 
-// A window is cut into pieces of this size, a multiple of every page size; each is there or not.
+// A window is cut into chunks of this size, a multiple of every page size; each chunk is there or
+// not.
 inline constexpr std::uint32_t window_chunk_shift = 21;
 inline constexpr std::uint64_t window_chunk_bytes = std::uint64_t{1} << window_chunk_shift;
 
-// In 4-byte words: a sector each, so that shards do not share one.
+// In 4-byte words: each hand has a sector, so that no two shards share one.
 inline constexpr std::uint32_t clock_hand_stride = 8;
-// In the first sector: groups that write back for a frame, a lock for the one that offers pages
-// (engine/victim.hpp), groups that write behind, and whether the last write-back of some group
-// failed.
+// Further words in the first sector: how many groups write back victims, the lock of the group that
+// offers pages (engine/victim.hpp), how many groups write behind, and whether the last write-back
+// of some group failed.
 inline constexpr std::uint32_t victim_writers_place = 2, offering_place = 3,
                                write_behind_writers_place = 4, failing_place = 5;
 inline constexpr std::uint32_t no_frame = ~0u;
 
-// What a descriptor may be used for; the access mode of the flags it was opened with.
+// The access that a descriptor permits; the access mode of the flags it was opened with.
 inline constexpr std::uint32_t may_read = 0, may_write = 1, may_read_write = 2, may_write_once = 3,
                                access_mask = 3;
-inline constexpr std::uint32_t nothing_unwanted = access_mask + 1;  // of find_file: whatever access
+inline constexpr std::uint32_t nothing_unwanted = access_mask + 1;  // for find_file: any access
 
 // The other flags of an open. The values are Linux's.
 inline constexpr std::uint32_t flag_create = 0100, flag_exclusive = 0200, flag_truncate = 01000;
 
-// Do these flags say what can be done?
+// Is this a combination of flags that an open supports?
 constexpr PENSTOCK_HD bool sound_flags(std::uint32_t flags) {
     const std::uint32_t access = flags & access_mask;
     if ((flags & ~(access_mask | flag_create | flag_exclusive | flag_truncate)) != 0) return false;
@@ -370,8 +371,8 @@ constexpr PENSTOCK_HD int make_descriptor(std::uint32_t slot, std::uint32_t gene
 constexpr PENSTOCK_HD std::uint32_t descriptor_slot(int fd) {
     return static_cast<std::uint32_t>(fd) & (max_file_slots - 1);
 }
-// Where the slots leave the upper number_bits of their field free, these have the descriptor's
-// number (engine/file_word.hpp): 0 for one that others may share.
+// If the slots leave the upper number_bits of their field free, these bits have the descriptor's
+// number (engine/file_word.hpp). 0: a descriptor that openers may share.
 inline constexpr std::uint32_t descriptor_number_bits = 3;
 PENSTOCK_HD PENSTOCK_INLINE std::uint32_t descriptor_slot(const cache_view& c, int fd) {
     return static_cast<std::uint32_t>(fd) & (max_file_slots - 1) >> c.number_bits;

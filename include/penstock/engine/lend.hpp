@@ -1,26 +1,28 @@
-// Lending: copies of what the cache, or else the host tier, has of a file, for a thread that is no
-// group and holds no descriptor: reads of programs (src/peers/cached_reads.hpp). A loan is a range
-// of a file, cut into parts; a group looks up a part, pins its page, copies, unpins, and says so.
+// Peer reads: copies pages of a file from the cache, or else from the host tier, for a thread that
+// is no group and holds no descriptor. It serves reads of FUSE clients
+// (src/peers/cached_reads.hpp). A loan is a range of a file, cut into parts. A group looks up a
+// part, pins its page, copies, unpins, and stores the outcome.
 //
-//   word           where        writer                                    values
-//   states[part]   host memory  the host, before groups begin; then the   0 not looked at;
-//       part_missing; part_coming: it is there, and
-//                               one group whose part it is                being copied; part_there:
-//                                   it was copied
+//   word           where        writer                             values
+//   states[part]   host memory  the host, before groups begin;     0: not looked at
+//                               then the group that works on the   part_missing
+//                               part                               part_coming: it is there and is
+//                                                                  being copied
+//                                                                  part_there: it was copied
 //
 // A group waits for nothing and loads nothing: a page that is absent, loading, on its way into the
-// tier, dirty, or pinned too often is missing. The page stays where it is, and its use bit as it
-// was in the cache.
+// tier, dirty, or pinned too often is missing. The page stays where it is, and its use bit in the
+// cache does not change.
 //
 // Invariants
-//  (1) Of the file's slot only the host knows whether its version is the file as it is now; it asks
-//      that before and after (file_registry::lend). So a write to the page that comes meanwhile is
-//      found out afterwards, and the copy is not used.
+//  (1) Only the host knows whether the version of the file in a slot is the current file; it checks
+//      that before and after (file_registry::lend). So the host notices a write to the page that
+//      comes meanwhile, and does not use the copy.
 //  (2) While the loan lasts the host gives the slot, its words and its leaves to no other file,
 //      even when groups take the file down. So a word that is pinned here is never one that
 //      a group resets, and the record of a live file word of that generation is the file's own.
-//  (3) part_missing and part_there are the last that a group does. When all parts have one of these
-//      the range may be used for another loan, and the file may go.
+//  (3) Storing part_missing or part_there is the last step of a group. When all parts have one of
+//      these states, the range may be used for another loan, and the file may go.
 //
 // Order pairs: look (acquire) with the release that made the file word live: record and directory
 // are complete. pin (acquire) with publish; unpin (release) with try_evict, as for any reader
@@ -44,8 +46,8 @@ constexpr PENSTOCK_HD bool is_settled(std::uint32_t state) {
     return state == part_missing || state == part_there;
 }
 
-// Offset and part_bytes are such that no part lies in two pages, multiples of 16; `to` has room for
-// whole parts and is aligned to 16 bytes.
+// One loan. Offset and part_bytes are multiples of 16 and such that no part lies in two pages. `to`
+// has room for whole parts and is aligned to 16 bytes.
 struct lend_order {
     std::uint32_t slot;
     std::uint32_t generation;
@@ -61,7 +63,7 @@ struct lend_order {
     }
 };
 
-// One thread. Pins the page if it can be copied as it is: its word; 0 if not.
+// One thread. Pins the page if it can be copied as it is. Returns its word, or 0 if not.
 PENSTOCK_HD PENSTOCK_INLINE page_word pin_clean(page_word* word) {
     page_word seen = load_relaxed(word);
     if (!is_valid(seen) || is_dirty(seen)) return 0;
@@ -71,8 +73,8 @@ PENSTOCK_HD PENSTOCK_INLINE page_word pin_clean(page_word* word) {
     return 0;
 }
 
-// Leader only. The word that was pinned, in the cache or the tier, and where the page is; null:
-// neither has it.
+// Leader only. Pins the page in the cache or the tier. Returns the pinned word, and in `from` where
+// the page is; null if neither has it.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE page_word* pin_to_lend(const Group& g, const cache_view& c,
                                                      const lend_order& loan, std::uint64_t page,
@@ -87,7 +89,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE page_word* pin_to_lend(const Group& g, const cache
         from = c.frame_address(frame_of(seen));
         return &c.words[index];
     }
-    if (is_dirty(load_relaxed(&c.words[index]))) return nullptr;  // what the tier has is older
+    if (is_dirty(load_relaxed(&c.words[index]))) return nullptr;  // the tier's copy is older
     bool pending = false;
     from = pin_in_tier(g, c, index, pending);
     if (from == nullptr) return nullptr;
@@ -97,7 +99,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE page_word* pin_to_lend(const Group& g, const cache
     return nullptr;
 }
 
-// Whole group. One part of a loan.
+// Whole group. Copies one part of a loan.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE void lend_part(const Group& g, const cache_view& c,
                                              const lend_order& loan, std::uint32_t part) {
@@ -116,7 +118,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE void lend_part(const Group& g, const cache_view& c
     g.sync();  // the leader's acquire of the pin comes before every thread's reads of the frame
     const std::uint64_t left = loan.bytes - begin,
                         wanted = left < loan.part_bytes ? left : loan.part_bytes;
-    // A page has zeros behind the file's end.
+    // A page has zeros behind the end of the file.
     const std::uint64_t whole = (wanted + 15) & ~std::uint64_t{15};
     from += at & (c.page_bytes() - 1);
     if (in_tier) g.copy_in(loan.to + begin, from, whole);

@@ -1,5 +1,5 @@
-// Loading pages: claim, frame, request, copy, publish. The miss path; everything here is out of
-// line.
+// Loads pages: claim, frame, request, copy, publish. This is the miss path; everything here is out
+// of line.
 //
 // A load goes through these steps, and each has its way back:
 //   1. try_claim the page word (absent -> loading, our pin)   lost: another group loads it
@@ -7,26 +7,22 @@
 //                                                             abandon, write one back, again from 1
 //   3. a ring slot                                            none: free the frame, abandon
 //   4. post, await                                            error: orphan or recycle the slot,
-//                                                             free the frame, abandon 3 and 4 fall
-//                                                             away for a page that lies in a
-//                                                             window, or in the host tier: pinned
-//                                                             there, its bytes awaited if they are
-//                                                             on their way. A page that could not
-//                                                             be read ahead: all given back,
-//                                                             load_again, and the next attempt asks
-//                                                             for itself. Nor does a page ask whose
-//                                                             bytes the file does not have, or the
-//                                                             caller stores all of (blank): it is
-//                                                             filled with those and zeros
+//                                                             free the frame, abandon
 //   5. copy staging, window or tier -> frame, clear the tail  (cannot fail)
 //   6. consume; name the page in the frame word; publish, and unpin unless the caller wants the
 //      page pinned; recycle the slot
 //
+// Steps 3 and 4 fall away for a page that lies in a window, and for a page in the host tier. The
+// group pins the latter there, and waits for its bytes if they are on their way. If the page could
+// not be read ahead, the group gives everything back (load_again), and its next attempt posts a
+// request of its own. Nor is a request posted for a page whose bytes the file does not have, or of
+// which the caller stores all bytes (blank): it is filled with those bytes and zeros.
+//
 // Several loads of one group may be in flight (begin_load ... publish_load), so that a read of many
-// pages pays one round trip and not one per page. The page that had the frame before may be worth
-// keeping: the group that took the frame copies it to the tier first (engine/tier.hpp). Only the
-// first may wait for a frame or a slot; so a group that holds one never waits for another, and
-// groups cannot wait for each other in a circle.
+// pages pays one round trip and not one per page. The frame's former page may be worth keeping: the
+// group that took the frame copies that page to the tier first (engine/tier.hpp). Only the first
+// load may wait for a frame or a slot. So a group that holds a frame or a slot never waits for
+// another, and groups cannot wait for each other in a circle.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +43,7 @@ struct pending_load {
     std::uint32_t frame;
     std::uint32_t wanted_bytes;  // of the page, up to the end of the file
     enum class source : std::uint32_t { request, window, tier, tier_pending, blank } from;
-    const std::byte* bytes;  // where they are or will be, unless they come by request: to the
+    const std::byte* bytes;  // where the bytes are or will be; if they come by request: the
                              // staging area of ring slot `at`
     ring_ticket at;
     tier_save save;  // the frame's last page
@@ -55,8 +51,8 @@ struct pending_load {
 
 inline constexpr std::uint32_t max_pending_loads = 8;
 
-// The bytes [begin, end) of a page that the caller is going to store, and where they are. Whole
-// group, equal.
+// The bytes [begin, end) of a page that the caller is going to store, and where these bytes are.
+// Equal in all threads of the group.
 struct page_cover {
     std::uint32_t begin = 0, end = 0;
     const std::byte* bytes = nullptr;
@@ -68,8 +64,8 @@ PENSTOCK_HD inline void give_back(const cache_view& c, const pending_load& load)
     abandon(&c.words[load.word_index]);
 }
 
-// Leader only. 1: started, `load` is filled in. 0: not absent, another group has it.
-// must_write_back: load.frame. Negative errno otherwise.
+// Leader only. Returns 1: started, `load` is filled in. 0: the page is not absent, another group
+// has it. must_write_back: load.frame is the frame to write back. Otherwise a negative errno.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cache_view& c,
                                                       const file_handle& f, std::uint64_t page,
@@ -97,9 +93,9 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cach
     }
     if (load.save.wanted) find_frame(g, c, load.save);
     const std::uint64_t begin = page << c.page_shift;
-    // Now that no other group can load the page: what was written to it and evicted since the
-    // caller looked counts. And no more is asked for than the file has: what it grew by and never
-    // got is zeros.
+    // From here on no other group can load the page. Bytes that were written and evicted since the
+    // caller looked count. The request asks for no more than the file has: bytes by which the file
+    // grew and which it never got are zeros.
     std::uint64_t size = f.size_bytes;
     if (c.writes != nullptr) {
         const std::uint64_t known = size_of(c, f.slot), stored = stored_bytes_of(c, f.slot);
@@ -141,8 +137,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cach
     return 1;
 }
 
-// Leader only. Waits for the bytes of a started load. 0, or a negative errno; then the ring slot or
-// the tier's pin is given up.
+// Leader only. Waits for the bytes of a started load. Returns 0, or a negative errno; then it has
+// given up the ring slot or the tier's pin.
 template <typename Group>
 PENSTOCK_HD inline std::int64_t await_load(const Group& g, const cache_view& c,
                                            const pending_load& load) {
@@ -163,7 +159,8 @@ PENSTOCK_HD inline std::int64_t await_load(const Group& g, const cache_view& c,
     return result < 0 ? result : -ESTALE;
 }
 
-// Leader only, after its page is published. What the load held goes back, and is counted.
+// Leader only, after the page is published. Gives back the slot or pin that the load held, and
+// counts the load.
 template <typename Group>
 PENSTOCK_HD inline void settle_load(const Group& g, const cache_view& c, const pending_load& load) {
     switch (load.from) {
@@ -176,8 +173,9 @@ PENSTOCK_HD inline void settle_load(const Group& g, const cache_view& c, const p
     count(g, c, count_bytes_loaded, load.wanted_bytes);
 }
 
-// Whole group. A page that is not read: cleared, but for what the caller stores in it. Before it is
-// published: a page that the file has bytes of must not be seen without them.
+// Whole group. Fills a page that is not read from the file: clears it, except for the bytes that
+// the caller stores in it. It does so before the page is published: if the file has bytes of the
+// page, no reader may see the page without them.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE void fill_blank(const Group& g, const cache_view& c,
                                               const pending_load& load, const page_cover& cover) {
@@ -190,17 +188,18 @@ PENSTOCK_HD PENSTOCK_NOINLINE void fill_blank(const Group& g, const cache_view& 
     g.sync();
 }
 
-// Whole group, after a copy from a window of the file, a page of which it loads: so the slot stays
-// the file's. Is the window open still? Then it was while the bytes were read.
+// Whole group, after a copy from a window of the file. The group is loading a page of that file, so
+// the slot still belongs to it. Is the window still open? If so, it was open while the bytes were
+// read.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE bool is_window_still(const Group& g, const cache_view& c,
                                                    const file_handle& f) {
     return g.broadcast(g.is_leader() && load_relaxed(&c.windows[f.slot]) != 0 ? 1 : 0) != 0;
 }
 
-// Whole group, with a load that the leader's start_load filled in: the bytes into its frame. 0 or a
-// negative errno; on error the page is absent again and nothing is held. load_again: it could not
-// be read ahead; try again.
+// Whole group, with a load that the leader's start_load filled in: brings the bytes into its frame.
+// Returns 0 or a negative errno; on error the page is absent again and the group holds nothing.
+// load_again: the page could not be read ahead; try again.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t fetch_load(const Group& g, const cache_view& c,
                                                     const file_handle& f, const pending_load& load,
@@ -237,15 +236,15 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t fetch_load(const Group& g, const cache_
         return load_again;
     }
     if (load.wanted_bytes == c.page_bytes()) return 0;
-    // The last 16 bytes may carry what lies past the end of the file.
+    // The last 16 bytes may carry bytes from past the end of the file.
     g.zero(to + load.wanted_bytes, c.page_bytes() - load.wanted_bytes);
     g.sync();
     return 0;
 }
 
-// Whole group, after fetch_load. The frame word names the page before the page is valid: the load's
-// pin may go with publishing, and from then on the frame may change hands, so a later store could
-// be one over the next owner's.
+// Whole group, after fetch_load. The frame word names the page before the page is valid: publishing
+// may drop the load's pin, and from then on the frame may change hands. So a later store could
+// overwrite the word of the next owner.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE void publish_load(const Group& g, const cache_view& c,
                                               const file_handle& f, const pending_load& load,
@@ -257,15 +256,15 @@ PENSTOCK_HD PENSTOCK_INLINE void publish_load(const Group& g, const cache_view& 
     settle_load(g, c, load);
 }
 
-// Whole group. start_load by the leader, and what it found told to every thread: what it returned
-// and, if that is 1, `load`.
+// Whole group. The leader calls start_load; every thread then gets its result and, if that is 1,
+// `load`.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t begin_load(const Group& g, const cache_view& c,
                                                     const file_handle& f, std::uint64_t page,
                                                     bool may_wait, wait_deadline& deadline,
                                                     pending_load& load, page_cover cover = {}) {
-    // Only the leader has the whole; the others take part in what is broadcast and keep nothing of
-    // it in memory.
+    // Only the leader has the whole `load`. The other threads take part in the broadcasts and keep
+    // nothing of it in memory.
     std::uint64_t code = 0, word_index = 0, place = 0, flags = 0, bytes = 0, saved_index = 0,
                   saved_place = 0;
     if (g.is_leader()) {
@@ -307,9 +306,10 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t begin_load(const Group& g, const cache_
 }
 
 // Whole group. Loads one page if it is absent; `consume(frame_address)` is called by the whole
-// group before another group can have the page. 1: loaded and consumed; 0: not absent, or not to be
-// had just now; negative errno. No array, nothing kept in memory by all threads: a miss of one page
-// is the common one, and what 32 threads keep on their stacks costs more than the page.
+// group before another group can have the page. Returns 1: loaded and consumed; 0: the page is not
+// absent, or cannot be loaded now; or a negative errno. There is no array, and not all threads keep
+// state in memory: a miss of one page is the common case, and state on the stacks of 32 threads
+// costs more than the page.
 template <typename Group, typename Consume>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t load_one(const Group& g, const cache_view& c,
                                                   const file_handle& f, std::uint64_t page,
@@ -325,9 +325,9 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t load_one(const Group& g, const cache_vi
     return 1;
 }
 
-// Whole group, with `count` loads of one file that start_load filled in. The bytes of those that
-// come from a window go into their frames: one copy after the other, and no fence between them.
-// True if the window is open still, so all the bytes were the file's.
+// Whole group, with `count` loads of one file that start_load filled in. Copies the pages that come
+// from a window into their frames, one after the other, without a fence between them. Returns true
+// if the window is still open, so that all the bytes were the file's.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE bool copy_windows(const Group& g, const cache_view& c,
                                               const file_handle& f, const pending_load* loads,
@@ -356,11 +356,11 @@ PENSTOCK_HD PENSTOCK_INLINE bool copy_windows(const Group& g, const cache_view& 
     return is_window_still(g, c, f);
 }
 
-// Whole group. Loads the absent ones of `pages` different pages, at most max_pending_loads of them,
-// all in flight together. page_of(i), called by the whole group, names the i-th. `consume(page,
-// frame_address)` is called by the whole group for each that was loaded, before another group
-// can have it. Returns how many were loaded, or the negative errno of page_of(0). page_of(0) not
-// absent, or not to be had just now: 0; the caller then pins it.
+// Whole group. Loads the absent pages among `pages` different pages, at most max_pending_loads, all
+// in flight together. page_of(i), called by the whole group, names the i-th. The whole group calls
+// `consume(page, frame_address)` for each loaded page before another group can have it. Returns how
+// many pages it loaded, or the negative errno of page_of(0). Returns 0 if page_of(0) is not absent
+// or cannot be loaded now; the caller then pins it.
 template <typename Group, typename PageOf, typename Consume>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t load_listed(const Group& g, const cache_view& c,
                                                        const file_handle& f, std::uint64_t pages,
@@ -426,9 +426,9 @@ struct pinned_page {
     bool stored = false;  // the bytes of the page_cover that was asked for are in it already
 };
 
-// Leader only. One attempt to pin a page: true if it is valid, and `seen` is its word; else `seen`
-// says what it is instead. pin_valid is for a group that saw it valid a moment ago; any other page
-// should get no pin that has to be taken back.
+// Leader only. One attempt to pin a page. Returns true if the page is valid; `seen` is its word in
+// either case. pin_valid is for a group that saw the page valid a moment ago; other callers should
+// not add a pin that they may have to take back.
 PENSTOCK_HD PENSTOCK_INLINE bool pin_valid(page_word* word, page_word& seen) {
     seen = pin(word);
     if (is_valid(seen) && pins_of(seen) < pin_limit) {
@@ -443,14 +443,15 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_pin(page_word* word, page_word& seen) {
     return is_valid(seen) && pin_valid(word, seen);
 }
 
-// Whole group. Pins the page, loading it if need be; for a caller that is going to store the bytes
-// of `cover` unless it comes with them. 0 or a negative errno.
+// Whole group. Pins the page, and loads it first if need be. The caller is going to store the bytes
+// of `cover`, unless the page comes with them already (`stored`). Returns 0 or a negative errno.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t pin_page(const Group& g, const cache_view& c,
                                                     const file_handle& f, std::uint64_t page,
                                                     wait_deadline& deadline, pinned_page& out,
                                                     page_cover cover = {}) {
-    // The other group may wait for a frame, for a ring slot and for the answer, as long for each.
+    // The other group may wait for a frame, for a ring slot and for the answer, for the same time
+    // each.
     wait_deadline waiting(g, 3 * c.request_wait_ns);
     bool waited = false;
     for (std::uint32_t round = 0;; ++round) {

@@ -1,12 +1,11 @@
-// Filling in a file slot from the host's answer to an open, and what becomes of an answer that
-// no group waited for.
+// Fills in a file slot from the host's answer to an open, and settles answers that no group waited
+// for.
 //
 // A group that gives up on an open (time-out, interrupt) orphans its ring slot. The host answers
-// all the same: it has given a file slot and a table to that file, and counts on the device to take
-// them down some day. So the next owner of the ring slot, which alone may read the old answer,
-// enters that file as closed; then it is taken down when its slot or table is needed, like any
-// closed file. The room for the name that came with the answer goes back with the next owner's own
-// request.
+// all the same: it has given a file slot and a table to that file, and relies on the device to take
+// them down later. Only the next owner of the ring slot may read the old answer. It enters the file
+// as closed, so that the file is taken down like any closed file when its slot or table is needed.
+// The answer also came with room for the name, which goes back with the next owner's own request.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +15,7 @@
 
 namespace penstock::engine {
 
-// What the host answered to an open request.
+// The host's answer to an open request.
 struct open_answer {
     std::int64_t result;
     std::uint32_t file_slot;
@@ -63,7 +62,8 @@ PENSTOCK_HD inline void fill_record(const cache_view& c, const open_answer& answ
     if (c.writes != nullptr) reset_writes(c, answer.file_slot, answer.size_bytes);
 }
 
-// A path extent + 1 in the low half, its length in 8-byte units in the high half; 0: none.
+// Packs a path extent + 1 into the low half and its length in 8-byte units into the high half; 0:
+// none.
 constexpr PENSTOCK_HD std::uint64_t pack_lost_extent(std::uint32_t path_extent,
                                                      std::uint32_t path_bytes) {
     return path_extent == 0 ? 0 : std::uint64_t{(path_bytes + 7) / 8} << 32 | path_extent;
@@ -73,8 +73,8 @@ constexpr PENSTOCK_HD std::uint64_t pack_lost_extent(std::uint32_t path_extent,
 PENSTOCK_HD inline void enter_as_closed(const cache_view& c, const open_answer& answer) {
     file_word* const word = &c.file_words[answer.file_slot];
     const file_word seen = look(word);
-    // Live: a group opened the same file since. Busy: a group is at it. Not later: it came and
-    // went meanwhile.
+    // Live: a group opened the same file since. Busy: a group is working on the slot. Not later:
+    // this life of the slot came and went meanwhile.
     if (file_state(seen) != file_vacant ||
         !is_later_generation(answer.generation, file_generation(seen)))
         return;
@@ -83,8 +83,8 @@ PENSTOCK_HD inline void enter_as_closed(const cache_view& c, const open_answer& 
     end_adopt(word, answer.generation);
 }
 
-// Leader only; the ring slot is ours, was given up by its last owner, and has been answered.
-// Returns the path extent that came with the answer, packed, to be given back.
+// Leader only; the caller owns the ring slot, which its last owner gave up and the host has
+// answered. Returns the path extent that came with the answer, packed, to be given back.
 PENSTOCK_HD PENSTOCK_NOINLINE inline std::uint64_t adopt_lost_open(const cache_view& c,
                                                                    const ring_request& request,
                                                                    const ring_reply& reply) {

@@ -1,4 +1,5 @@
-// Pages that groups change through a pointer: map, mark what changed, unmap.
+// Writable mappings: groups map a page, change it through a pointer, mark the changed bytes, and
+// unmap.
 #pragma once
 
 #include <cerrno>
@@ -23,9 +24,10 @@ PENSTOCK_HD inline bool pin_if_there(const Group& g, const cache_view& c, const 
     return page.word_index != no_word;
 }
 
-// Whole group. Pins a page for its bytes to be changed. 0 or a negative errno. A group that has the
-// page may write others back for the frame of the copy; but while it waits for pins of others to go
-// it holds nothing: groups that each held a page would wait for each other.
+// Whole group. Pins a page so that its bytes can be changed. Returns 0 or a negative errno. A group
+// that holds the page may write other pages back to get a frame for the copy. But while it waits
+// for the pins of other groups to go, it holds nothing: groups that each held a page would wait for
+// each other.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t map_to_change(const Group g, const cache_view& c,
                                                          std::uint32_t slot,
@@ -70,15 +72,15 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t map_to_change(const Group g, const ca
     return 0;
 }
 
-// What of a mapped page its holder gives back or writes back: bytes [begin, end). The file grows to
-// the end of them, so the last byte counts as written if the file ended before it; or it grows only
-// as far as something changed.
+// The part of a mapped page that its holder gives back or writes back: bytes [begin, end). Either
+// the file grows to the end of the part, so that the last byte counts as written if the file ended
+// before it; or it grows only as far as bytes changed.
 struct changed_part {
     std::uint32_t begin, end;
     bool grows_to_end;
 };
 
-// Whole group, with such a page. What changed in the part counts as written from now on.
+// Whole group, with a mapped page. From now on the changed bytes of the part count as written.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE void write_changes(const Group& g, const cache_view& c,
                                                  const pinned_page& page,
@@ -93,9 +95,9 @@ PENSTOCK_HD PENSTOCK_NOINLINE void write_changes(const Group& g, const cache_vie
     if (g.is_leader() && any) mark_page_dirty(c, slot, &c.words[page.word_index]);
 }
 
-// Leader only, with a pin on a page of the file. Gives a mapping back; if that comes after the last
-// close, a descriptor with a reference that the caller has to close, so that the rest is written
-// back. Else -1.
+// Leader only, with a pin on a page of the file. Gives a mapping back. If the last close came
+// before, returns a descriptor with a reference, which the caller has to close so that the rest is
+// written back. Otherwise returns -1.
 PENSTOCK_HD inline int end_mapping(const cache_view& c, std::uint32_t slot) {
     drop_mapping(c, slot);
     const file_word seen = look(&c.file_words[slot]);
@@ -103,8 +105,8 @@ PENSTOCK_HD inline int end_mapping(const cache_view& c, std::uint32_t slot) {
     return make_descriptor(slot, file_generation(seen), may_read);
 }
 
-// Whole group. Ends map_to_change. 0; after the last close of the file, what it could not write
-// back.
+// Whole group. Ends map_to_change. Returns 0, or after the last close of the file the error of its
+// write-back.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t unmap_changed(const Group g, const cache_view& c,
                                                          const pinned_page page,
@@ -122,7 +124,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t unmap_changed(const Group g, const ca
     return fd < 0 ? 0 : by_address(&close_written<Group>)(g, c, fd);
 }
 
-// Whole group. What changed so far, to the file; the page stays mapped. 0, or what went wrong.
+// Whole group. Writes the bytes changed so far to the file; the page stays mapped. Returns 0 or the
+// error.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t flush_changed(const Group g, const cache_view& c,
                                                          const pinned_page page,

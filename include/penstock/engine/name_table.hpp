@@ -1,10 +1,10 @@
-// Finding an opened name: the table that makes a million opens of one name cost one host call.
+// The table of opened names: with it a million opens of one name cost one host call.
 //
-// Open addressing with a bounded probe. A slot once used never becomes unused again, so a search
-// may stop at the first unused slot. Searching takes no lock: a slot is read, compared, and its
-// word checked to be the same as before (engine/file_word.hpp). Only entering a new name takes a
-// short lock, chosen by the name's hash, so that two openers of one new name cannot take two slots.
-// A slot may be given to another name when its own file is not open.
+// Open addressing with a bounded probe. A used slot never becomes unused again, so a search may
+// stop at the first unused slot. A search takes no lock: it reads a slot, compares it, and checks
+// that its word is the same as before (engine/file_word.hpp). Only an opener that enters a new name
+// takes a short lock, chosen by the name's hash, so that two openers of one new name cannot take
+// two slots. A slot may be given to another name while its own file is not open.
 #pragma once
 
 #include <cerrno>
@@ -19,8 +19,7 @@ inline constexpr std::uint32_t max_name_probes = 64;
 // As Linux: PATH_MAX with its terminating zero.
 inline constexpr std::uint32_t max_path_bytes = 4095;
 
-// A name as the caller gave it, with its hash, and the flags he opens it with; those are no part of
-// the name.
+// A name from the caller, with its hash, and the flags of the open, which are no part of the name.
 struct name_key {
     const char* text;
     std::uint32_t bytes;
@@ -28,7 +27,7 @@ struct name_key {
     std::uint32_t flags = 0;
 };
 
-// The key of a name that ends with a zero byte. 0, -EFAULT, -ENOENT or -ENAMETOOLONG.
+// Makes the key of a name that ends with a zero byte. Returns 0, -EFAULT, -ENOENT or -ENAMETOOLONG.
 PENSTOCK_HD inline std::int64_t make_key(const char* path, std::uint32_t flags, name_key& out) {
     if (path == nullptr) return -EFAULT;
     out = {path, 0, 0, flags};
@@ -62,7 +61,7 @@ PENSTOCK_HD inline std::uint64_t path_chunk(const name_key& key, std::uint32_t a
     return name_chunk(key.text, key.bytes, at);
 }
 
-// To a ring slot's staging area.
+// Copies the name to a ring slot's staging area.
 PENSTOCK_HD inline void put_name(std::byte* staging, const name_key& key) {
     for (std::uint32_t i = 0; i < key.bytes; i += 8)
         reinterpret_cast<std::uint64_t*>(staging)[i / 8] = path_chunk(key, i);
@@ -78,8 +77,8 @@ PENSTOCK_HD inline bool same_path(const cache_view& c, const name_slot& slot, co
     return true;
 }
 
-// Leader only. Looks for the name. True: `out` is its slot; its word may be ready, failed, or busy
-// (then only the hash matched: the name in a busy slot cannot be compared yet).
+// Leader only. Looks for the name. Returns true if `out` is its slot; its word may be ready,
+// failed, or busy (then only the hash matched: the name in a busy slot cannot be compared yet).
 PENSTOCK_HD inline bool find_name(const cache_view& c, const name_key& key, name_match& out) {
     for (std::uint32_t probe = 0; probe < probe_count(c); ++probe) {
         out.slot = probe_slot(c, key.hash, probe);
@@ -95,7 +94,7 @@ PENSTOCK_HD inline bool find_name(const cache_view& c, const name_key& key, name
             out.error = atomic_load<order::relaxed>(&slot.error);
             out.flags = atomic_load<order::relaxed>(&slot.flags);
             if (!name_unchanged(&slot.word, out.word))
-                continue;  // rewritten under us; each time a group settled a name
+                continue;  // the slot was rewritten meanwhile; each time a group settled a name
             if (same) return true;
             break;
         }
@@ -103,8 +102,9 @@ PENSTOCK_HD inline bool find_name(const cache_view& c, const name_key& key, name
     return false;
 }
 
-// May this slot be given to another name? Not while the file that the name leads to is open, also
-// if the last open failed: a group that opens it next has to say which one is open (ask_to_open).
+// May this slot be given to another name? Not while the file that the name leads to is open, even
+// if the last open failed: the next group that opens the name has to tell the host which file is
+// open (ask_to_open).
 PENSTOCK_HD inline bool reusable_name(const cache_view& c, const name_slot& slot, name_word word) {
     if (name_state(word) == name_unused) return true;
     if (name_state(word) == name_busy) return false;
@@ -112,9 +112,10 @@ PENSTOCK_HD inline bool reusable_name(const cache_view& c, const name_slot& slot
     return !is_open(look(&c.file_words[file_slot]), atomic_load<order::relaxed>(&slot.generation));
 }
 
-// Leader only. Takes a slot for a name that find_name did not find. 1: `slot` is ours and busy, and
-// carries the hash. 0: not now: the lock is taken, a group entered the name meanwhile, or another
-// name's opener was faster. -ENFILE: no slot within reach can be reused.
+// Leader only. Takes a slot for a name that find_name did not find. Returns 1: the caller owns
+// `slot`, which is busy and carries the hash. 0: not now, because the lock is taken, a group
+// entered the name meanwhile, or another name's opener was faster. -ENFILE: no slot within reach
+// can be reused.
 PENSTOCK_HD inline std::int64_t try_enter_name(const cache_view& c, const name_key& key,
                                                std::uint32_t& slot) {
     std::uint32_t* const lock = &c.name_locks[mix64(key.hash) & (c.name_lock_count - 1)];
@@ -132,7 +133,7 @@ PENSTOCK_HD inline std::int64_t try_enter_name(const cache_view& c, const name_k
         }
         if (outcome == 1) {
             atomic_store<order::relaxed>(&c.names[slot].hash, key.hash);
-            forget_target(&c.names[slot].generation);  // the last name's file is not this one's
+            forget_target(&c.names[slot].generation);  // the slot's new name has another file
         }
     }
     unlock(lock);

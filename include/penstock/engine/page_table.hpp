@@ -1,18 +1,18 @@
-// From (file, page number) to page word.
+// The page table: finds the page word of a page of a file.
 //
-// A file whose table is small has its page words in one piece of the arena: one addition. A huge
-// file has a directory there instead, whose entries name leaves of 2^leaf_shift page words; a leaf
-// is asked of the host when the first page of its range is touched, so only touched ranges cost
-// memory. The host decides once per (file, leaf), so groups that ask for the same leaf at once get
-// the same answer and store the same entry.
+// A file with a small table has its page words in one piece of the arena, so a look-up is one
+// addition. A huge file has a directory there instead, whose entries name leaves of 2^leaf_shift
+// page words. A group asks the host for a leaf when it touches the first page of the leaf's range,
+// so only touched ranges cost memory. The host decides once per (file, leaf), so groups that ask
+// for the same leaf at once get the same answer and store the same entry.
 //
-// A file that grows while it is open gets a directory for the pages that come after those its table
-// has words for; its leaves are asked for in the same way.
+// A file that grows while it is open gets a directory for the pages behind those that its table has
+// words for; groups ask for its leaves in the same way.
 //
-// Invariants: (1) a directory entry goes from 0 to its leaf once while the file is live; (2) every
-//                 arena word that is
-// handed out as a page word is in state absent, every one handed out as a directory entry is
-// cleared by the opener.
+// Invariants
+//  (1) A directory entry goes from 0 to its leaf once while the file is live.
+//  (2) Every arena word that is handed out as a page word is in state absent. The opener clears
+//      every word that is handed out as a directory entry.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@
 
 namespace penstock::engine {
 
-// What a verb knows of its file, in registers.
+// A verb's copy of its file's record, in registers.
 struct file_handle {
     std::uint64_t size_bytes;
     std::uint64_t table;
@@ -33,25 +33,25 @@ struct file_handle {
     bool two_level;
 };
 
-// What is known of the file in a slot; the caller knows that it is open.
+// The handle of the file in a slot; the caller knows that the file is open.
 PENSTOCK_HD PENSTOCK_INLINE file_handle handle_of(const cache_view& c, std::uint32_t slot) {
     const file_record& record = c.file_records[slot];
-    // Where nothing is written a file keeps the size it was opened with.
+    // In a runtime that does not write, a file keeps the size that it was opened with.
     const std::uint64_t size = c.writes == nullptr ? record.size_bytes : size_of(c, slot);
     return {size, record.table, slot, record.generation, record.two_level != 0};
 }
 
-// May some page of the file have no word yet? Then threads of a group may find different things,
-// and the leader's counts.
+// May some page of the file have no word yet? Then the threads of a group may get different results
+// of a look-up, and the leader's result counts.
 PENSTOCK_HD PENSTOCK_INLINE bool has_leaves(const cache_view& c, const file_handle& f) {
     return f.two_level || c.writes != nullptr;
 }
 
-// The word of the page that has the place `offset`, looked at on the way to it: before it is known
-// whether the descriptor is good, or while an earlier page is read. So the two trips to memory are
-// made together. No order: end_load_for_read comes before the frame is used. 0, which is no valid
-// page's word, where it cannot be told yet, and always on the host, where no trip is worth it. The
-// record may be a wrong descriptor's, hence the look at the bound.
+// Loads the word of the page at `offset` early: before the descriptor has been checked, or while an
+// earlier page is read. So the two trips to memory overlap. No order: end_load_for_read comes
+// before the frame is used. Returns 0, which is never the word of a valid page, if the word is not
+// known yet, and always on the host, where the trip is not worth it. The record may belong to a
+// wrong descriptor, hence the check of the bound.
 PENSTOCK_HD PENSTOCK_INLINE page_word look_ahead([[maybe_unused]] const cache_view& c,
                                                  [[maybe_unused]] const file_handle& f,
                                                  [[maybe_unused]] std::uint64_t offset) {
@@ -64,17 +64,17 @@ PENSTOCK_HD PENSTOCK_INLINE page_word look_ahead([[maybe_unused]] const cache_vi
 #endif
 }
 
-// Reads the record behind a descriptor; false for a number that is no open descriptor, or one of
-// the access that is not wanted. Any number is safe to ask for. `meanwhile`, called with the record
-// before its word has come, may look at what the record leads to.
+// Reads the record behind a descriptor. Returns false if the number is no open descriptor, or a
+// descriptor with the unwanted access. Any number is safe to pass. `meanwhile` is called with the
+// record before the file word has arrived, and may load words that the record leads to.
 template <typename Meanwhile>
 PENSTOCK_HD PENSTOCK_INLINE bool find_file_and(const cache_view& c, int fd, file_handle& out,
                                                std::uint32_t unwanted_access,
                                                const Meanwhile& meanwhile) {
     const std::uint32_t slot = descriptor_slot(c, fd);
     if (fd < 0 || slot >= c.file_slots) return false;
-    // All loads before the branch: one after the other they would cost a hit another trip to memory
-    // each.
+    // All loads come before the branch: one after the other, each would cost a hit another trip to
+    // memory.
     const file_word word = load_file_relaxed(&c.file_words[slot]);
     out = handle_of(c, slot);
     meanwhile(out);
@@ -86,8 +86,8 @@ PENSTOCK_HD PENSTOCK_INLINE bool find_file(const cache_view& c, int fd, file_han
     return find_file_and(c, fd, out, unwanted_access, [](const file_handle&) {});
 }
 
-// The same for a whole group, whose threads may find the file of different sizes while others write
-// it: the leader's counts.
+// The same for a whole group. Its threads may see different sizes while other groups write the
+// file; the leader's size counts.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE bool find_file(const Group& g, const cache_view& c, int fd,
                                            file_handle& out,
@@ -111,7 +111,7 @@ PENSTOCK_HD PENSTOCK_INLINE bool find_to_read(const Group& g, const cache_view& 
 
 inline constexpr std::uint64_t no_word = ~std::uint64_t{0};
 
-// By way of the directory at `directory`.
+// Finds a page word through the directory at `directory`.
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t find_in_leaf(const cache_view& c, std::uint64_t directory,
                                                        std::uint64_t page) {
     // Acquire: pairs with the release in ask_for_leaf; the leaf was swept clean before the entry
@@ -121,7 +121,8 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t find_in_leaf(const cache_view& c, std:
     return entry == 0 ? no_word : entry - 1 + (page & ((std::uint64_t{1} << c.leaf_shift) - 1));
 }
 
-// The same for a page that the file did not have when it was opened, `beyond` the first such.
+// The same for a page that the file did not have when it was opened; `beyond` counts from the first
+// such page.
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t find_grown_word(const cache_view& c, std::uint32_t slot,
                                                           std::uint64_t beyond) {
     const std::uint64_t growth = growth_of(c, slot);
@@ -140,8 +141,8 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t find_word(const cache_view& c, const f
     return find_in_leaf(c, f.table, page);
 }
 
-// Leader only: asks the host for a piece of the arena for the file, making room for it if need be.
-// 0 or a negative errno.
+// Leader only: asks the host for a piece of the arena for the file, and makes room for it if need
+// be. Returns 0 or a negative errno.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t ask_for_words(const Group& g, const cache_view& c,
                                                          const file_handle& f, leaf_kind kind,
@@ -176,7 +177,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t ask_for_words(const Group& g, const c
     }
 }
 
-// Leader only: the directory of what the file grows by, as `directory`. 0 or a negative errno.
+// Leader only: finds or makes the directory of the pages by which the file grows, as `directory`.
+// Returns 0 or a negative errno.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t make_growth(const Group& g, const cache_view& c,
                                                        const file_handle& f,
@@ -200,7 +202,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t make_growth(const Group& g, const cac
     }
 }
 
-// Leader only: asks the host for the leaf of `page` and enters it. 0 or a negative errno.
+// Leader only: asks the host for the leaf of `page` and enters it. Returns 0 or a negative errno.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t ask_for_leaf(const Group& g, const cache_view& c,
                                                         const file_handle& f, std::uint64_t page) {

@@ -24,10 +24,11 @@
 //   unpin       any      same     subtract       release   the holder of a pin
 //   touch       any      same     or             relaxed   a reader: sets use
 //   age         any      same     and            relaxed   the clock: clears use
-//   join_dirty  valid    same     or 0           acq_rel   a writer, pinned, after it marked what
-//                                                          it wrote: is the page dirty?
-//   mark_dirty        valid    same     or             acq_rel   the same, if it is not: sets dirty
-//   clean       valid    same     and            acq_rel   a group that wrote the marked bytes
+//   join_dirty  valid    same     or 0           acq_rel   a writer, pinned, after it marked the
+//                                                          bytes it wrote: is the page dirty?
+//   mark_dirty  valid    same     or             acq_rel   the same writer, if the page is not
+//                                                          dirty: sets dirty
+//   clear_dirty valid    same     and            acq_rel   a group that wrote the marked bytes
 //                                                          back, pinned: clears dirty
 //
 // Invariants
@@ -45,7 +46,7 @@
 // Order pairs publish (release) with load_for_read (loads in order, or acquire) and pin (acquire):
 // a reader that observes `valid` also observes the bytes the loader copied. unpin (release) with
 // try_evict (acquire): the last read through a pin comes before the frame is written again.
-// begin_overwrite (fence) with unchanged (loads in order): a copy made without a pin that read one
+// begin_overwrite (fence) with validate (loads in order): a copy made without a pin that read one
 // byte of a later occupant also sees the eviction that came before it, and is rejected. This is the
 // reader side of a sequence lock (Boehm 2012, "Can seqlocks get along with programming language
 // memory models?"); frames are read and written with atomic accesses then.
@@ -97,12 +98,12 @@ constexpr PENSTOCK_HD page_word next_generation(page_word w) {
     return (w + generation_one) & generation_mask;
 }
 
-// Every look at a page word, relaxed. Frames stream through the second-level cache of a GPU and
-// would push out the words, each of which is looked at again only after many megabytes of them; the
-// words ask to be kept there. Without it a hit waits for device memory twice, once for the word
-// (bench/results/h100/2026-11-24-hit-path.txt).
+// Every load of a page word, relaxed. Frames stream through the second-level cache of a GPU and
+// would push the words out, since a word is loaded again only after many megabytes of frames. So
+// this load asks the cache to keep the word. Otherwise a hit waits for device memory twice, once
+// for the word (bench/results/h100/2026-11-24-hit-path.txt).
 PENSTOCK_HD PENSTOCK_INLINE page_word load_word(const page_word* word) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800  // older ones cannot be asked
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800  // older GPUs cannot be asked
     page_word seen;
     std::uint64_t keep;
     asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(keep));
@@ -133,13 +134,14 @@ PENSTOCK_HD PENSTOCK_INLINE page_word load_relaxed(const page_word* word) {
     return load_word(word);
 }
 
-// A word that only advises: whose store wins does not matter, and nothing is ordered by it.
+// Stores a word that is only a hint: it does not matter which store wins, and the word orders
+// nothing.
 PENSTOCK_HD PENSTOCK_INLINE void store_hint(std::uint64_t* word, std::uint64_t value) {
     atomic_store<order::relaxed>(word, value);
 }
 
-// Makes a word absent that no group can reach: of a table that is being given to a file, or taken
-// from it. Relaxed: the file word that comes to life or goes vacant after it publishes it.
+// Makes a word absent that no group can reach, because its table is being given to a file or taken
+// from it. Relaxed: the file word publishes it when it turns live or vacant afterwards.
 PENSTOCK_HD PENSTOCK_INLINE void reset(page_word* word) {
     atomic_store<order::relaxed>(word, page_word{0});
 }
@@ -206,10 +208,10 @@ PENSTOCK_HD PENSTOCK_INLINE void unpin(page_word* word) {
 #endif
 }
 
-// The same for the group that says that it holds a pin of that frame; false if no group does. A
-// held pin keeps the word valid and its frame, so a word that fails the test is not held. On a GPU
-// the look is under way while the fence waits for the reads through the pointer: one trip to
-// memory, not two.
+// The same for a group that claims to hold a pin of that frame; false if no group holds one. A held
+// pin keeps the word valid and its frame, so a word that fails the test is not held. On a GPU the
+// load of the word is under way while the fence waits for the reads through the pointer: one trip
+// to memory, not two.
 PENSTOCK_HD PENSTOCK_INLINE bool unpin_if_held(page_word* word, std::uint32_t frame) {
     const page_word seen = load_relaxed(word);
 #if PENSTOCK_ON_DEVICE
@@ -231,25 +233,25 @@ PENSTOCK_HD PENSTOCK_INLINE void touch(page_word* word, page_word seen) {
 }
 PENSTOCK_HD PENSTOCK_INLINE void age(page_word* word) { atomic_and_relaxed(word, ~use_bit); }
 
-// After a frame was taken from an earlier page and before its bytes are overwritten; by every
-// thread that writes some.
+// Called after a frame was taken from an earlier page and before its bytes are overwritten, by
+// every thread that writes bytes of it.
 PENSTOCK_HD PENSTOCK_INLINE void begin_overwrite() { atomic_fence(); }
 // The same for the frames of several pages, one fence for all.
 PENSTOCK_HD PENSTOCK_INLINE void begin_overwrites() { atomic_fence(); }
 
-// A pinned page has marked bytes (engine/dirty.hpp). True if it had none before. Release: pairs
-// with the acquire of clean, so that a group that clears the bit after it sees every mark made
-// before it; and if the bit is set after it was cleared, it stays.
+// Sets the dirty bit of a pinned page that has marked bytes (engine/dirty.hpp). True if the bit was
+// clear. Release: pairs with the acquire of clear_dirty, so that a group that clears the bit later
+// sees every mark made before this step. If the bit is set after it was cleared, it stays set.
 PENSTOCK_HD PENSTOCK_INLINE bool mark_dirty(page_word* word) {
     return (atomic_fetch_or<order::acq_rel>(word, dirty_bit) & dirty_bit) == 0;
 }
-// True if the page is dirty already, and stays so with the caller's marks seen by the group that
-// cleans it after this.
+// True if the page is dirty already. A group that clears the bit after this step sees the caller's
+// marks.
 PENSTOCK_HD PENSTOCK_INLINE bool join_dirty(page_word* word) {
     return (atomic_fetch_or<order::acq_rel>(word, page_word{0}) & dirty_bit) != 0;
 }
-// True if it was set. The caller has a pin, and looks at the marks afterwards: those it sees call
-// for mark_dirty again.
+// True if the bit was set. The caller has a pin and looks at the marks afterwards: if it sees any,
+// it has to call mark_dirty again.
 PENSTOCK_HD PENSTOCK_INLINE bool clear_dirty(page_word* word) {
     return (atomic_fetch_and<order::acq_rel>(word, ~dirty_bit) & dirty_bit) != 0;
 }
@@ -266,12 +268,12 @@ PENSTOCK_HD PENSTOCK_INLINE bool validate(const page_word* word, page_word seen)
 }
 
 // The same after one load whose value nothing has used yet. A copy stores what it loads, and a GPU
-// issues the instructions of a thread in their order, so by the time of the second look its loads
-// have returned. Here they may not have: with the lighter fence alone the model test on an H200 got
-// elements of a page that had taken the frame in between. So the address of the second look is made
-// from the value: `loaded` holds bits of every access, `nothing` is 0, which the compiler must not
-// be able to know. A fence of the whole device would do as well and costs a third of the time
-// (docs/protocol/page_word.md).
+// issues the instructions of a thread in their order, so by the time of the second look the loads
+// of the copy have returned. Here they may not have returned: with the lighter fence alone the
+// model test on an H200 got elements of a page that had taken the frame in between. So the address
+// of the second look depends on the value: `loaded` holds bits of every access, and `nothing` is 0,
+// which the compiler must not be able to know. A fence of the whole device would do as well, but
+// costs a third of the time (docs/protocol/page_word.md).
 PENSTOCK_HD PENSTOCK_INLINE bool unchanged_since_load(const page_word* word, page_word seen,
                                                       std::uint32_t loaded, std::uint32_t nothing) {
 #if PENSTOCK_ON_DEVICE && !defined(PENSTOCK_STRICT_FENCES)
@@ -285,9 +287,9 @@ PENSTOCK_HD PENSTOCK_INLINE bool unchanged_since_load(const page_word* word, pag
 #endif
 }
 
-// load_for_read and a second look for several pages at the price of one fence each: load_relaxed at
-// all the words, end_load_for_read, load, begin_recheck, load_relaxed at all the words again and
-// ask same_frame of each.
+// load_for_read and the second look for several pages, with one fence for each of the two:
+// load_relaxed of all words, end_load_for_read, load, begin_recheck, load_relaxed of all words
+// again, and same_frame for each word.
 PENSTOCK_HD PENSTOCK_INLINE void end_load_for_read() { order_loads(); }
 PENSTOCK_HD PENSTOCK_INLINE void begin_recheck() { atomic_fence(); }
 

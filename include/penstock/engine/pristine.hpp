@@ -1,26 +1,29 @@
-// Writable mappings: which bytes of a page its holders changed, when the engine cannot see their
-// stores.
+// Pristine copies: they show which bytes of a page the holders of writable mappings changed, since
+// the engine cannot see their stores.
 //
-// The first writable mapping of a page takes a frame for a copy of it as it is then, its pristine
-// copy; the others share it; the last gives the frame back. A group that unmaps marks every byte
-// that differs from the copy. So a byte that one holder changed may be marked by another first, or
-// twice, but no byte is marked that no group changed since the copy was made. Mappings that write
-// once need no copy: theirs is a page of zeros.
+// The first writable mapping of a page takes a frame for a copy of the page as it is then, its
+// pristine copy. Further mappings share the copy, and the last mapping gives the frame back. A
+// group that unmaps marks every byte that differs from the copy. So a byte that one holder changed
+// may be marked by another holder first, or twice, but no byte is marked that no group changed
+// since the copy was made. Mappings that write once need no copy: they compare with zeros.
 //
-// A byte may be changed, written back, and changed back to what it was: it equals the copy then,
-// and the file has something else. So while a page has a copy, a write-back leaves its marks where
-// they were (finish_write): what was once marked since the copy was made is written once more after
-// the copy is gone. For that no write-back may be under way when the copy is made: it is made under
-// the frame's lock.
+// A byte may be changed, written back, and changed back to its old value: then it equals the copy,
+// and the file has another value. So while a page has a copy, a write-back leaves its marks where
+// they were (finish_write): every byte that was marked since the copy was made is written once more
+// after the copy is gone. This requires that no write-back is under way when the copy is made, so a
+// group makes it under the frame's lock.
 //
 // Pristine word, one per frame:
 //   step              from              to                   order     by
 //   make_pristine     none              copy or zeros, 1     release   the first holder, with a pin
-//       on the page and its frame's lock
-//   join_pristine     copy, n holders   copy, n + 1          acquire   a further holder: the copy
-//       is there
-//   leave_pristine    copy, n holders   copy, n - 1; or none acq_rel   after its comparison; the
-//       last then frees the frame of the copy
+//                                                                      on the page and the lock of
+//                                                                      its frame
+//   join_pristine     copy, n holders   copy, n + 1          acquire   a further holder, which
+//                                                                      finds the copy there
+//   leave_pristine    copy, n holders   copy, n - 1; or none acq_rel   a holder, after its
+//                                                                      comparison; the last holder
+//                                                                      then frees the frame of the
+//                                                                      copy
 //   bits 63..32 frame of the copy + 1, or 0: zeros; 31..0 holders. none: 0.
 //
 // Invariants: (1) a page with holders is pinned by each. (2) A copy does not change while it has
@@ -49,9 +52,9 @@ constexpr PENSTOCK_HD std::uint32_t holders_of(pristine_word w) {
     return static_cast<std::uint32_t>(w);
 }
 
-// Leader only, with a pin on the page. Shares what is there: 0; 1 if there is nothing yet; -EAGAIN,
-// it has just changed; -EBUSY, others hold the page to write once, against zeros, or the other way
-// round.
+// Leader only, with a pin on the page. Shares the copy or the zeros that are there. Returns 0:
+// shared; 1: there is nothing yet; -EAGAIN: the word has just changed; -EBUSY: other holders
+// compare with zeros (write once) and this one needs a copy, or the other way round.
 PENSTOCK_HD inline std::int64_t share_pristine(pristine_word* word, bool once) {
     const pristine_word seen = load_pristine_relaxed(word);
     if (seen == pristine_none) return 1;
@@ -59,7 +62,7 @@ PENSTOCK_HD inline std::int64_t share_pristine(pristine_word* word, bool once) {
     return join_pristine(word, seen) ? 0 : -EAGAIN;
 }
 
-// Leader only, a holder. The last one gives the frame of the copy back.
+// Leader only, a holder. The last holder gives the frame of the copy back.
 PENSTOCK_HD inline void leave_pristine(const cache_view& c, pristine_word* word) {
     for (;;) {
         const pristine_word seen = load_pristine_relaxed(word);
@@ -76,9 +79,9 @@ PENSTOCK_HD inline void give_back_copy(const cache_view& c, std::uint32_t frame)
     if (frame != no_frame) set_frame_word(c, frame, frame_free);
 }
 
-// Whole group, with no more than a pin on one page. A frame for a copy, taken from a clean page, or
-// from a dirty one that is written back first; 0. Or why there was none: without `may_wait`
-// -ENOBUFS where every page is pinned just now.
+// Whole group, with no more than a pin on one page. Takes a frame for a copy from a clean page, or
+// from a dirty page that it writes back first. Returns 0 or the error; without `may_wait` it is
+// -ENOBUFS if every page is pinned now.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t take_copy_frame(const Group& g, const cache_view& c,
                                                            std::uint64_t spread, bool may_wait,
@@ -110,7 +113,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t take_copy_frame(const Group& g, const
     }
 }
 
-// Whole group, with the lock of the page's frame. Its copy.
+// Whole group, with the lock of the page's frame. Makes the copy.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE void copy_page(const Group& g, const cache_view& c, std::uint32_t to,
                                              std::uint32_t from) {
@@ -118,14 +121,15 @@ PENSTOCK_HD PENSTOCK_NOINLINE void copy_page(const Group& g, const cache_view& c
     atomic_fence();  // as begin_overwrite: readers of its last page, without a pin, see that it is
                      // gone before they see these bytes
     g.copy_frame(c.frame_address(to), c.frame_address(from), c.page_bytes());
-    g.sync();  // every thread's part is there before others may compare with it
+    g.sync();  // every thread's part is there before any group compares with it
 }
 
-// Of hold_pristine: there is no copy yet, and no frame for one.
+// A result of hold_pristine: there is no copy yet, and no frame for it.
 inline constexpr std::int64_t needs_copy_frame = 2;
 
-// Leader only, with a pin on the page. One attempt to share the copy or to get the frame's lock so
-// as to make it, with the frame `spare`. 0, shared; 1, locked; -EAGAIN; needs_copy_frame; -EBUSY.
+// Leader only, with a pin on the page. One attempt to share the copy, or to get the frame's lock so
+// as to make the copy in the frame `spare`. Returns 0: shared; 1: locked; or -EAGAIN,
+// needs_copy_frame, -EBUSY.
 PENSTOCK_HD inline std::int64_t begin_pristine(const cache_view& c, const pinned_page& page,
                                                bool once, std::uint32_t spare) {
     pristine_word* const word = &c.pristine[page.frame];
@@ -134,13 +138,13 @@ PENSTOCK_HD inline std::int64_t begin_pristine(const cache_view& c, const pinned
     if (!once && spare == no_frame) return needs_copy_frame;
     if (!try_lock_frame(c, page.frame)) return -EAGAIN;
     if (load_pristine_relaxed(word) == pristine_none) return 1;
-    unlock_frame(c, page.frame);  // another made one before this group had the lock
+    unlock_frame(c, page.frame);  // another group made it before this group had the lock
     return -EAGAIN;
 }
 
-// Whole group, with a pin on the page and maybe a spare frame. Until leave_pristine, what is
-// changed in the page can be found. 0; then the spare is used, or given back by the caller.
-// needs_copy_frame: a spare is needed. Or a negative errno.
+// Whole group, with a pin on the page and maybe a spare frame. From here until leave_pristine,
+// changes in the page can be found. Returns 0: the spare is in use, or the caller gives it back;
+// needs_copy_frame: a spare is needed; or a negative errno.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t hold_pristine(const Group& g, const cache_view& c,
                                                          const pinned_page& page, bool once,
@@ -171,15 +175,15 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t hold_pristine(const Group& g, const c
 }
 
 // Whole group, a holder. Marks the bytes of [begin, end) that differ from the copy, and with
-// `marks_end` the last one in any case; true if there are any. The page is to be marked dirty then.
-// `last`: where the last of those ends that this thread found, or 0.
+// `marks_end` the last byte in any case. Returns true if it marked any; then the page has to be
+// marked dirty. `last`: the end of the last such byte that this thread found, or 0.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE bool mark_changes(const Group& g, const cache_view& c,
                                                 std::uint32_t frame, std::uint32_t begin,
                                                 std::uint32_t end, bool marks_end,
                                                 std::uint32_t& last) {
     last = 0;
-    // A holder's copy stays.
+    // The copy stays as long as it has a holder.
     const pristine_word held = g.broadcast(load_pristine_relaxed(&c.pristine[frame]));
     const std::byte* const before = is_copy(held) ? c.frame_address(copy_frame_of(held)) : nullptr;
     const std::byte* const now = c.frame_address(frame);

@@ -1,8 +1,8 @@
-// Reading: the hit path, and the way from it to the miss path.
+// Reads: the hit path, and the way from it to the miss path.
 //
 // A hit by a group whose copies may race (every GPU group, and CPU lanes on x86): read the page
-// word, copy, read the word again; no atomic update of a word that others use. A hit by a group
-// whose copies must not race: pin, copy, unpin.
+// word, copy, read the word again. No word that other groups use is updated atomically. A hit by a
+// group whose copies must not race: pin, copy, unpin.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace penstock::engine {
 
-// Copies `bytes` bytes of one page if it is valid. True if they arrived. All threads of the group
-// get the same answer. `early`: a look ahead at its word.
+// Copies `bytes` bytes of one page if it is valid. Returns true if they arrived; all threads of the
+// group get the same answer. `early`: a look ahead at the page word.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE bool try_copy_page(const Group& g, const cache_view& c,
                                                std::uint64_t word_index, std::uint32_t in_page,
@@ -32,8 +32,7 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_copy_page(const Group& g, const cache_view&
             g.copy_out(to, c.frame_address(frame_of(seen)) + in_page, bytes);
             good = validate(word, seen);
         }
-        if (g.is_leader() && stop_code_in_turn(c) != 0)
-            good = false;  // the way of a miss tells why
+        if (g.is_leader() && stop_code_in_turn(c) != 0) good = false;  // the miss path tells why
         good = g.all(good);
         if (g.is_leader()) {
             if (good) {
@@ -46,7 +45,7 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_copy_page(const Group& g, const cache_view&
         return good;
     } else {
         if (!is_valid(load_relaxed(word)) || stop_code(c) != 0)
-            return false;  // then the way of a miss tells why
+            return false;  // then the miss path tells why
         const page_word seen = pin(word);
         const bool good = is_valid(seen) && pins_of(seen) < pin_limit;
         if (good) {
@@ -59,7 +58,7 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_copy_page(const Group& g, const cache_view&
     }
 }
 
-// Copies the part of page `page` that lies in the byte range [begin, end) of the file to `to`, the
+// Copies the part of page `page` that lies in the byte range [begin, end) of the file. `to` is the
 // place of byte `begin`.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE void copy_overlap(const Group& g, const cache_view& c,
@@ -102,7 +101,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t read_missing(const Group& g, const ca
     return static_cast<std::int64_t>((until < end ? until : end) - offset);
 }
 
-// One page's part of a read: where it lies, and how much of it is wanted.
+// The part of a read that lies in one page: its place, and how many bytes are wanted.
 struct page_part {
     std::uint64_t page;
     std::uint32_t in_page, bytes;
@@ -128,7 +127,7 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_read_part(const Group& g, const cache_view&
            try_copy_page(g, c, word_index, part.in_page, to, part.bytes, early);
 }
 
-// Whole group. What read_missing does, for a read that ends in its first page.
+// Whole group. The same as read_missing, for a read that ends in its first page.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t read_one_missing(const Group& g, const cache_view& c,
                                                           const file_handle& f, std::byte* to,
@@ -152,9 +151,9 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t read_one_missing(const Group& g, const 
 }
 
 // Whole group; the page at offset + done is not in the cache. Finishes the read of which `done`
-// bytes are delivered. Coming last in a read, it leaves the hit path next to nothing to keep across
-// a call. Reading ahead comes after it and not within: further down its registers would be on top
-// of those of the miss path.
+// bytes are delivered. It is the last call of a read, so the hit path has next to nothing to keep
+// across a call. Read-ahead comes after this function and not within it: further down, its
+// registers would add to those of the miss path.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t read_rest(const Group g, const cache_view& c,
                                                      std::uint32_t slot, std::byte* to,
@@ -179,9 +178,9 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t read_rest(const Group g, const cache_
     return static_cast<std::int64_t>(done);
 }
 
-// Whole group. Up to `bytes` bytes from `offset` into `to`. A count, less than asked only at the
-// end of the file; or a negative errno if not one byte could be delivered. `early`: a look ahead at
-// the page of `offset`.
+// Whole group. Reads up to `bytes` bytes from `offset` into `to`. Returns a count, which is less
+// than `bytes` only at the end of the file; or a negative errno if no byte could be delivered.
+// `early`: a look ahead at the page word of `offset`.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t read_file(const Group& g, const cache_view& c,
                                                    const file_handle& f, std::byte* to,
@@ -193,8 +192,8 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t read_file(const Group& g, const cache_v
     while (done < bytes) {
         const page_part part = part_at(c, offset + done, bytes - done);
         const page_word seen = early;
-        early = 0;  // to look ahead at the next page too costs reads of one page more than it gains
-                    // those of many
+        early = 0;  // a look ahead at the next page too costs reads of one page more than it gains
+                    // reads of many
         if (!try_read_part(g, c, f, part, to + done, seen)) {
             const std::int64_t got = by_address(&read_rest<Group>)(
                 g, c, f.slot, to, bytes, offset, done);  // the whole count, `done` included
@@ -208,7 +207,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t read_file(const Group& g, const cache_v
     return static_cast<std::int64_t>(done);
 }
 
-// Whole group. Is the page in the cache, or in the hands of a group that loads it?
+// Whole group. Is the page in the cache, or is a group loading it?
 template <typename Group>
 PENSTOCK_HD inline bool is_under_way(const Group& g, const cache_view& c, const file_handle& f,
                                      std::uint64_t page) {
@@ -221,8 +220,8 @@ PENSTOCK_HD inline bool is_under_way(const Group& g, const cache_view& c, const 
 }
 
 // Whole group. Loads the absent pages that the byte range [begin, end), not empty and within the
-// file, touches. How many bytes of it lie in pages that are there or under way before the first
-// error, or the error if it is the first page's.
+// file, touches. Returns how many bytes of the range lie in pages that are there or under way
+// before the first error; or the error, if the first page has it.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t bring_in(const Group g, const cache_view& c,
                                                     std::uint32_t slot, std::uint64_t begin,
@@ -233,8 +232,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t bring_in(const Group g, const cache_v
         wait_deadline deadline(g, c.frame_wait_ns);
         const std::int64_t loaded = load_pages(g, c, f, page, last - page + 1, deadline,
                                                [&](std::uint64_t got, const std::byte*) {
-                                                   // Asked for by no group yet: with its use bit
-                                                   // clear it might go before it is looked at once.
+                                                   // No group has read it yet: with its use bit
+                                                   // clear the clock might evict it unread.
                                                    if (g.is_leader())
                                                        touch(&c.words[find_word(c, f, got)], 0);
                                                });
@@ -248,9 +247,9 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t bring_in(const Group g, const cache_v
     return static_cast<std::int64_t>(end - begin);
 }
 
-// Whole group. Pins a page that was not valid a moment ago: its frame, or a negative errno. Group
-// and file come by value, because what has its address taken lives in memory, and the hit path must
-// keep its own in registers.
+// Whole group. Pins a page that was not valid a moment ago. Returns its frame, or a negative errno.
+// Group and file come by value: a variable whose address is taken lives in memory, and the hit path
+// must keep its own in registers.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t pin_missing(const Group g, const cache_view& c,
                                                        std::uint32_t slot, std::uint64_t page) {
@@ -262,8 +261,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t pin_missing(const Group g, const cach
     return code != 0 ? code : static_cast<std::int64_t>(out.frame);
 }
 
-// Whole group. Pins the page that a mapping needs; the way of a hit is in line. 0 or a negative
-// errno. `early`: a look ahead at its word.
+// Whole group. Pins the page that a mapping needs; the hit path is inline. Returns 0 or a negative
+// errno. `early`: a look ahead at the page word.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t map_page(const Group& g, const cache_view& c,
                                                   const file_handle& f, std::uint64_t page,

@@ -1,18 +1,18 @@
-// Reading ahead: after a miss, the pages that will be wanted next are asked of the host into the
-// tier, and no group waits for them.
+// Read-ahead: after a miss, a group asks the host to read the pages that will probably be wanted
+// next into the tier, and no group waits for them.
 //
-// A group that reads in order is told from the cache itself: the pages before the miss are there.
-// No state is kept for a reader, so any number of warps that stride through one file, each in a
-// part of its own, are each seen as what they are (the context of a page in the page cache, as
-// Linux judges readers of mapped files; here it is the only evidence). The longer the run before
-// the miss, the further ahead: as far as the run is long, doubled, up to read_ahead_pages (16 MiB).
+// The cache itself shows that a group reads in order: the pages before the miss are there. There is
+// no state for a reader. So any number of warps that stride through one file, each in its own part,
+// are each recognised (by the context of a page in the page cache, as Linux judges readers of
+// mapped files; here it is the only evidence). The longer the run before the miss, the further
+// ahead it reads: twice the length of the run, up to read_ahead_pages (16 MiB).
 //
 // Advice of the program comes first: `sequential` reads ahead from the first miss on, `random`
 // never.
 //
-// Cost, per miss that was not served by a window: two words looked at if the reader is not in
-// order; else about ten, and a request for up to max_fill_pages pages once half of what was read
-// ahead is used up.
+// Cost for each miss that no window served: loads of two words if the reader is not in order.
+// Otherwise loads of about ten words, and a request for up to max_fill_pages pages once half of the
+// pages read ahead are used up.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ PENSTOCK_HD inline advice_kind advice_of(const cache_view& c, const file_handle&
 }
 
 // Is the page in the cache or in the tier, or on its way to one of them, or in a window? Leaves
-// that do not exist yet hold none.
+// that do not exist yet hold no page.
 PENSTOCK_HD inline bool is_at_hand(const cache_view& c, const file_handle& f, std::uint64_t page) {
     const std::uint64_t index = find_word(c, f, page);
     if (index == no_word) return false;
@@ -53,11 +53,11 @@ PENSTOCK_HD inline bool is_in_cache(const cache_view& c, const file_handle& f, s
     return index != no_word && !is_absent(load_relaxed(&c.words[index]));
 }
 
-// How many pages right before `page` the reader seems to have come through: 0 if it does not read
-// in order. Eight in a row in the cache are evidence (all of them, near the start of the file):
-// fewer would take a random reader of a file that is half in the cache for an orderly one too
-// often, and so would the tier, which may hold all of a file. Beyond those only every power of two
-// is looked at.
+// How many pages right before `page` the reader seems to have read: 0 if it does not read in order.
+// Eight pages in a row in the cache are evidence (near the start of the file: all pages before
+// `page`). With fewer, a random reader of a file that is half in the cache would too often look
+// like a sequential reader. So it would with pages of the tier, which may hold all of a file.
+// Beyond the eight, only pages at powers of two are checked.
 PENSTOCK_HD PENSTOCK_NOINLINE inline std::uint64_t run_before(const cache_view& c,
                                                               const file_handle& f,
                                                               std::uint64_t page, bool told) {
@@ -72,8 +72,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline std::uint64_t run_before(const cache_view& 
     return length;
 }
 
-// The first page of [begin, end) that is not at hand, if the ones that are come first; end if all
-// are.
+// The first page of [begin, end) that is not at hand, if the pages at hand come first; `end` if all
+// are at hand.
 PENSTOCK_HD PENSTOCK_NOINLINE inline std::uint64_t first_not_at_hand(const cache_view& c,
                                                                      const file_handle& f,
                                                                      std::uint64_t begin,
@@ -86,8 +86,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline std::uint64_t first_not_at_hand(const cache
     return begin;
 }
 
-// A fill that is being put together. It lives in memory and its steps are calls, so that none of it
-// is in registers while a frame is looked for.
+// A fill that is being put together. It lives in memory and its steps are calls, so that it takes
+// no registers while a group looks for a frame.
 struct fill_plan {
     std::uint64_t index;  // of the first page's word
     std::uint64_t first;
@@ -95,8 +95,8 @@ struct fill_plan {
     std::uint32_t frames[max_fill_pages];
 };
 
-// Leader only. Claims the next page, and a frame for it, in the tier; false if another group has
-// the page, or no frame is at hand.
+// Leader only. Claims the next page in the tier, and a frame for it. Returns false if another group
+// has the page, or no frame is at hand.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE bool claim_next(const Group& g, const cache_view& c,
                                               fill_plan& plan) {
@@ -115,8 +115,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool claim_next(const Group& g, const cache_view& 
     return true;
 }
 
-// Leader only. The pages are published, each with the fill's pin, and the request for their bytes
-// is posted.
+// Leader only. Publishes the pages, each with the fill's pin, and posts the request for their
+// bytes.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE void post_fill(const Group& g, const cache_view& c,
                                              std::uint32_t file_slot, const fill_plan& plan,
@@ -147,7 +147,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE void post_fill(const Group& g, const cache_view& c
 }
 
 // Leader only. Asks for up to `pages` pages from `first` on, as far as they are absent, and waits
-// for nothing. How many were asked for. The request's frames stand in its staging area.
+// for nothing. Returns for how many it asked. The request lists its frames in its staging area.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::uint64_t ask_for_fill(const Group& g, const cache_view& c,
                                                          std::uint32_t file_slot,
@@ -156,10 +156,10 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::uint64_t ask_for_fill(const Group& g, const c
     {
         const file_handle f = handle_of(c, file_slot);
         if (is_granted(c, file_slot))
-            return 0;  // what the tier has of a file that is written is not looked at
+            return 0;  // no group uses the tier's pages of a file that is written
         plan.index = find_word(c, f, first);
         if (plan.index == no_word) return 0;
-        // The words of one request follow each other: of one leaf, in a huge file.
+        // The words of one request follow each other: in a huge file they are words of one leaf.
         const std::uint64_t leaf_pages = std::uint64_t{1} << c.leaf_shift,
                             leaf_left = leaf_pages - (first & (leaf_pages - 1));
         plan.most = f.two_level && leaf_left < pages ? leaf_left : pages;
@@ -182,8 +182,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::uint64_t ask_for_fill(const Group& g, const c
     return 0;
 }
 
-// Whole group, which has missed at byte `begin` of the file and got `bytes`, or an error. What
-// windows show is not read ahead.
+// Whole group, which missed at byte `begin` of the file and got `bytes` bytes, or an error. Pages
+// that a window shows are not read ahead.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE void read_ahead(const Group g, const cache_view& c,
                                               std::uint32_t slot, std::uint64_t begin,

@@ -1,10 +1,10 @@
-// Taking down a closed file, so that its slot and its table can serve another.
+// Takes down a closed file, so that its slot and its table can serve another file.
 //
-// The group that does it owns the file word (busy), so no group can open the file meanwhile, and
-// evicts the file's pages one by one as the clock would. Clock searches that run beside it are
+// The group that does so owns the file word (busy), so no group can open the file meanwhile. It
+// evicts the file's pages one by one, as the clock would. Clock searches that run beside it are
 // harmless: each frame goes to the group that wins the compare-and-swap on its page word. Only when
-// every page word is absent does the table go back to the host; a search that still remembers one
-// of its words fails on that word, or evicts whatever page is rightly there by then.
+// every page word is absent does the table go back to the host; a search that still remembers a
+// word of the table fails on that word, or evicts the page that rightly owns the word by then.
 #pragma once
 
 #include <cerrno>
@@ -31,8 +31,8 @@ PENSTOCK_HD inline bool sweep_word(const Pool& c, page_word* word, page_word see
     return true;
 }
 
-// Leader only. The same for the tier, after the cache: a page on its way from there is found here
-// as loading. Fills that no group came for are settled first.
+// Leader only. The same for the tier, after the cache: a page on its way from the cache is found
+// here as loading. Fills that no group came for are settled first.
 PENSTOCK_HD PENSTOCK_NOINLINE inline bool sweep_tier(const cache_view& c, std::uint64_t first,
                                                      std::uint64_t end) {
     for (std::uint64_t i = first; i < end; ++i) {
@@ -43,7 +43,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline bool sweep_tier(const cache_view& c, std::u
     return true;
 }
 
-// Leader only. Evicts every page of a piece of a table; false if one is pinned or loading. Eight
+// Leader only. Evicts every page of a piece of a table; false if a page is pinned or loading. Eight
 // words are fetched at a time, because one thread that waits for each word of a huge table alone
 // would take seconds.
 PENSTOCK_HD PENSTOCK_NOINLINE inline bool sweep_words(const cache_view& c, std::uint64_t first,
@@ -91,9 +91,10 @@ PENSTOCK_HD inline bool sweep_table(const cache_view& c, const file_record& reco
     return true;
 }
 
-// Leader only. Takes down one closed file, the first from the hand on. 0 if one was; -ENFILE if
-// none was found. That may be so only for a moment: another group may be taking one down, or have
-// closed one behind us; so callers try again for a while (`frame_wait_ns`, as for a frame).
+// Leader only. Takes down one closed file, the first from the hand on. Returns 0 if it did, or
+// -ENFILE if it found none. The latter may hold only for a moment: another group may be taking a
+// file down, or may have closed one behind the hand. So callers try again for a while
+// (`frame_wait_ns`, as for a frame).
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t retire_one(const Group& g, const cache_view& c) {
     const std::uint32_t hand = atomic_load<order::relaxed>(c.retire_hand);
@@ -102,12 +103,12 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t retire_one(const Group& g, const cach
         const file_word seen = look(&c.file_words[slot]);
         if (!is_closed(seen) || has_window(c, slot, file_generation(seen))) continue;
         if (!begin_retire(&c.file_words[slot], seen)) continue;
-        atomic_store<order::relaxed>(
-            c.retire_hand, (slot + 1) % c.file_slots);  // a hint: whose store wins does not matter
+        atomic_store<order::relaxed>(c.retire_hand,
+                                     (slot + 1) % c.file_slots);  // a hint: either store may win
         const std::uint32_t generation = file_generation(seen);
         if (!sweep_table(c, c.file_records[slot])) {
             undo_retire(&c.file_words[slot],
-                        generation);  // a page is pinned, by a mapping that outlived its descriptor
+                        generation);  // a mapping that outlived its descriptor pins a page
             continue;
         }
         ring_ticket at{};

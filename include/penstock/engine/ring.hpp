@@ -1,27 +1,26 @@
-// The ring, device half: how a group asks the host for something.
+// The ring, device half: a queue of requests from groups to one service thread.
 //
 // Life of slot s = t mod N under ticket t:
 //
-//   step      word                          writer          order, scope        then
-//   claim     tail: t -> t + 1              a group's CAS   relaxed, device     the group owns the
-//       slot
-//   post      requests[s].published = t+1   that group      release, system     the service thread
-//       may read the request
-//   answer    replies[s].completed = t+1    service thread  release, system     the group may read
-//       reply and staging
-//   recycle   free_ticket[s] = t + N        that group      release, device     ticket t + N may be
-//       claimed
-//   orphan    free_ticket[s] = t + N | top  that group      release, device     as above, once
-//       completed says t + 1
+//   step     word                         writer         order, scope     then
+//   claim    tail: t -> t + 1             a group's CAS  relaxed, device  the group owns the slot
+//   post     requests[s].published = t+1  that group     release, system  the service thread may
+//                                                                         read the request
+//   answer   replies[s].completed = t+1   the service    release, system  the group may read reply
+//                                         thread                          and staging
+//   recycle  free_ticket[s] = t + N       that group     release, device  ticket t + N may be
+//                                                                         claimed
+//   orphan   free_ticket[s] = t+N | top   that group     release, device  as above, once completed
+//                                                                         says t + 1
 //
 // Invariants
 //  (1) Every word has one writer at a time: tail and free_ticket belong to the device, published to
 //      the slot's owner, completed to the service thread. No read-modify-write crosses the bus (the
 //      GPU's and the CPU's are not atomic with each other).
-//  (2) Ticket t is claimed only after free_ticket[s] = t, that is after the slot's last owner is
-//      done with it, or gave up on it and the service thread has answered all the same. So no group
-//      writes a staging area that another one reads. The next owner of such a slot settles what the
-//      unread answer gave away (engine/lost_open.hpp).
+//  (2) Ticket t is claimed only after free_ticket[s] = t, that is, after the slot's last owner is
+//      done with it, or gave it up and the service thread has answered all the same. So no group
+//      writes a staging area that another group reads. The next owner of a slot that was given up
+//      settles its unread answer (engine/lost_open.hpp).
 //  (3) A group that holds a slot never waits for another slot: claims beyond the first do not
 //      block. So a full ring drains.
 //  (4) A claim that does not succeed changes nothing, so that a group can give up: a ticket taken
@@ -69,8 +68,8 @@ PENSTOCK_HD PENSTOCK_INLINE bool claimable(const ring_view& r, std::uint64_t fre
                t - r.slots + 1;
 }
 
-// Leader only. One attempt; false if the ring is full. `given_up`: the slot's last owner did not
-// wait for its answer.
+// Leader only. One attempt to claim a slot; false if the ring is full. `given_up`: the slot's last
+// owner did not wait for its answer.
 PENSTOCK_HD inline bool try_claim_slot(const ring_view& r, std::uint64_t& ticket, bool& given_up) {
     for (;;) {
         const std::uint64_t t = atomic_load<order::relaxed>(r.tail);
@@ -109,12 +108,13 @@ PENSTOCK_HD inline void post(const Group& g, const cache_view& c, const ring_tic
     count(g, c, count_requests);
 }
 
-// What a waiting group watches: abort word, heartbeat, deadline. The first two lie in host memory,
-// at one place for all, and reads of one place over the bus come one after the other: a few million
-// a second for the whole GPU. So a group looks there every look_ns of the cache and no more often;
-// when thousands of waiting groups looked every few microseconds, looking was what they waited for
-// (bench/results/h200/2026-11-21-ring.txt). Making a wait_deadline costs nothing on the bus, since
-// the heartbeat is never 0 and the first look takes its value.
+// The deadline of a waiting group, which watches three things: the abort word, the heartbeat and
+// its time limit. The first two lie in host memory, at one place for all groups, and reads of one
+// place over the bus come one after the other: a few million a second for the whole GPU. So a group
+// looks there only every look_ns of the cache. When thousands of waiting groups looked every few
+// microseconds, they mostly waited for these looks (bench/results/h200/2026-11-21-ring.txt). Making
+// a wait_deadline costs nothing on the bus, since the heartbeat is never 0 and the first look takes
+// its value.
 class wait_deadline {
 public:
     template <typename Group>
@@ -145,31 +145,31 @@ public:
 
     PENSTOCK_HD std::uint64_t start_ns() const { return start_ns_; }
 
-    // A free frame that the wait ended with, for the next search (engine/victim.hpp); another group
-    // may take it first.
+    // A free frame that was found when the wait ended, for the next search (engine/victim.hpp);
+    // another group may take it first.
     std::uint32_t offered_frame = no_frame;
-    // The caller makes the page dirty that it wants a frame for: a page of the file in this slot.
+    // The caller wants the frame for a page that it makes dirty, a page of the file in this slot.
     bool makes_dirty = false;
     std::uint32_t file_slot = 0;
     PENSTOCK_HD void dirties(std::uint32_t slot) {
         makes_dirty = true;
         file_slot = slot;
     }
-    // During this wait the caller has looked for a page to write back, and gained no frame by it.
+    // During this wait the caller has looked for a page to write back, but has gained no frame.
     bool tried_write = false;
-    // Why a page could not be written back for its frame during this wait, or 0: what the caller is
-    // told if it gets none.
+    // The error of a write-back for a frame during this wait, or 0. The caller gets this error if
+    // it gets no frame.
     std::int64_t write_error = 0;
 
 private:
     std::uint64_t start_ns_, limit_ns_, looked_ns_, beat_ns_, beat_ = 0;
 };
 
-// What groups look at that wait for nothing: a copy of the abort word, in device memory on a GPU,
-// where the runtime's monitor keeps it. 0, or the negative errno that every call which reads,
-// writes, maps or opens ends with from now on. A page that is not in the cache costs a look, before
-// it is loaded from wherever; so does an open, a map and a gather. Hits of `read` and writes look
-// when it is their turn, one in 32 on a GPU: all of them look at one word, in one slice of the
+// The stop word, for groups that wait for nothing: a copy of the abort word, in device memory on a
+// GPU, which the runtime's monitor keeps up to date. It is 0, or the negative errno with which
+// every call that reads, writes, maps or opens ends from now on. A miss looks at it before it loads
+// the page from anywhere; so does an open, a map and a gather. Hits of `read` and writes look when
+// it is their turn, one in 32 on a GPU, since all of them load one word, in one slice of the
 // second-level cache. Close, unmap, flushes and views of elements in the cache do not look.
 // Relaxed: it orders nothing.
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t stop_code(const cache_view& c) {
@@ -181,7 +181,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t stop_code_in_turn(const cache_view& c) 
 #endif
     return stop_code(c);
 }
-// Whole group: the leader's look, told to all.
+// Whole group: the leader looks, and all threads get its result.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t shared_stop_code(const Group& g, const cache_view& c) {
     return static_cast<std::int64_t>(
@@ -200,8 +200,8 @@ PENSTOCK_HD inline bool try_take_slot(const cache_view& c, ring_ticket& out) {
     return true;
 }
 
-// Leader only: claims a slot of ring `first`, or of the one `step` on, waiting for one if
-// `may_wait`. 0, or -EAGAIN, or why the wait ended.
+// Leader only: claims a slot of ring `first`, or of the ring `step` further on, and waits for a
+// slot if `may_wait`. Returns 0, -EAGAIN, or the code that ended the wait.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t claim_slot_of(const Group& g, const cache_view& c,
                                                        bool may_wait, std::uint32_t first,
@@ -225,7 +225,8 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t claim_slot_of(const Group& g, const cac
     }
 }
 
-// The same of the group's own ring; if that is full, another thread's may not be.
+// The same for the group's own ring; if that is full, the ring of another service thread may not
+// be.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t claim_slot(const Group& g, const cache_view& c,
                                                       bool may_wait, ring_ticket& out) {
@@ -234,9 +235,9 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t claim_slot(const Group& g, const cach
 }
 
 // Leader only: has the service thread answered? Acquire: pairs with its release; the group may read
-// reply and staging. On a GPU the look itself is relaxed and a fence follows the one that succeeds:
-// each acquire load would empty the first-level cache of the multiprocessor, and thousands of
-// groups look again and again.
+// reply and staging. On a GPU the load itself is relaxed, and a fence follows the load that
+// succeeds: each acquire load would empty the first-level cache of the multiprocessor, and
+// thousands of groups look again and again.
 PENSTOCK_HD PENSTOCK_INLINE bool is_answered(const std::uint64_t* completed, std::uint64_t ticket) {
 #if PENSTOCK_ON_DEVICE
     if (atomic_load<order::relaxed, scope::system>(completed) != ticket + 1) return false;
@@ -247,8 +248,9 @@ PENSTOCK_HD PENSTOCK_INLINE bool is_answered(const std::uint64_t* completed, std
 #endif
 }
 
-// Leader only: waits for the answer. 0 when it is there, else the negative errno of the wait; the
-// slot then has to be given to orphan_slot, for the service thread may still write to it.
+// Leader only: waits for the answer. Returns 0 when it is there, else the negative errno of the
+// wait. In that case the caller has to pass the slot to orphan_slot, for the service thread may
+// still write to it.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t await(const Group& g, const cache_view& c,
                                                  const ring_ticket& at) {
@@ -268,7 +270,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t await(const Group& g, const cache_vie
     }
 }
 
-// Leader only, after the group has read all it wants of reply and staging.
+// Leader only, after the group has read all that it needs of reply and staging.
 PENSTOCK_HD inline void recycle_slot(const cache_view& c, const ring_ticket& at) {
     const ring_view& r = c.rings[at.ring];
     atomic_store<order::release>(&r.free_ticket[slot_of(r, at.ticket)], at.ticket + r.slots);
@@ -280,13 +282,12 @@ PENSTOCK_HD inline void orphan_slot(const cache_view& c, const ring_ticket& at) 
                                  (at.ticket + r.slots) | orphan_bit);
 }
 
-// The words of a fill, which has no answer that anybody waits for (engine/fill.hpp has their
-// protocol).
+// The words of a fill, whose answer no group waits for (engine/fill.hpp has their protocol).
 //
 // begin_mark: before the page is published, which orders it. read_mark (acquire): pairs with
 // settle_mark (release), so that a group that finds a fill settled sees its bytes. read_done
 // (acquire): pairs with the release of the service thread. settle_mark: true for the one group that
-// did it; acquire too, for it may go on to write the frame.
+// settled the mark; acquire too, for that group may go on to write the frame.
 PENSTOCK_HD PENSTOCK_INLINE void begin_mark(std::uint64_t* mark, std::uint64_t stamp) {
     atomic_store<order::relaxed>(mark, stamp);
 }
@@ -301,9 +302,9 @@ PENSTOCK_HD PENSTOCK_INLINE bool settle_mark(std::uint64_t* mark, std::uint64_t 
     return atomic_compare_swap<order::acq_rel>(mark, stamp, outcome);
 }
 
-// The states of a loan's parts, in host memory (engine/lend.hpp). clear_part: by the host, before
-// the groups begin, which orders it. tell_part (release): pairs with look_at_part (acquire), so
-// that the host sees the bytes of a part that is told to be there.
+// The states of a loan's parts, in host memory (engine/lend.hpp). clear_part: called by the host
+// before the groups begin, which orders it. tell_part (release): pairs with look_at_part (acquire),
+// so that the host sees the bytes of a part whose state is part_there.
 PENSTOCK_HD PENSTOCK_INLINE void clear_part(std::uint32_t* state) {
     atomic_store<order::relaxed, scope::system>(state, std::uint32_t{0});
 }

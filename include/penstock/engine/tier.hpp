@@ -1,25 +1,23 @@
-// The host tier: frames in host memory, pinned on a GPU, that hold pages which the cache does not:
-// victims of its clock, and pages that were read ahead or asked for in advance. Groups look them up
-// and copy them by themselves.
+// The host tier: frames in host memory, pinned on a GPU, for pages that the cache does not hold:
+// victims of its clock, and pages that were read ahead or requested in advance. Groups look these
+// pages up and copy them without the host.
 //
 // The tier is a second pool of frames with page words of its own, one for each word of the cache's
 // arena and with the same states (engine/page_word.hpp), so a page is found in both by the same
 // index. A page may be in both at once: its bytes are the same, for a changed file is another file.
 //
-// Ways in                                                   ways out
-//   victim: claimed in the tier before its eviction from      its frame is needed (the tier's own
-//                                                             clock), or its file is taken
-//     the cache; copied and published after                   down (engine/retire.hpp)
-//   fill: published at once with a pin, bytes follow
-//     (engine/fill.hpp)
+// Ways in: a victim is claimed in the tier before its eviction from the cache, and copied and
+// published after it. A fill is published at once with a pin, and its bytes follow
+// (engine/fill.hpp). Ways out: the page's frame is needed (the tier's own clock), or its file is
+// taken down (engine/retire.hpp).
 //
 // Invariants
 //  (1) A victim's word in the tier is claimed while its page is still in the cache. So a file that
 //      is taken down meanwhile is found to have a page under way, and its words do not pass to
 //      another file with this one's bytes on their way in. Test:
 //      dropped_while_its_file_is_taken_down; canary: keep_after_eviction.
-//  (2) No group waits here for a frame of the tier: where there is none after a few steps, the page
-//      is dropped as if there were no tier.
+//  (2) No group waits here for a frame of the tier: if a few steps find none, the page is dropped
+//      as if there were no tier.
 #pragma once
 
 #include <cstdint>
@@ -29,12 +27,12 @@
 
 namespace penstock::engine {
 
-// Of a load: its page could not be read ahead. Never leaves the engine, and no file operation
-// returns it.
+// A result of a load: its page could not be read ahead. The code never leaves the engine, and no
+// file operation returns it.
 inline constexpr std::int64_t load_again = -ERESTART;
 
-// Leader only. A page on its way from the cache to the tier: claimed there, with a frame; or
-// nothing.
+// A page on its way from the cache to the tier: claimed there, with a frame; or nothing. Leader
+// only.
 struct tier_save {
     std::uint64_t word_index;
     std::uint32_t frame;
@@ -42,7 +40,7 @@ struct tier_save {
     bool wanted;
 };
 
-// Leader only. Nothing of the save is left.
+// Leader only. Undoes the save.
 PENSTOCK_HD PENSTOCK_NOINLINE inline void cancel_save(const cache_view& c, tier_save& save) {
     if (!save.wanted) return;
     set_frame_word(c.tier, save.frame, frame_free);
@@ -50,9 +48,9 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline void cancel_save(const cache_view& c, tier_
     save.wanted = false;
 }
 
-// The clock's victims: claims the page's word in the tier, where it is worth keeping: not for
-// closed files, and not where a window shows the page. Its frame is found afterwards (find_frame):
-// a search within a search would cost every kernel registers.
+// The policy for the clock's victims: claims the page's word in the tier if the page is worth
+// keeping. It is not if its file is closed or a window shows the page. The page's frame in the tier
+// is found afterwards (find_frame): a search within a search would cost every kernel registers.
 struct keep_in_tier {
     const cache_view& c;
     tier_save& save;
@@ -75,7 +73,7 @@ struct keep_in_tier {
     }
 };
 
-// Leader only; the clock has evicted the page. Gives the save a frame, or gives it up.
+// Leader only; the clock has evicted the page. Gives the save a frame, or gives the save up.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE void find_frame(const Group& g, const cache_view& c,
                                               tier_save& save) {
@@ -85,15 +83,15 @@ PENSTOCK_HD PENSTOCK_NOINLINE void find_frame(const Group& g, const cache_view& 
     save.wanted = false;
 }
 
-// Whole group; `victim` holds the bytes of the page and is the group's own. The page is in the tier
-// afterwards. Frames of the tier are read under a pin only, so the group that took this one may
-// write to it without a fence for readers that have none.
+// Whole group; `victim` holds the bytes of the page and is the group's own. Puts the page into the
+// tier. Frames of the tier are read under a pin only, so the group that took this frame may write
+// to it without a fence for readers that have no pin.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE void finish_save(const Group& g, const cache_view& c,
                                                const tier_save& save, const std::byte* victim) {
     g.copy_out(c.tier_address(save.frame), victim, c.page_bytes());
-    // By every thread: the bytes have to be in host memory before another group copies them from
-    // there, or a service thread writes the next page over them.
+    // Called by every thread: the bytes have to be in host memory before another group copies them
+    // from there, or a service thread writes the next page over them.
     system_fence();
     g.sync();  // every thread's part is written before the leader publishes
     if (!g.is_leader()) return;
@@ -104,7 +102,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE void finish_save(const Group& g, const cache_view&
     count(g, c, count_tier_saves);
 }
 
-// Leader only. Drops a page that the host could not read, unless others hold it; then they do.
+// Leader only. Drops a page that the host could not read, unless other groups hold it; then these
+// drop it.
 PENSTOCK_HD PENSTOCK_NOINLINE inline void drop_failed(const cache_view& c, page_word* word,
                                                       std::uint32_t frame) {
     unpin(word);
@@ -113,8 +112,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline void drop_failed(const cache_view& c, page_
         set_frame_word(c.tier, frame, frame_free);
 }
 
-// Leader only. Pins the page in the tier, if it is there or on its way; null if not. `pending`: its
-// bytes are not there yet.
+// Leader only. Pins the page in the tier if it is there or on its way; returns null if not.
+// `pending`: its bytes are not there yet.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE const std::byte* pin_in_tier(const Group& g, const cache_view& c,
                                                            std::uint64_t word_index,
@@ -140,9 +139,9 @@ PENSTOCK_HD PENSTOCK_NOINLINE const std::byte* pin_in_tier(const Group& g, const
     return c.tier_address(frame_of(seen));
 }
 
-// Leader only; the page is pinned in the tier. Waits for its bytes: 0; load_again, the host could
-// not read them ahead, which says nothing of what a request of one's own would give; or what
-// waiting ended with. On error the pin is gone.
+// Leader only; the page is pinned in the tier. Waits for its bytes. Returns 0; load_again: the host
+// could not read them ahead, though a request of the group's own may succeed; or the code that
+// ended the wait. On error the pin is gone.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t await_fill(const Group& g, const cache_view& c,
                                                       std::uint64_t word_index,

@@ -1,9 +1,9 @@
-// Changing the size of an open file.
+// Changes the size of an open file.
 //
-// Cutting: what lies behind the cut is written back first, then the host cuts the file, then the
-// size goes down, and in the end the pages behind the cut are dropped. So if the host refuses,
-// nothing is lost, and no write-back that was under way makes the file longer again. A group that
-// reads or writes behind the cut at the same time comes before or after it, page by page.
+// A cut writes back the pages behind the cut first. Then the host cuts the file, then the size goes
+// down, and in the end the pages behind the cut are dropped. So if the host refuses, nothing is
+// lost, and no write-back that was under way makes the file longer again. A group that reads or
+// writes behind the cut at the same time comes before or after it, page by page.
 #pragma once
 
 #include <cerrno>
@@ -15,8 +15,9 @@
 
 namespace penstock::engine {
 
-// Leader only. A page whose bytes from `keep` on are no longer the file's: evicted if nothing of it
-// is left, else cleared. Pages that a group has written to since stay. 0, or why a wait ended.
+// Leader only. Cuts a page whose bytes from `keep` on no longer belong to the file: evicts it if no
+// byte is left, else clears those bytes. Pages that a group has written to since stay. Returns 0,
+// or the code that ended a wait.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t cut_page(const Group& g, const cache_view& c,
                                                     std::uint64_t word_index, std::uint32_t keep) {
@@ -65,8 +66,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t cut_pages(const Group& g, const cache
     return 0;
 }
 
-// Whole group. The file ends at `size_bytes` from now on; what is new reads as zeros. 0 or a
-// negative errno.
+// Whole group. Makes the file end at `size_bytes`; new bytes read as zeros. Returns 0 or a negative
+// errno.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t truncate_file(const Group g, const cache_view& c,
                                                          std::uint32_t slot,
@@ -87,7 +88,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t truncate_file(const Group g, const ca
     return static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
 }
 
-// Whole group. Opens a file with flags that may be for writing: a descriptor or a negative errno.
+// Whole group. Opens a file with flags that may be for writing. Returns a descriptor or a negative
+// errno.
 template <typename Group>
 PENSTOCK_HD inline std::int64_t open_written(const Group& g, const cache_view& c, const char* path,
                                              std::uint32_t flags) {

@@ -1,5 +1,5 @@
-// Taking names away: of a file that is removed, or has another name from now on. Descriptors that
-// are open stay so, as ever.
+// Takes the name of a file away, because the file is removed or gets another name. Open descriptors
+// stay open, as with any file.
 #pragma once
 
 #include <cerrno>
@@ -9,8 +9,8 @@
 
 namespace penstock::engine {
 
-// Leader only. The group that opens the name next asks the host where it leads. 0, or why the wait
-// for an opener that was asking ended.
+// Leader only. Makes the next opener of the name ask the host which file it leads to. Returns 0, or
+// the code that ended the wait for an opener that was asking.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t forget_name(const Group& g, const cache_view& c,
                                                        const name_key& key) {
@@ -30,7 +30,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t forget_name(const Group& g, const cac
     return 0;
 }
 
-// Leader only. 0 or a negative errno.
+// Leader only. Asks the host to unlink the name. Returns 0 or a negative errno.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t ask_to_unlink(const Group& g, const cache_view& c,
                                                          const name_key& key) {
@@ -51,8 +51,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t ask_to_unlink(const Group& g, const c
     return result;
 }
 
-// Whole group. With `removes` the host takes the file's name away; without, only the cache forgets
-// where it leads. 0 or a negative errno.
+// Whole group. With `removes` the host takes the file's name away; without it, only the cache
+// forgets which file the name leads to. Returns 0 or a negative errno.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t unlink_file(const Group g, const cache_view& c,
                                                        const char* path, bool removes) {

@@ -1,25 +1,26 @@
-// When a frame is needed and the clock met dirty pages only: one of them is written back, together
-// with its neighbours in the file, for the host writes many neighbours in little more time than
-// one.
+// Write-back of victims: when a group needs a frame and the clock met only dirty pages, a dirty
+// page is written back together with its neighbours in the file, for the host writes many
+// neighbours in little more time than one page.
 //
-// Many groups come here at a time, often all that there are. One of them holds the neighbours of a
-// dirty page (pin and frame lock) and offers them; every other takes one over, writes it back and
-// has its frame. So neighbours come to the host at about the same time, copied by as many groups as
-// want frames, and none lives on what others have written: then some ran far ahead, and most
-// neighbours of a dirty page were not there (docs/guide/writing.md).
+// Many groups come here at a time, often all groups of the kernel. One group holds the neighbours
+// of a dirty page (pin and frame lock) and offers them. Every other group takes over one page,
+// writes it back and gets its frame. So neighbours reach the host at about the same time, copied by
+// as many groups as want frames. No group uses a frame that another group has cleaned: when groups
+// did so, some ran far ahead, and most neighbours of a dirty page were not there
+// (docs/guide/writing.md).
 //
 //   lock word of a frame   free -> held -> offered   the group that offers, of pages that are dirty
 //                                                    and held by no group
 //                          offered -> held           the group that takes it over, by
 //                                                    compare-and-swap; then as any write-back
-//   offered_run            where they are; a hint    shown by the one that offers, counted up by
+//   offered_run            where they are; a hint    shown by the group that offers, counted up by
 //                                                    a group that wants one
 //   offering lock          0 -> 1 -> 0               held while a group holds neighbours, never
 //                                                    while it waits
 //
-// A page that was offered is taken over by a group before the group that offered it leaves: it
-// takes those that are left itself, and at the end looks for any that a hint was drawn for and
-// no group came. Tests: tests/explore/write_test.cpp, canary page_taken_over_by_two.
+// Every offered page is taken over before the group that offered it leaves: that group takes the
+// remaining pages itself. At the end it looks for pages that the hint gave out to a group that did
+// not come. Tests: tests/explore/write_test.cpp, canary page_taken_over_by_two.
 #pragma once
 
 #include <cerrno>
@@ -30,8 +31,8 @@
 
 namespace penstock::engine {
 
-// Any one thread. Takes over the page of that word if it is offered. Nothing is stored unless it
-// is, whatever the word is by now.
+// Any one thread. Takes over the page of this word if it is offered. Otherwise it stores nothing,
+// even if the word belongs to another page by now.
 PENSTOCK_HD inline bool take_over_page(const cache_view& c, std::uint64_t word_index,
                                        pending_write& w) {
     const page_word seen = load_relaxed(&c.words[word_index]);
@@ -42,15 +43,15 @@ PENSTOCK_HD inline bool take_over_page(const cache_view& c, std::uint64_t word_i
     return true;
 }
 
-// Leader only. One of the pages that are offered.
+// Leader only. Takes over one of the offered pages.
 PENSTOCK_HD inline bool take_next_offered(const cache_view& c, pending_write& w) {
     for (std::uint64_t word_index = 0; next_offered(c, word_index);)
         if (take_over_page(c, word_index, w)) return true;
     return false;
 }
 
-// Leader only. The frame of a dirty page that the hand of some shard meets; no clean page is given
-// away for it. no_frame: none was met.
+// Leader only. Returns the frame of a dirty page that the hand of some shard meets, and evicts no
+// clean page on the way. no_frame: it met no dirty page.
 PENSTOCK_HD PENSTOCK_NOINLINE inline std::uint32_t find_dirty_frame(const cache_view& c,
                                                                     std::uint64_t start) {
     const std::uint32_t per_shard = c.frame_count / c.clock_shards;
@@ -75,8 +76,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline std::uint32_t find_dirty_frame(const cache_
     return no_frame;
 }
 
-// Leader only. The frame of a dirty page; no_frame if none was met, but the deadline may offer a
-// free one then.
+// Leader only. Returns the frame of a dirty page; no_frame if it met none, but then the deadline
+// may offer a free frame.
 template <typename Group>
 PENSTOCK_HD inline std::uint32_t find_victim(const Group& g, const cache_view& c,
                                              wait_deadline& deadline) {
@@ -93,9 +94,9 @@ PENSTOCK_HD inline std::uint32_t find_victim(const Group& g, const cache_view& c
     return no_frame;
 }
 
-// Leader only. 1: `w` is held; `offers`: its neighbours are to be offered, by this group only. 0:
-// none just now, search again; -EAGAIN: the same, and a group is writing. Or why the wait for
-// another group that offers ended.
+// Leader only. Returns 1: `w` is held; `offers`: this group alone has to offer its neighbours. 0:
+// no page now, search again; -EAGAIN: the same, and a group is writing. Or the code that ended the
+// wait for another group that offers.
 template <typename Group>
 PENSTOCK_HD inline std::int64_t find_write(const Group& g, const cache_view& c, std::uint32_t frame,
                                            wait_deadline& deadline, pending_write& w,
@@ -104,7 +105,7 @@ PENSTOCK_HD inline std::int64_t find_write(const Group& g, const cache_view& c, 
         if (take_next_offered(c, w)) return 1;
         if (begin_offering(c)) {
             if (all_given_out(c)) break;
-            end_offering(c);  // another was there in between, and most of what it offers would be
+            end_offering(c);  // another group offered in between, and most of its pages would be
                               // found by no group
             continue;
         }
@@ -120,7 +121,7 @@ PENSTOCK_HD inline std::int64_t find_write(const Group& g, const cache_view& c, 
     return code;
 }
 
-// Leader only; `w` is held. The page words around it.
+// Leader only; `w` is held. The run of page words around it.
 PENSTOCK_HD inline word_run run_around(const cache_view& c, const pending_write& w) {
     const std::uint64_t most = std::uint64_t{1} << c.write_behind_shift,
                         page = page_in_frame(c, w.frame), first = page & ~(most - 1);
@@ -131,8 +132,8 @@ PENSTOCK_HD inline word_run run_around(const cache_view& c, const pending_write&
                     : word_run{w.word_index, 1};
 }
 
-// Whole group, which has begun to offer. Those of the run that are dirty and held by no group are
-// offered. Waits for nothing.
+// Whole group, which has begun to offer. Offers the pages of the run that are dirty and held by no
+// group. Waits for nothing.
 template <typename Group>
 PENSTOCK_HD inline void offer_pages(const Group& g, const cache_view& c, const word_run& run) {
     for (std::uint64_t i = g.rank(); i < run.pages; i += g.size()) {
@@ -148,12 +149,12 @@ PENSTOCK_HD inline void offer_pages(const Group& g, const cache_view& c, const w
     end_offering(c);
 }
 
-// With so many groups about, a page is sent as soon as it is copied: others send its neighbours,
-// and they stand behind it in the ring.
+// With this many groups writing victims, a group sends a page as soon as it is copied: other groups
+// send its neighbours, and these requests stand behind it in the ring.
 inline constexpr std::uint32_t many_victim_writers = 8;
 
-// Whole group, which has begun to offer and holds `w`. 0: some page was written back; or why none
-// was.
+// Whole group, which has begun to offer and holds `w`. Returns 0 if a page was written back; or the
+// reason why none was.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_offering(const Group& g, const cache_view& c,
                                                           pending_write w) {
@@ -182,7 +183,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_offering(const Group& g, const 
     return queue.written() != 0 ? 0 : queue.error();
 }
 
-// Whole group, which holds `w` and nothing else. 0, or why it was not written.
+// Whole group, which holds `w` and nothing else. Writes it back. Returns 0, or the error.
 template <typename Group>
 PENSTOCK_HD inline std::int64_t write_alone(const Group& g, const cache_view& c,
                                             const pending_write& w) {
@@ -195,8 +196,8 @@ PENSTOCK_HD inline std::int64_t write_alone(const Group& g, const cache_view& c,
     return finish_write(g, c, w.frame);
 }
 
-// Leader only. The page in the frame was written back: its frame is the group's, unless a group
-// has the page again or comes first.
+// Leader only. The page in the frame was written back: frees the frame for this group, unless
+// another group has the page again or takes the frame first.
 template <typename Group>
 PENSTOCK_HD inline void free_written(const Group& g, const cache_view& c, std::uint32_t frame,
                                      wait_deadline& deadline) {
@@ -206,10 +207,11 @@ PENSTOCK_HD inline void free_written(const Group& g, const cache_view& c, std::u
     deadline.offered_frame = frame;
 }
 
-// Whole group, which holds nothing, or a pin on one page; needs a frame, and the clock found dirty
-// pages only, one of them in `frame`, or looked at few (no_frame). 0: try again; a page may have
-// been written back. Why none could be, for as long as a group looks for a frame: the disk's error,
-// or -ENOBUFS if none was tried; or what a wait ended with.
+// Whole group, which holds nothing, or a pin on one page. It needs a frame, and the clock found
+// only dirty pages, one of them in `frame`, or scanned few frames (no_frame). Returns 0: try again,
+// a page may have been written back. If no page could be written back for as long as a group looks
+// for a frame, returns the disk's error, or -ENOBUFS if no write was tried. Or the code that ended
+// a wait.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t clean_victim(const Group& g, const cache_view& c,
                                                         std::uint32_t frame,
@@ -235,16 +237,16 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t clean_victim(const Group& g, const ca
             free_written(g, c, w.frame, deadline);
         } else if (held) {
             deadline.write_error = code;
-            touch(&c.words[w.word_index], 0);  // passed over for a round, so that others are tried
+            touch(&c.words[w.word_index], 0);  // passed over for a round: other pages are tried
         }
         const bool others_write = !held && (victim_writers(c) != 0 || code == -EAGAIN);
         const bool gained = deadline.offered_frame != no_frame || (held && code == 0);
-        // A group that lets another write has not tried.
+        // A group that lets another group write has not tried.
         if (!gained && (held || code != -EAGAIN)) deadline.tried_write = true;
         if (!gained) g.pause(6);
         const std::int64_t late = gained ? 0 : deadline.check(g, c);
         code = late != 0 && late != -ETIME ? late : 0;
-        // While others write pages back it is their speed that counts, not that of a group that
+        // While other groups write pages back, their time limit counts, not that of a group that
         // looks for a frame; unless its own write failed.
         if (late == -ETIME &&
             (!others_write || g.now_ns() - deadline.start_ns() > c.request_wait_ns))

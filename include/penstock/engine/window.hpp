@@ -1,22 +1,22 @@
-// Windows: parts of files whose bytes groups can fetch by themselves, because the host has mapped
-// them for the device.
+// Windows: parts of files that the host has mapped for the device, so that groups can fetch their
+// bytes without a request.
 //
 // Two words lead to a byte:
 //   window word, one per file slot   0, or bits 63..48 generation of the slot, 47..0 index of the
 //                                    file's first chunk + 1
 //   chunk word, one per 2 MiB        0, or the address at which the device finds the chunk's first
 //                                    byte
-// Both lie in device memory and are written by the host alone. It fills in the chunk words first
-// and the window word after. Memory and chunk words it takes back only while no kernel uses the
-// runtime, so a group that finds a window may read it to the end of its call. The window word it
-// may clear at any time, before it lets the file become shorter (service/windows.hpp): so a group
-// looks at the word again after it has copied a page, and asks the host for the page if the window
-// is gone. A window word of an earlier life of the slot does not match the generation and is passed
-// over; and so that the slot cannot come round to the same generation with it, a file that has a
-// window is not taken down (engine/retire.hpp). It may be closed: that is how the next open notices
-// that the file has changed.
+// Both lie in device memory, and only the host writes them. It fills in the chunk words first and
+// then the window word. It takes memory and chunk words back only while no kernel uses the runtime,
+// so a group that finds a window may read it to the end of its call. The host may clear the window
+// word at any time, before it lets the file become shorter (service/windows.hpp). So a group looks
+// at the word again after it has copied a page, and asks the host for the page if the window is
+// gone. A window word of an earlier life of the slot does not match the generation, and groups
+// ignore it. A file that has a window is not taken down (engine/retire.hpp), so that the slot
+// cannot reach the same generation again with that word. The file may be closed: that is how the
+// next open notices that the file has changed.
 //
-// What a window shows is the OS page cache itself, so it is as new as write(2). Cost: two loads on
+// A window shows the OS page cache itself, so its bytes are as new as write(2). Cost: two loads on
 // a miss, none on a hit.
 #pragma once
 
@@ -36,7 +36,7 @@ constexpr PENSTOCK_HD window_word make_window_word(std::uint32_t generation,
     return std::uint64_t{generation} << window_generation_shift | (first_chunk + 1);
 }
 
-// Leader only. Has this life of the slot a window?
+// Leader only. Does this life of the slot have a window?
 PENSTOCK_HD inline bool has_window(const cache_view& c, std::uint32_t slot,
                                    std::uint32_t generation) {
     if (c.windows == nullptr) return false;
@@ -44,7 +44,8 @@ PENSTOCK_HD inline bool has_window(const cache_view& c, std::uint32_t slot,
     return w != 0 && w >> window_generation_shift == generation;
 }
 
-// Leader only. Where the device finds byte `offset` of the file and the rest of its page, or null.
+// Leader only. The address at which the device finds byte `offset` of the file and the rest of its
+// page, or null.
 PENSTOCK_HD inline const std::byte* find_in_window(const cache_view& c, std::uint32_t slot,
                                                    std::uint32_t generation, std::uint64_t offset) {
     if (!has_window(c, slot, generation)) return nullptr;

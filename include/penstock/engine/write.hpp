@@ -1,10 +1,10 @@
-// Writing: bytes into cached pages, marked as the file's to have.
+// Writes: store bytes in cached pages and mark them, so that they go to the file later.
 //
 // A write pins each page it touches, stores its bytes, marks them and marks the page dirty
 // (engine/dirty.hpp), raises the file's size and unpins. It waits for nothing but a page that has
-// to be read first: one of which it stores only a part, and which the file has bytes of. Whole
-// pages, and pages past the end of the file, are never read: their bytes are stored before anybody
-// else can see the page.
+// to be read first: a page of which it stores only a part and the file has bytes. Whole pages, and
+// pages past the end of the file, are never read: their bytes are stored before another group can
+// see the page.
 #pragma once
 
 #include <cerrno>
@@ -17,8 +17,8 @@
 
 namespace penstock::engine {
 
-// Whole group. The part of one page. 0 or a negative errno; on error nothing of it was stored.
-// `turned_dirty`, of the leader: the page was clean.
+// Whole group. Writes the part that lies in one page. Returns 0 or a negative errno; on error no
+// byte was stored. `turned_dirty`, set in the leader only: the page was clean before.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_part(const Group& g, const cache_view& c,
                                                       const file_handle& f, const page_part& part,
@@ -41,8 +41,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_part(const Group& g, const cach
     return 0;
 }
 
-// Whole group. `bytes` bytes, more than 0, to `offset`. The count, or a negative errno if not one
-// byte was stored.
+// Whole group. Writes `bytes` bytes, more than 0, to `offset`. Returns the count, or a negative
+// errno if no byte was stored.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_file(const Group g, const cache_view& c,
                                                       std::uint32_t slot, const std::byte* from,
@@ -62,11 +62,11 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_file(const Group g, const cache
                             : 0) != 0)
             write_behind(g, c, f.slot, part.page);
     }
-    g.sync();  // every thread's part was taken: the caller may use the buffer again
+    g.sync();  // every thread has copied its part: the caller may use the buffer again
     return static_cast<std::int64_t>(done);
 }
 
-// Leader only. One request about a written file, and its result.
+// Leader only. Posts a request about a written file and returns its result.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t ask_about_generation(const Group& g, const cache_view& c,
                                                                 op operation, std::uint32_t slot,
@@ -92,7 +92,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t ask_about_generation(const Group& g, 
     return result;
 }
 
-// The same of a file that is open.
+// The same for a file that is open.
 template <typename Group>
 PENSTOCK_HD inline std::int64_t ask_about_file(const Group& g, const cache_view& c, op operation,
                                                std::uint32_t slot, std::uint64_t offset,
@@ -101,14 +101,14 @@ PENSTOCK_HD inline std::int64_t ask_about_file(const Group& g, const cache_view&
                                 argument);
 }
 
-// Whole group. Has the file pages to write back?
+// Whole group. Does the file have pages to write back?
 template <typename Group>
 PENSTOCK_HD inline bool has_dirty_pages(const Group& g, const cache_view& c, std::uint32_t slot) {
     return g.broadcast(g.is_leader() && dirty_pages_of(c, slot) != 0 ? 1 : 0) != 0;
 }
 
-// Whole group. All that was written to the file so far, to storage. 0, or the first thing that went
-// wrong: now, or in a write-back that no group was told of yet.
+// Whole group. Brings all bytes written to the file so far to storage. Returns 0, or the first
+// error: of this call, or of a write-back that no group was told of yet.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t sync_file(const Group g, const cache_view& c,
                                                      std::uint32_t slot) {
@@ -122,24 +122,24 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t sync_file(const Group g, const cache_
     return static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
 }
 
-// Leader only, after the last reference was given back while the file was mapped to be changed.
-// True if the mappings are gone by now: the caller has a reference again and writes back what they
-// left. Otherwise the last unmap finds the file closed and does so.
+// Leader only, after the last reference was given back while the file had writable mappings.
+// Returns true if the mappings are gone by now: the caller has a reference again and writes back
+// the pages that they left dirty. Otherwise the last unmap finds the file closed and does so.
 PENSTOCK_HD inline bool take_up_again(const cache_view& c, std::uint32_t slot,
                                       std::uint32_t generation) {
     return mappings_after_close(c, slot) == 0 && try_reopen(&c.file_words[slot], generation);
 }
 
-// Leader only. Gives the reference back if the file word is still `seen`: true, and `error` is what
-// no caller was told of yet. False: try again, maybe with another `fd`. `mapped`: the file was
-// mapped to be changed before it was looked at for dirty pages.
+// Leader only. Gives the reference back if the file word is still `seen`. Then it returns true, and
+// `error` is an error that no caller was told of yet. False: try again, maybe with another `fd`.
+// `mapped`: the file had writable mappings before the check for dirty pages.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE bool release_written(const Group& g, const cache_view& c, int& fd,
                                                    file_word seen, bool mapped,
                                                    std::int64_t& error) {
     const std::uint32_t slot = descriptor_slot(c, fd), number = descriptor_number(c, fd);
     const bool writes = descriptor_access(fd) != may_read, last = references_of(seen) == 1;
-    // All of it before the reference goes: afterwards the slot may be another file's.
+    // Read all of it before the reference goes: afterwards the slot may belong to another file.
     const std::uint64_t epoch = epoch_of(c, slot);
     const bool settles = last && !mapped && dirty_pages_of(c, slot) == 0;
     if (writes) {
@@ -153,19 +153,20 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool release_written(const Group& g, const cache_v
     }
     if (mapped && last && take_up_again(c, slot, descriptor_generation(fd))) {
         fd = make_descriptor(slot, descriptor_generation(fd),
-                             may_read);  // what counts for a writer is done
+                             may_read);  // the steps of a writer are done
         return false;
     }
     // The host keeps a file in its slot as long as a group may have it open for writing. It counts
-    // its answers to opens, so that it knows of one that was on its way.
+    // its answers to opens, so that it notices an answer that was on its way.
     if (settles) ask_about_generation(g, c, op::settle, slot, descriptor_generation(fd), 0, epoch);
     return true;
 }
 
-// Leader only. Is there such a descriptor to close? Of those without a number it is told only if
-// all that are open are for the other access: `writers` counts none before it has its reference,
-// nor after it began to give it back. So a writer that came after `seen` may be counted already,
-// and then the word has changed: true, and the caller's step from `seen` fails and is tried again.
+// Leader only. Is there such a descriptor to close? For a descriptor without a number, the answer
+// is no only if all open descriptors are for the other access. `writers` counts no descriptor
+// before it has its reference, nor after it began to give it back. So `writers` may already count a
+// writer that came after `seen`. Then the word has changed: the result is true, and the caller's
+// step from `seen` fails and is tried again.
 PENSTOCK_HD inline bool is_close_of_open(const cache_view& c, int fd, file_word seen) {
     const std::uint32_t slot = descriptor_slot(c, fd);
     if (!is_closable(seen, descriptor_generation(fd), descriptor_number(c, fd))) return false;
@@ -173,22 +174,23 @@ PENSTOCK_HD inline bool is_close_of_open(const cache_view& c, int fd, file_word 
     return writers_of(c, slot) < references_of(seen) || look(&c.file_words[slot]) != seen;
 }
 
-// Whole group, in a runtime that writes. Writes back before the last reference to a written file
-// goes, and then gives the caller's back. 0, -EBADF, or what could not be written; the reference is
-// gone then too, and the pages stay. Whether it is the last is decided by the same word that the
-// reference is taken from: of two that close at once, the later one sees that.
+// Whole group, in a runtime that writes. Writes the file back if the caller has the last reference
+// to a written file, and then gives the caller's reference back. Returns 0, -EBADF, or the error of
+// a write; the reference is gone then too, and the pages stay. The word that holds the references
+// also decides whether a reference is the last: of two groups that close at once, the later sees
+// that its own is.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t close_written(const Group g, const cache_view& c,
                                                          int fd) {
     const std::uint32_t slot = descriptor_slot(c, fd);
     constexpr int most_flushes = 1000;
     std::int64_t code = 0;
-    int flushes = 0;  // equal in all threads of the group, as what flush_pages gives; `code` need
-                      // not be, the leader's counts
+    int flushes = 0;  // equal in all threads, like the result of flush_pages; `code` need not
+                      // be: the leader's counts
     for (std::uint32_t round = 0;; let_others_first(round++)) {
         const file_word seen = g.broadcast(look(&c.file_words[slot]));
         if (g.broadcast(g.is_leader() && is_close_of_open(c, fd, seen) ? 1 : 0) == 0) return -EBADF;
-        // A file that no group has written: so it is when the reference goes, or the word has
+        // No group has written the file. This still holds when the reference goes, or the word has
         // changed.
         if (g.broadcast(g.is_leader() && is_granted(c, slot) ? 1 : 0) == 0) {
             const std::uint32_t number = descriptor_number(c, fd);
@@ -199,9 +201,10 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t close_written(const Group g, const ca
             if (g.broadcast(released ? 1 : 0) != 0) return 0;
             continue;
         }
-        // Again for groups that opened, wrote and closed meanwhile: they have left it to this
-        // close. Should others come and go for ever, it fails, for then not all is in the file.
-        // What is mapped stays dirty, and is written back once more by the unmap.
+        // Flushes again for groups that opened, wrote and closed meanwhile: they have left the
+        // write-back to this close. If such groups come and go for ever, this close fails, for the
+        // file does not have all bytes then. Mapped pages stay dirty, and the unmap writes them
+        // back once more.
         const bool mapped =
             g.broadcast(g.is_leader() && references_of(seen) == 1 && mappings_of(c, slot) != 0
                             ? 1

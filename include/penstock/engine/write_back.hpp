@@ -1,19 +1,17 @@
-// Write-back: the marked bytes of dirty pages go to their file, in copies that the group makes.
+// Write-back: sends the marked bytes of dirty pages to their file, in copies that the group makes.
 //
 // One page, in steps (engine/dirty.hpp has the words and their invariants):
 //   1. pin the page, lock its frame, look if it is dirty   not valid or not dirty: nothing to do
 //   2. a ring slot                                         none: unlock, unpin
-//   3. take the marks, copy page and marks to staging      no marks: clean the page, nothing is
-//                                                          sent
-//   4. post, with others that were copied; await           error: put the marks back; the page
+//   3. take the marks, copy page and marks to staging      no marks: clear_dirty, nothing is sent
+//   4. post, with other copied pages; await                error: put the marks back; the page
 //                                                          stays dirty, the file's error is noted
-//   5. clean the page; look at the marks again, and mark_dirty it if there are new ones; unlock,
-//   unpin.
-//      Of a page that is mapped to be changed the marks are put back first (engine/pristine.hpp)
+//   5. clear_dirty; look at the marks again, and mark_dirty if there are new marks; unlock, unpin.
+//      If the page has a writable mapping, its marks are put back first (engine/pristine.hpp)
 //
-// The service thread writes each run of marked bytes by itself and no others, so bytes of the page
-// that other programs wrote meanwhile stay theirs. Which pages are written back, and when:
-// engine/flush.hpp, engine/victim.hpp.
+// The service thread writes each run of marked bytes separately and no other bytes, so bytes of the
+// page that other programs wrote meanwhile are not overwritten. engine/flush.hpp and
+// engine/victim.hpp say which pages are written back, and when.
 #pragma once
 
 #include <cerrno>
@@ -27,17 +25,17 @@
 namespace penstock::engine {
 
 // A page on its way to its file: pinned, its frame locked. Equal in all threads of the group. Once
-// its copy is posted the frame alone says it all (posted_write): a group that has many under way
-// keeps no more of each.
+// its copy is posted, the frame alone is enough to find the rest (posted_write): a group that has
+// many pages under way keeps only the frame of each.
 struct pending_write {
     std::uint64_t word_index;
     std::uint32_t frame;
     std::uint32_t file_slot;
 };
 
-// Any one thread. Pins and locks the page of `word_index` if it is dirty. 1: done; 0: nothing to
-// write; -EAGAIN: a group has the lock. Whether it is dirty is decided under the lock: before,
-// another's write-back may be between its two looks.
+// Any one thread. Pins and locks the page of `word_index` if it is dirty. Returns 1: done; 0:
+// nothing to write; -EAGAIN: a group has the lock. Whether the page is dirty is decided under the
+// lock: before that, the write-back of another group may be between its two looks.
 PENSTOCK_HD inline std::int64_t hold_dirty(const cache_view& c, std::uint64_t word_index,
                                            pending_write& out) {
     page_word* const word = &c.words[word_index];
@@ -56,26 +54,26 @@ PENSTOCK_HD inline std::int64_t hold_dirty(const cache_view& c, std::uint64_t wo
         unpin(word);
         return outcome;
     }
-    // The frame has a dirty page, so it was named by its file long before.
+    // The frame has a dirty page, so its frame word named the file long before.
     out.file_slot = owner_file_slot(look_at_frame(c, out.frame));
     return 1;
 }
 
-// Any one thread. The page is as it was.
+// Any one thread. Undoes hold_dirty; the page stays as it was.
 PENSTOCK_HD inline void let_go(const cache_view& c, const pending_write& w) {
     unlock_frame(c, w.frame);
     unpin(&c.words[w.word_index]);
 }
 
-// Whole group; the marks that were there were written or are none. Step 5. The file's count goes
-// down last, and only if the page stays clean: a group that finds it 0 does not look at the pages
-// at all.
+// Whole group; the marks that were taken were written, or there were none. Step 5. The file's count
+// goes down last, and only if the page stays clean: a group that finds the count 0 does not look at
+// the pages at all.
 template <typename Group>
 PENSTOCK_HD inline void settle_page(const Group& g, const cache_view& c, const pending_write& w) {
     page_word* const word = &c.words[w.word_index];
     const bool cleaned = g.is_leader() && clear_dirty(word);
     g.sync();  // marks made before the bit was cleared are seen below; a group that marks later
-               // marks the page dirty himself
+               // marks the page dirty itself
     bool none = true;
     for (std::uint64_t i = g.rank(); i < mark_words(c); i += g.size())
         none = none && look_at_marks(&marks_of(c, w.frame)[i]) == 0;
@@ -85,8 +83,8 @@ PENSTOCK_HD inline void settle_page(const Group& g, const cache_view& c, const p
     let_go(c, w);
 }
 
-// Whole group. Step 3: page and marks to the staging area of a claimed slot. True if every byte is
-// marked.
+// Whole group. Step 3: copies page and marks to the staging area of a claimed slot. True if every
+// byte is marked.
 template <typename Group>
 PENSTOCK_HD inline bool copy_marked(const Group& g, const cache_view& c, const pending_write& w,
                                     std::byte* staging) {
@@ -107,9 +105,10 @@ PENSTOCK_HD inline bool copy_marked(const Group& g, const cache_view& c, const p
     return whole;
 }
 
-// Leader only, `w` is held. A slot for it, in a ring of the thread to which all pages of this part
-// of the file go: it finds them at one look, and writes them in one call. Which of its rings is the
-// group's own affair: many groups at one tail get in each other's way.
+// Leader only, `w` is held. Claims a slot for it in a ring of the service thread to which all pages
+// of this part of the file go: that thread finds them at one look and writes them in one call. The
+// group chooses among the rings of that thread, for many groups at one tail get in each other's
+// way.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t claim_write_slot(const Group& g, const cache_view& c,
                                                             bool may_wait, const pending_write& w,
@@ -121,9 +120,9 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t claim_write_slot(const Group& g, cons
                          c.ring_threads, out);
 }
 
-// Whole group; `w` was held by the leader and is known to all. 1: copied, post_write and
-// finish_write have to follow. 0: there was nothing to send, and it is let go. Negative errno: no
-// slot, and it is let go.
+// Whole group; the leader holds `w`, and all threads know it. Returns 1: copied; post_write and
+// finish_write have to follow. 0: there was nothing to send, and the page is let go. Negative
+// errno: no slot, and the page is let go.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t begin_write(const Group& g, const cache_view& c,
                                                        bool may_wait, const pending_write& w) {
@@ -152,8 +151,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t begin_write(const Group& g, const cac
 }
 
 // Any one thread, after the group has synchronised. Sends the copy of the page in the frame. The
-// group waits for nothing between begin_write and this: those whose requests come after it in the
-// ring wait for it.
+// group waits for nothing between begin_write and this: groups whose requests stand behind it in
+// the ring wait for it.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE void post_write(const Group& g, const cache_view& c,
                                               std::uint32_t frame) {
@@ -162,8 +161,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE void post_write(const Group& g, const cache_view& 
     request.operation = op::write;
     request.bytes = static_cast<std::uint32_t>(c.page_bytes());
     request.file_slot = owner_file_slot(look_at_frame(c, frame));
-    // Of the word, since a group that needs a frame may never have opened this file. The pinned
-    // page keeps the slot in its life.
+    // The generation comes from the file word, since a group that needs a frame may never have
+    // opened this file. The pinned page keeps the slot in its life.
     request.generation = file_generation(load_file_relaxed(&c.file_words[request.file_slot]));
     request.offset = page_in_frame(c, frame) << c.page_shift;
     request.argument = (noted & lock_sends_all) != 0 ? 1 : 0;
@@ -172,13 +171,14 @@ PENSTOCK_HD PENSTOCK_NOINLINE void post_write(const Group& g, const cache_view& 
     count(g, c, count_write_backs);
 }
 
-// Whole group, which has posted the page in the frame: what it is, and its request.
+// Whole group, which has posted the page in the frame. Returns the page, and in `noted` its
+// request.
 template <typename Group>
 PENSTOCK_HD inline pending_write posted_write(const Group& g, const cache_view& c,
                                               std::uint32_t frame, std::uint64_t& noted) {
     frame_word owner = 0;
     if (g.is_leader()) {
-        owner = look_at_frame(c, frame);  // the page is pinned, so the frame stays its own
+        owner = look_at_frame(c, frame);  // the page is pinned, so it keeps the frame
         noted = noted_request(c, frame);
     }
     owner = g.broadcast(owner);
@@ -186,7 +186,8 @@ PENSTOCK_HD inline pending_write posted_write(const Group& g, const cache_view& 
     return {owner_word_index(owner), frame, owner_file_slot(owner)};
 }
 
-// Whole group. 0, or why the page could not be written; then it is dirty as before.
+// Whole group. Waits for the answer. Returns 0, or the error of the write; then the page is dirty
+// as before.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t finish_write(const Group& g, const cache_view& c,
                                                         std::uint32_t frame) {
@@ -201,13 +202,13 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t finish_write(const Group& g, const ca
         code = waited != 0 ? waited : r.replies[slot].result;
     }
     code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
-    g.sync();  // the leader's acquire of the answer comes before what follows
+    g.sync();  // the leader's acquire of the answer comes before the next steps
     if (code != 0 || (noted & lock_keeps_marks) != 0) {
         const auto* const marks = reinterpret_cast<const std::uint64_t*>(
             r.staging + r.staging_stride * slot + c.page_bytes());
         for (std::uint64_t i = g.rank(); i < mark_words(c); i += g.size())
             put_back(&marks_of(c, w.frame)[i], marks[i]);
-        g.sync();  // all are back before the slot or the lock can be another's
+        g.sync();  // all marks are back before another group can have the slot or the lock
     }
     if (code == 0) {
         if (g.is_leader()) recycle_slot(c, at);
@@ -229,7 +230,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t finish_write(const Group& g, const ca
     return code;
 }
 
-// Whole group. What the leader holds, told to every thread.
+// Whole group. Tells every thread which page the leader holds.
 template <typename Group>
 PENSTOCK_HD inline void share_write(const Group& g, pending_write& w) {
     w.word_index = g.broadcast(w.word_index);
@@ -240,7 +241,7 @@ PENSTOCK_HD inline void share_write(const Group& g, pending_write& w) {
                // frame
 }
 
-// Whole group. As hold_dirty by the leader, told to every thread.
+// Whole group. The leader calls hold_dirty, and every thread gets its result.
 template <typename Group>
 PENSTOCK_HD inline std::int64_t hold_together(const Group& g, const cache_view& c,
                                               std::uint64_t word_index, pending_write& w) {

@@ -23,7 +23,7 @@ public:
 
     PENSTOCK_D PENSTOCK_INLINE std::uint64_t broadcast(std::uint64_t value) const {
         __shared__ unsigned long long word;
-        __syncthreads();  // everyone has read the word of the broadcast before this one
+        __syncthreads();  // all threads have read the word of the last broadcast
         if (is_leader()) word = value;
         __syncthreads();  // the leader's value is there
         return word;

@@ -1,6 +1,6 @@
-// Which bytes of a piece of a frame differ from those of another, a bit for each. By one thread;
-// both may be written to meanwhile, so every access is relaxed, and such a byte may count as
-// either.
+// Finds which bytes of a piece of a frame differ from those of another frame, with a bit for each
+// byte. Called by one thread. Other threads may write to both frames meanwhile, so every access is
+// relaxed, and a byte that is being written may count as either.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
-// The lanes of a warp that are together right now, as a group: the lanes that called.
+// Coalesced lanes as a group: the lanes of a warp that called together.
 //
-// Convergence: made and used by lanes that stay together; which lanes those are may differ from
-// call to call, and every choice is right. Unlike a tile it needs no whole warp, so it serves calls
-// that are made by lane.
+// Convergence: lanes that stay together make and use it. The lanes may differ from call to call,
+// and every choice is right. Unlike a tile it needs no whole warp, so it serves calls that are made
+// by lane.
 #pragma once
 
 #include "penstock/base/macros.hpp"
@@ -60,7 +60,7 @@ public:
         detail::copy_between_frames(to, from, bytes, rank(), size());
     }
 
-    // What only this group has: which lanes, by their numbers in the warp.
+    // Only this group has these: its lanes, by their numbers in the warp.
     PENSTOCK_D PENSTOCK_INLINE std::uint32_t lane_number() const {
         return detail::device_thread_in_block() % 32u;
     }

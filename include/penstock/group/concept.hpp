@@ -1,14 +1,13 @@
-// The contract of a group: the platform that the engine is a template over. Nothing links this
-// file's words; it is the specification that lane.hpp, warp.cuh and block.cuh meet, and a static
-// check that they do.
+// The contract of a group: the platform that the engine is a template over. It is the specification
+// that lane.hpp, warp.cuh and block.cuh meet, and a static check that they do; it adds no code.
 //
 // A group is a set of threads that call together with equal arguments ("convergent"). Rank 0 is the
-// leader; it alone touches shared state words, the others take part in copying. On a group of one
-// lane every collective is the identity, which is why no verb has a second, scalar body.
+// leader; it alone touches shared state words, while all threads copy. On a group of one lane every
+// collective is the identity, which is why no verb has a second, scalar body.
 //
 //   size(), rank(), is_leader()   how many, and which one calls; constant for the life of the value
-//   sync()         all threads of the group arrive; what any of them wrote before is seen by all of
-//                  them after
+//   sync()         all threads of the group arrive; afterwards every thread sees the writes that
+//                  any of them made before
 //   broadcast(v)   the leader's 64-bit value, in every thread; orders nothing else
 //   all(b)         true in every thread if b was true in every thread
 //   home()         a number that spreads groups over shards; equal in all threads of the group
@@ -16,22 +15,22 @@
 //   pause(round)   give the processor away for a moment that grows with `round`; bounded by a few
 //                  tens of microseconds
 //   wake(doorbell) tell a sleeping service thread that a request was posted; a no-op where the
-//       service polls
+//                  service polls
 //   copies_race()  true if copy_out may run while another thread overwrites the frame: then the
 //                  engine copies without a pin and checks afterwards. False: the engine pins first,
-//                  because an ordinary memcpy must not race; so a host lane under a sanitizer, or
-//                  where host_copy.hpp does not know the processor.
+//                  because an ordinary memcpy must not race. This holds for a host lane under a
+//                  sanitizer, or on a processor that host_copy.hpp does not know.
 //   copy_out(to, from, n)   from a frame to the caller's memory (any alignment)
 //   copy_in(to, from, n)    from host memory that the service filled to a frame (16-byte aligned, n
 //                           a multiple of 16)
 //   zero(to, n)             clears part of a frame (any alignment)
-//   copy_store(to, from, n)    from the caller's memory to part of a frame that others read and
-//                              write beside it (any alignment); touches no byte outside of [to, to
-//                              + n)
-//   copy_written(to, from, n)  as copy_out, of a frame that others may write to meanwhile (16-byte
-//                              aligned)
-//   copy_frame(to, from, n)    from frame to frame, both of which others may use meanwhile (16-byte
-//                              aligned, n a multiple of 16)
+//   copy_store(to, from, n)    from the caller's memory to part of a frame that other groups read
+//                              and write at the same time (any alignment); touches no byte outside
+//                              of [to, to + n)
+//   copy_written(to, from, n)  as copy_out, from a frame that other groups may write to meanwhile
+//                              (16-byte aligned)
+//   copy_frame(to, from, n)    from frame to frame, both of which other groups may use meanwhile
+//                              (16-byte aligned, n a multiple of 16)
 #pragma once
 
 #include <concepts>

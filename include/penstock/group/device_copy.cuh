@@ -1,11 +1,11 @@
-// Cooperative copies on the GPU, written once for every group width: thread `rank` of `size` takes
-// part.
+// Cooperative copies on the GPU, written once for every group width: thread `rank` of `size`
+// threads takes part.
 //
-// Frames are read with relaxed device-scope loads. They go to the second-level cache, where another
-// multiprocessor's stores land, so a copy that races with an eviction reads old or new words and
-// never a stale first-level line; the check after the copy then rejects it (engine/page_word.hpp).
-// They are written with relaxed device-scope stores, because a plain store that meets such a load
-// is a data race, for which PTX promises nothing.
+// Frames are read with relaxed device-scope loads. These loads go to the second-level cache, where
+// the stores of other multiprocessors arrive. So a copy that races with an eviction reads old or
+// new words and never a stale first-level line, and the check after the copy rejects it
+// (engine/page_word.hpp). Frames are written with relaxed device-scope stores, because a plain
+// store that meets such a load is a data race, for which PTX promises nothing.
 #pragma once
 
 #include <cstddef>
@@ -21,9 +21,9 @@ PENSTOCK_D PENSTOCK_INLINE std::uint64_t device_now_ns() {
     return now;
 }
 
-// Longer each time, up to 32 us: a wait is noticed late by about a third of its length. Groups that
-// wait for the host look over the bus, and thousands that look every two microseconds take all it
-// has: with that the fences of all other threads took a millisecond
+// Pauses longer each time, up to 32 us, so a group notices the end of a wait late by about a third
+// of its length. Groups that wait for the host look over the bus, and thousands of groups that look
+// every two microseconds use the whole bus: then the fences of all other threads took a millisecond
 // (bench/results/h200/2026-11-21-ring.txt).
 PENSTOCK_D PENSTOCK_INLINE void device_pause(std::uint32_t round) {
     const std::uint32_t doublings = round < 4 ? round : 4 + (round - 4) / 2;
@@ -50,7 +50,7 @@ PENSTOCK_D PENSTOCK_INLINE uint4 load_frame_16(const std::byte* from) {
     return v;
 }
 
-// Sixteen bytes of which neither half is torn, so that no element of up to 8 bytes is.
+// Loads sixteen bytes of which neither half is torn, so that no element of up to 8 bytes is torn.
 PENSTOCK_D PENSTOCK_INLINE ulonglong2 load_frame_2x8(const std::byte* from) {
     ulonglong2 v;
     asm volatile("ld.relaxed.gpu.global.v2.u64 {%0,%1}, [%2];" : "=l"(v.x), "=l"(v.y) : "l"(from));
@@ -121,7 +121,7 @@ PENSTOCK_D PENSTOCK_INLINE void copy_aligned_16(std::byte* to, const std::byte* 
 // The copies that a hit of an aligned read does not need are calls, so that they cost the caller no
 // registers and no room in its instruction cache. Their loops are not unrolled for the same reason.
 
-// Any alignment: 16 bytes at a time where both sides could be aligned, else 4, else single bytes.
+// Any alignment: copies 16 bytes at a time if both sides can be aligned, else 4, else single bytes.
 PENSTOCK_D PENSTOCK_NOINLINE inline void copy_unaligned(std::byte* to, const std::byte* from,
                                                         std::size_t bytes, std::uint32_t rank,
                                                         std::uint32_t size) {
@@ -184,8 +184,8 @@ PENSTOCK_D PENSTOCK_INLINE uint4 load_plain_16(const std::byte* from) {
     return *reinterpret_cast<const uint4*>(from);
 }
 
-// Caller to frame, any alignment: 16 or 4 bytes at a time where both sides could be aligned, else
-// single bytes. Not one byte outside of the range is stored to, for it may be another writer's.
+// Caller to frame, any alignment: 16 or 4 bytes at a time if both sides can be aligned, else single
+// bytes. Stores to no byte outside the range, for that byte may belong to another writer.
 PENSTOCK_D PENSTOCK_NOINLINE inline void copy_to_frame(std::byte* to, const std::byte* from,
                                                        std::size_t bytes, std::uint32_t rank,
                                                        std::uint32_t size) {

@@ -1,7 +1,7 @@
-// How a CPU thread wakes a service thread that went to sleep: one that posts a request, or the
-// service thread that watches the rings of all while they are idle (src/service/idle_watch.hpp).
-// GPU threads have no way to do that, so one thread always looks; the doorbell only shortens the
-// nap.
+// The doorbell, by which a CPU thread wakes a sleeping service thread. The caller is a thread that
+// posts a request, or the service thread that watches all rings while they are idle
+// (src/service/idle_watch.hpp). GPU threads cannot ring it, so one service thread always looks at
+// the rings; the doorbell only shortens the sleep.
 //
 // Protocol: the service thread sets `sleeping`, looks at its ring once more, and waits with a
 // time-out. The poster publishes its request and then reads `sleeping`. If the two cross so that
@@ -13,7 +13,7 @@
 
 namespace penstock {
 
-// Its mutex, condition variable and flag are the library's (src/os/host_thread.cpp), so that a
+// Its mutex, condition variable and flag are in the library (src/os/host_thread.cpp), so that a
 // kernel's file does not compile their headers.
 struct host_doorbell {
     host_doorbell();
@@ -24,8 +24,8 @@ struct host_doorbell {
     // Wakes the sleeper, if there is one.
     void ring();
 
-    // Sets and clears `sleeping`. Setting it has one order with ring()'s look at it (sequentially
-    // consistent).
+    // Sets and clears `sleeping`. Setting it is in one total order with the look at it in ring()
+    // (sequentially consistent).
     void begin_sleep();
     void end_sleep();
     [[nodiscard]] bool is_sleeping() const;

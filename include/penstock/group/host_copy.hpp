@@ -1,11 +1,12 @@
-// A copy on the host that may run while another thread overwrites its source, for readers that
-// check afterwards whether what they copied is still good (engine/read.hpp). Such a reader changes
-// no word that others read, so a hot page costs all processors together no more than one.
+// A copy on the host that may run while another thread overwrites its source. It is for readers
+// that check afterwards whether the copied bytes are good (engine/read.hpp). Such a reader changes
+// no word that other readers load, so a hot page costs all processors together no more than one
+// processor.
 //
-// In C++ an ordinary memcpy must not race. So the copy is machine code: to the compiler it reads
-// and writes memory in ways it knows nothing of, and on x86 no load of a thread passes a later one
-// of it, so none moves past the second look at the page word. Nothing depends on a load being
-// whole. A sanitizer cannot see into it and other processors promise less; there
+// In C++ an ordinary memcpy must not race. So the copy is machine code: the compiler knows nothing
+// of its loads and stores. On x86 no load of a thread passes a later load of that thread, so no
+// load of the copy moves past the second look at the page word. Nothing depends on a load being
+// whole. A sanitizer cannot see into the copy, and other processors promise less. There
 // PENSTOCK_HOST_COPIES_RACE is 0, and the engine pins the page and uses memcpy.
 #pragma once
 
@@ -30,9 +31,9 @@
 #if PENSTOCK_HOST_COPIES_RACE
 namespace penstock::detail {
 
-// Any alignment; reads and writes exactly [0, bytes) of both, forwards. One instruction, which
-// processors of the last ten years carry out at the speed of the vector loops of the C library, and
-// which that library uses for sizes from a few KiB up.
+// Any alignment; reads and writes exactly [0, bytes) of both sides, forwards. It is one
+// instruction, which processors of the last ten years execute at the speed of the vector loops of
+// the C library. That library uses it too, for sizes from a few KiB up.
 inline void copy_while_racing(std::byte* to, const std::byte* from, std::size_t bytes) {
     asm volatile("rep movsb" : "+S"(from), "+D"(to), "+c"(bytes) : : "memory");
 }

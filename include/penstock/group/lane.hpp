@@ -1,7 +1,7 @@
 // One thread as a group: a lane of the cpu back end, or a single CUDA thread on the GPU.
 //
 // Convergence: none needed. On the GPU, lanes of one warp may call with different arguments; they
-// then run one after the other, so prefer warp.cuh where the lanes want the same page.
+// then run one after the other, so prefer warp.cuh if the lanes want the same page.
 #pragma once
 
 #include <cstddef>
@@ -28,14 +28,14 @@ inline std::uint32_t host_thread_number() {
     return number;
 }
 
-// In the library (src/os/host_thread.cpp), so that a kernel's file does not compile the headers
-// of clocks and threads.
+// These are in the library (src/os/host_thread.cpp), so that a kernel's file does not compile the
+// headers of clocks and threads.
 std::uint64_t host_now_ns();
 void host_yield();
 void host_nap();
 
-// Spin briefly, then let others run, then sleep: on a small machine the thread we wait for may need
-// our processor.
+// Spins briefly, then yields, then sleeps: on a small machine the awaited thread may need this
+// processor.
 inline void host_pause(std::uint32_t round) {
     if (round < 64) {
 #if defined(__x86_64__)
@@ -123,8 +123,8 @@ struct lane {
 #elif PENSTOCK_HOST_COPIES_RACE
         detail::copy_while_racing(to, from, bytes);
 #elif defined(__SANITIZE_THREAD__)
-        // Others may write these bytes meanwhile; a reader then gets old or new ones. A plain
-        // copy would be told as a race.
+        // Other groups may write these bytes meanwhile; a reader then gets old or new bytes. A
+        // sanitizer would report a plain copy as a race.
         for (std::size_t i = 0; i < bytes; ++i)
             to[i] = std::byte{
                 __atomic_load_n(reinterpret_cast<const std::uint8_t*>(from + i), __ATOMIC_RELAXED)};
@@ -137,8 +137,8 @@ struct lane {
 #if PENSTOCK_ON_DEVICE
         detail::copy_from_host(to, from, bytes, 0, 1);
 #elif defined(__SANITIZE_THREAD__)
-        // Groups of another kind may read the frame without a pin, word by word; the sanitizer sees
-        // a plain copy as a race with them.
+        // Groups of another kind may read the frame without a pin, word by word; a sanitizer would
+        // report a plain copy as a race with them.
         for (std::size_t i = 0; i < bytes; i += 8) {
             std::uint64_t value = 0;
             std::memcpy(&value, from + i, 8);

@@ -53,7 +53,7 @@ struct racing_lane : lane {
         }
     }
 
-    // By the atomics of the engine, so that the explorer sees them.
+    // Uses the atomics of the engine, so that the explorer sees the accesses.
     void copy_frame(std::byte* to, const std::byte* from, std::size_t bytes) const {
         for (std::size_t i = 0; i < bytes; i += 8)
             atomic_store<order::relaxed>(
