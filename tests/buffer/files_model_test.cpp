@@ -319,7 +319,7 @@ TEST_P(racing_files, lose_nothing) {
     std::uint64_t fixed = 0, closed = 0, timed_out = 0;
     for (std::uint64_t seed = 1; seed <= 6; ++seed) {
         racing_sessions all(GetParam(), seed, seed > 3, false);
-        EXPECT_EQ(all.run(rounds(4000)), 0u) << all.failure() << "; seed " << seed;
+        EXPECT_EQ(all.run(rounds(4000, 600)), 0u) << all.failure() << "; seed " << seed;
         fixed += all.fixed();
         closed += all.closed();
         timed_out += all.timed_out();
@@ -327,7 +327,7 @@ TEST_P(racing_files, lose_nothing) {
     std::printf("seeds 1 to 6: fixed %llu pages, closed %llu times, timed out %llu times\n",
                 static_cast<unsigned long long>(fixed), static_cast<unsigned long long>(closed),
                 static_cast<unsigned long long>(timed_out));
-    EXPECT_GT(fixed, std::uint64_t{workers} * rounds(4000));  // of six times as many operations
+    EXPECT_GT(fixed, std::uint64_t{workers} * rounds(4000, 600));  // of six times as many operations
     EXPECT_GT(closed, 20u);
     EXPECT_GT(timed_out, 0u);
 }
@@ -336,7 +336,7 @@ TEST_P(racing_files, a_write_that_is_dropped_is_found) {
     std::uint64_t wrong = 0;
     for (std::uint64_t seed = 1; seed <= 6 && wrong == 0; ++seed) {
         racing_sessions all(GetParam(), seed, false, true);
-        wrong = all.run(rounds(4000));
+        wrong = all.run(rounds(4000, 600));
     }
     EXPECT_GT(wrong, 0u);
 }
