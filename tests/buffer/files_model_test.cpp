@@ -327,7 +327,8 @@ TEST_P(racing_files, lose_nothing) {
     std::printf("seeds 1 to 6: fixed %llu pages, closed %llu times, timed out %llu times\n",
                 static_cast<unsigned long long>(fixed), static_cast<unsigned long long>(closed),
                 static_cast<unsigned long long>(timed_out));
-    EXPECT_GT(fixed, std::uint64_t{workers} * rounds(4000, 600));  // of six times as many operations
+    EXPECT_GT(fixed,
+              std::uint64_t{workers} * rounds(4000, 600));  // of six times as many operations
     EXPECT_GT(closed, 20u);
     EXPECT_GT(timed_out, 0u);
 }
