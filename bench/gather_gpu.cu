@@ -82,8 +82,8 @@ __global__ void count_wrong(const std::uint64_t* out, const std::uint64_t* indic
 
 // All 16-byte units of all rows over all threads, four in flight in each.
 __global__ void __launch_bounds__(256, 4)
-    from_plain(const uint4* plain, std::uint32_t unit_shift, const std::uint64_t* indices,
-               std::uint64_t count, uint4* out) {
+    rows_from_plain(const uint4* plain, std::uint32_t unit_shift, const std::uint64_t* indices,
+                    std::uint64_t count, uint4* out) {
     const std::uint64_t units = count << unit_shift, threads = std::uint64_t{gridDim.x} * 256,
                         mask = (1u << unit_shift) - 1;
     const auto unit = [&](std::uint64_t u) {
@@ -167,10 +167,12 @@ struct gather_run {
 
     status plain_seconds(std::uint64_t count, std::uint64_t row_bytes, double& seconds) const {
         const auto shift = static_cast<std::uint32_t>(__builtin_ctzll(row_bytes / 16));
-        const std::uint32_t grid = full_grid(from_plain);
+        const std::uint32_t grid = full_grid(rows_from_plain);
         float ms = 0;
         status s = kernel_ms(
-            [&] { from_plain<<<grid, 256>>>(plain, shift, indices(), count, to.out.as<uint4>()); },
+            [&] {
+                rows_from_plain<<<grid, 256>>>(plain, shift, indices(), count, to.out.as<uint4>());
+            },
             ms);
         seconds = 1e-3 * ms;
         return s;

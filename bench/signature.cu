@@ -21,7 +21,7 @@ namespace {
 using buffer::content_hash;
 using buffer::signature_kind;
 
-constexpr std::uint64_t block_bytes = 4096;
+constexpr std::uint64_t signed_block_bytes = 4096;
 
 struct signed_input {
     std::vector<buffer::strand_word> words;
@@ -30,22 +30,22 @@ struct signed_input {
 
     explicit signed_input(std::uint64_t bytes)
         : words(bytes / sizeof(buffer::strand_word)),
-          found(bytes / block_bytes),
-          count(bytes / block_bytes) {
+          found(bytes / signed_block_bytes),
+          count(bytes / signed_block_bytes) {
         for (std::uint64_t i = 0; i < words.size(); ++i)
             words[i] = {mix64(2 * i), mix64(2 * i + 1)};
     }
     [[nodiscard]] const std::byte* block(std::uint64_t i) const {
-        return reinterpret_cast<const std::byte*>(words.data()) + i * block_bytes;
+        return reinterpret_cast<const std::byte*>(words.data()) + i * signed_block_bytes;
     }
-    [[nodiscard]] std::uint64_t bytes() const { return count * block_bytes; }
+    [[nodiscard]] std::uint64_t bytes() const { return count * signed_block_bytes; }
 
     // GB/s by so many threads.
     double sign(signature_kind kind, std::uint64_t threads) {
         const stopwatch watch;
         apps::on_threads(static_cast<std::uint32_t>(threads), [&](std::uint32_t t) {
             for (std::uint64_t i = count * t / threads; i < count * (t + 1) / threads; ++i)
-                found[i] = buffer::hash_of(kind, block(i), block_bytes);
+                found[i] = buffer::hash_of(kind, block(i), signed_block_bytes);
         });
         return gigabytes_a_second(bytes(), watch.seconds());
     }
@@ -70,8 +70,8 @@ status sign_on_gpu(context& here, const signed_input& input, signature_kind kind
     for (std::uint64_t repeat = 0; repeat < here.repeats(7) + 1; ++repeat) {
         float ms = 0;
         const auto launch = [&] {
-            return buffer::hash_blocks(kind, blocks.as<std::byte>(), input.count, block_bytes,
-                                       signatures.as<content_hash>(), nullptr);
+            return buffer::hash_blocks(kind, blocks.as<std::byte>(), input.count,
+                                       signed_block_bytes, signatures.as<content_hash>(), nullptr);
         };
         if (status s = kernel_ms(launch, ms); !s) return s;
         if (repeat != 0)
@@ -100,8 +100,8 @@ status sign_on_gpu(context&, const signed_input&, signature_kind, series&) {
 }  // namespace
 
 status signature_speed(context& here) {
-    signed_input input(here.file_bytes(here.on_gpu() ? gib : 256 * mib) / block_bytes *
-                       block_bytes);
+    signed_input input(here.file_bytes(here.on_gpu() ? gib : 256 * mib) / signed_block_bytes *
+                       signed_block_bytes);
     const std::uint64_t cores = here.threads(std::max(1u, std::thread::hardware_concurrency()));
     for (const signature_kind kind : {signature_kind::quick, signature_kind::md5}) {
         here.progress(name_of_kind(kind));
@@ -115,7 +115,7 @@ status signature_speed(context& here) {
             if (status s = here.add({"6",
                                      name + ", " + std::to_string(cores) + " threads",
                                      "",
-                                     block_bytes,
+                                     signed_block_bytes,
                                      all,
                                      "GB/s",
                                      "one core",
@@ -130,7 +130,7 @@ status signature_speed(context& here) {
         if (status s = here.add({"6",
                                  name,
                                  "",
-                                 block_bytes,
+                                 signed_block_bytes,
                                  device,
                                  "GB/s",
                                  "all cores, the same signatures",
@@ -142,7 +142,7 @@ status signature_speed(context& here) {
         if (status s = here.add({"6",
                                  name,
                                  "",
-                                 block_bytes,
+                                 signed_block_bytes,
                                  device,
                                  "GB/s",
                                  "one core, the same signatures",

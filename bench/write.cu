@@ -23,7 +23,7 @@ namespace penstock::bench {
 
 namespace {
 
-constexpr std::uint64_t piece_bytes = 4 * mib;
+constexpr std::uint64_t written_piece_bytes = 4 * mib;
 
 int write_all(int file, const std::byte* from, std::uint64_t bytes, std::uint64_t offset) {
     while (bytes > 0) {
@@ -54,7 +54,7 @@ struct hand_of_gpu {
                                        "stream");
                 !s)
                 return s;
-        return pinned.on_host(2 * threads * piece_bytes);
+        return pinned.on_host(2 * threads * written_piece_bytes);
     }
     // 0, a negative errno, or a positive CUDA error.
     int part(std::uint64_t thread, int file, const std::byte* output, std::uint64_t bytes,
@@ -62,11 +62,11 @@ struct hand_of_gpu {
         if (const cudaError_t code = cudaSetDevice(device); code != cudaSuccess) return code;
         std::uint64_t at[2] = {bytes, bytes};
         const auto begin = [&](unsigned turn) -> int {
-            at[turn] = next.fetch_add(piece_bytes);
+            at[turn] = next.fetch_add(written_piece_bytes);
             if (at[turn] >= bytes) return 0;
             return cudaMemcpyAsync(buffer(thread, turn), output + at[turn],
-                                   std::min(piece_bytes, bytes - at[turn]), cudaMemcpyDeviceToHost,
-                                   streams[2 * thread + turn]);
+                                   std::min(written_piece_bytes, bytes - at[turn]),
+                                   cudaMemcpyDeviceToHost, streams[2 * thread + turn]);
         };
         if (const int code = begin(0); code != 0) return code;
         for (unsigned turn = 0; at[turn] < bytes; turn ^= 1) {
@@ -74,15 +74,16 @@ struct hand_of_gpu {
             if (const cudaError_t code = cudaStreamSynchronize(streams[2 * thread + turn]);
                 code != cudaSuccess)
                 return code;
-            if (const int code = write_all(file, buffer(thread, turn),
-                                           std::min(piece_bytes, bytes - at[turn]), at[turn]);
+            if (const int code =
+                    write_all(file, buffer(thread, turn),
+                              std::min(written_piece_bytes, bytes - at[turn]), at[turn]);
                 code != 0)
                 return code;
         }
         return 0;
     }
     [[nodiscard]] std::byte* buffer(std::uint64_t thread, unsigned turn) const {
-        return pinned.as<std::byte>() + (2 * thread + turn) * piece_bytes;
+        return pinned.as<std::byte>() + (2 * thread + turn) * written_piece_bytes;
     }
 };
 #endif
@@ -104,10 +105,10 @@ status write_by_hand(const context& here, backend where, const std::byte* output
     status made;
     if (where == backend::cpu) {
         seconds = seconds_together(threads, [&](std::uint64_t) {
-            for (std::uint64_t at = next.fetch_add(piece_bytes); at < bytes;
-                 at = next.fetch_add(piece_bytes))
+            for (std::uint64_t at = next.fetch_add(written_piece_bytes); at < bytes;
+                 at = next.fetch_add(written_piece_bytes))
                 if (const int failed =
-                        write_all(file, output + at, std::min(piece_bytes, bytes - at), at);
+                        write_all(file, output + at, std::min(written_piece_bytes, bytes - at), at);
                     failed != 0)
                     code = failed;
         });

@@ -17,14 +17,14 @@ namespace penstock::stitch {
 
 namespace {
 
-constexpr std::uint64_t copy_bytes = 4u << 20;
+constexpr std::uint64_t managed_copy_bytes = 4u << 20;
 constexpr std::uint64_t spare_bytes = 1ull << 30;
 
 std::uint64_t image_bytes(const stitch_job& job) {
     return 2 * std::uint64_t{job.tiles.image_width} * job.tiles.image_height;
 }
 
-status cuda_failed(cudaError_t code, const char* step) {
+status managed_failed(cudaError_t code, const char* step) {
     cudaGetLastError();
     return {code == cudaErrorMemoryAllocation ? -ENOMEM : -EIO,
             std::string("--method managed: ") + step + ": " + cudaGetErrorString(code) +
@@ -45,7 +45,7 @@ struct managed_memory {
 };
 
 status write_image(const stitch_job& job, const std::byte* from, const image_file& image) {
-    return apps::on_pieces(job.all_threads, image_bytes(job), copy_bytes,
+    return apps::on_pieces(job.all_threads, image_bytes(job), managed_copy_bytes,
                            [&](std::uint32_t, std::uint64_t at, std::uint64_t count) {
                                return image.write_at(from + at, count, image_header_bytes + at);
                            });
@@ -70,7 +70,7 @@ status check_managed(const stitch_job& job) {
     std::size_t free = 0, total = 0;
     const std::uint64_t needed = left_tiles(job).bytes + image_bytes(job) + spare_bytes;
     if (const cudaError_t code = cudaMemGetInfo(&free, &total); code != cudaSuccess)
-        return cuda_failed(code, "asking for free memory");
+        return managed_failed(code, "asking for free memory");
     if (needed <= free) return {};
     return {-ENOMEM, "--method managed: needs " + format_size(needed) +
                          " of the GPU's memory, of which " + format_size(free) +
@@ -91,13 +91,13 @@ status with_managed(const stitch_job& job, image_file& image, phases& out) {
         code = cudaMallocManaged(&memory.tiles, range.bytes);
     if (code == cudaSuccess) code = cudaMemset(memory.image, 0, image_bytes(job));
     if (code == cudaSuccess) code = cudaDeviceSynchronize();
-    if (code != cudaSuccess) return cuda_failed(code, "allocating");
+    if (code != cudaSuccess) return managed_failed(code, "allocating");
     out.map = watch.lap();
     if (status s = read_tiles(job.tiles, range.offset, range.bytes, memory.tiles, job.all_threads);
         !s)
         return s;
     if (range.bytes != 0) code = apps::prefetch(memory.tiles, range.bytes, false, device);
-    if (code != cudaSuccess) return cuda_failed(code, "bringing the tiles to the GPU");
+    if (code != cudaSuccess) return managed_failed(code, "bringing the tiles to the GPU");
     out.input = watch.lap();
     const image_in_memory both{reinterpret_cast<std::uint16_t*>(memory.image),
                                job.tiles.image_width};
@@ -108,7 +108,7 @@ status with_managed(const stitch_job& job, image_file& image, phases& out) {
         return s;
     out.compute = watch.lap();
     code = apps::prefetch(memory.image, image_bytes(job), true, device);
-    if (code != cudaSuccess) return cuda_failed(code, "bringing the image to the host");
+    if (code != cudaSuccess) return managed_failed(code, "bringing the image to the host");
     if (status s = write_image(job, memory.image, image); !s) return s;
     out.merge = watch.lap();
     memory.drop();

@@ -9,14 +9,14 @@ namespace penstock::test {
 
 namespace {
 
-enum counter_index {
+enum wait_counter {
     succeeded,
     no_frames,
     cancelled,
     shut_down,
     timed_out,
     other,
-    wrong_bytes,
+    wrong_after_waiting,
     counter_count
 };
 
@@ -42,7 +42,7 @@ struct hold_two_pages {
     __device__ void check(const Group& g, const mapping& m, std::uint64_t page) const {
         for (std::int64_t i = g.rank(); i < m.bytes; i += g.size())
             if (static_cast<std::uint8_t>(m.data[i]) != pattern_byte(5, page * 4096 + i))
-                atomicAdd(&counters[wrong_bytes], 1ull);
+                atomicAdd(&counters[wrong_after_waiting], 1ull);
     }
 
     template <typename Group>
@@ -152,7 +152,7 @@ TEST(device_bounded_wait, ten_thousand_warps_hold_two_pages_of_64_frames) {
         "64 frames, 10000 warps with two pages each: %.3f s, %llu maps granted, %llu refused\n",
         seconds, count[succeeded], count[no_frames]);
     EXPECT_EQ(count[succeeded] + count[no_frames], 20000u);
-    EXPECT_EQ(count[wrong_bytes], 0u);
+    EXPECT_EQ(count[wrong_after_waiting], 0u);
     // Afterwards nothing is lost: all 64 frames can be pinned at once.
     const shared_array<std::int64_t> result(1);
     EXPECT_EQ(launch<width::warp>(*rt, 1, pin_everything{name.get(), result.get()}), 0);

@@ -6,12 +6,7 @@ namespace penstock::test {
 
 namespace {
 
-std::vector<std::uint8_t> file_bytes(const std::string& path) {
-    std::ifstream in(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-}
-
-options writing_options(const temporary_folder& folder, std::uint64_t page_bytes,
+options patient_writing(const temporary_folder& folder, std::uint64_t page_bytes,
                         std::uint64_t frames) {
     options o = gpu_options(folder);
     o.page_bytes = page_bytes;
@@ -58,14 +53,14 @@ void run_count_up(std::uint64_t page_bytes, std::uint64_t frames, std::uint64_t 
     const temporary_folder folder;
     auto wanted = pattern(page_bytes, bytes);
     write_file(folder / "data", wanted);
-    const auto rt = make_runtime(writing_options(folder, page_bytes, frames));
+    const auto rt = make_runtime(patient_writing(folder, page_bytes, frames));
     ASSERT_NE(rt, nullptr);
     const device_text name("data");
     const device_counters counters(1);
     EXPECT_EQ(launch<Width>(*rt, groups, count_up{name.get(), counters.get(), bytes, groups}), 0);
     EXPECT_EQ(counters.read()[0], 0u);
     for (std::uint8_t& b : wanted) ++b;
-    EXPECT_TRUE(file_bytes(folder / "data") == wanted);
+    EXPECT_TRUE(bytes_on_disk(folder / "data") == wanted);
     EXPECT_TRUE(rt->health().ok());
 }
 
@@ -99,7 +94,7 @@ __global__ void add_quarters(const __grid_constant__ runtime_ref fs, int fd, std
 template <typename T>
 void run_add_quarters() {
     const temporary_folder folder;
-    const auto rt = make_runtime(writing_options(folder, 4096, 64));
+    const auto rt = make_runtime(patient_writing(folder, 4096, 64));
     ASSERT_NE(rt, nullptr);
     constexpr std::uint64_t sums = 256, threads = 64 * 128;
     const int fd = rt->open(folder / "sums", open_read_write | open_create);
@@ -107,7 +102,7 @@ void run_add_quarters() {
     add_quarters<T><<<64, 128>>>(rt->ref(), fd, sums);
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     EXPECT_EQ(rt->close(fd), 0);
-    const std::vector<std::uint8_t> got = file_bytes(folder / "sums");
+    const std::vector<std::uint8_t> got = bytes_on_disk(folder / "sums");
     ASSERT_EQ(got.size(), sums * sizeof(T));
     for (std::uint64_t i = 0; i < sums; ++i) {
         T sum = 0;
@@ -148,7 +143,7 @@ TEST(device_change, lanes) {
 TEST(device_change, elements_by_lanes) {
     PENSTOCK_NEEDS_GPU();
     const temporary_folder folder;
-    const auto rt = make_runtime(writing_options(folder, 4096, 256));
+    const auto rt = make_runtime(patient_writing(folder, 4096, 256));
     ASSERT_NE(rt, nullptr);
     constexpr std::uint64_t count = 1 << 20, counters = 3000;  // 4 MiB through a cache of one
     const device_text name("out");
@@ -168,7 +163,7 @@ TEST(device_change, elements_by_lanes) {
         if (i % 8 == 0) ++sums[mix64(i) % counters];
     }
     std::memcpy(&wanted[count * 4], sums.data(), counters * 8);
-    auto got = file_bytes(folder / "out");
+    auto got = bytes_on_disk(folder / "out");
     got.resize(wanted.size());
     EXPECT_TRUE(got == wanted);
 }

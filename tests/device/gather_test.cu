@@ -7,7 +7,7 @@ namespace penstock::test {
 
 namespace {
 
-constexpr std::uint64_t file_bytes = 4 * 1024 * 1024 + 1003;
+constexpr std::uint64_t gathered_bytes = 4 * 1024 * 1024 + 1003;
 
 // A device array that the host fills and reads.
 template <typename T>
@@ -42,7 +42,7 @@ std::vector<std::uint64_t> random_indices(std::uint64_t count, std::uint64_t row
 }
 
 std::uint64_t rows_in_file(const row_shape& shape) {
-    return engine::rows_of(file_bytes, shape.first_byte,
+    return engine::rows_of(gathered_bytes, shape.first_byte,
                            shape.stride_bytes != 0 ? shape.stride_bytes : shape.row_bytes,
                            shape.row_bytes)
         .rows;
@@ -84,7 +84,7 @@ struct gather_pieces {
 class device_gather : public testing::Test {
 protected:
     void start(std::uint64_t page_bytes, std::uint64_t frames, bool windows) {
-        bytes = pattern(3, file_bytes);
+        bytes = pattern(3, gathered_bytes);
         write_file(folder / "data", bytes);
         options o = gpu_options(folder);
         o.page_bytes = page_bytes;
@@ -94,7 +94,7 @@ protected:
         ASSERT_NE(rt, nullptr);
         ASSERT_GE(fd = rt->open(folder / "data"), 0);
         if (windows) {
-            ASSERT_EQ(rt->open_windows(fd), static_cast<std::int64_t>(file_bytes));
+            ASSERT_EQ(rt->open_windows(fd), static_cast<std::int64_t>(gathered_bytes));
         }
     }
     // Twice, so that the second time meets pages that are there.
@@ -217,7 +217,7 @@ __global__ void gather_elements(const __grid_constant__ runtime_ref fs, int fd,
 TEST_F(device_gather, elements_of_a_view) {
     PENSTOCK_NEEDS_GPU();
     start(4096, 4096, false);
-    const std::vector<std::uint64_t> indices = random_indices(5000, (file_bytes - 4) / 4, 9);
+    const std::vector<std::uint64_t> indices = random_indices(5000, (gathered_bytes - 4) / 4, 9);
     const device_array<std::uint64_t> list(indices);
     const device_array<std::uint32_t> out(5000);
     const shared_array<std::int64_t> result(1);

@@ -189,11 +189,6 @@ options writable_options(const temporary_folder& folder) {
     return o;
 }
 
-std::vector<std::uint8_t> bytes_of(const std::string& path) {
-    std::ifstream in(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-}
-
 void open_with_all_flags(bool single) {
     const temporary_folder folder;
     const auto rt = make_runtime(writable_options(folder));
@@ -213,7 +208,7 @@ void open_with_all_flags(bool single) {
         const std::string path = folder / ("file" + std::to_string(i));
         ASSERT_EQ(std::filesystem::exists(path), makes_file[i]) << "flags " << all_flags[i];
         if (makes_file[i]) {
-            EXPECT_EQ(bytes_of(path), (std::vector<std::uint8_t>{'a', 'b'}))
+            EXPECT_EQ(bytes_on_disk(path), (std::vector<std::uint8_t>{'a', 'b'}))
                 << "flags " << all_flags[i];
         }
     }
@@ -266,7 +261,7 @@ TEST(device_gpufs, a_mapping_extends_the_file) {
             std::vector<std::uint8_t> wanted(bytes);
             for (std::size_t i = 0; i < 100 && i < bytes; ++i)
                 wanted[i] = static_cast<std::uint8_t>(i + 1);
-            EXPECT_EQ(bytes_of(folder / "out"), wanted)
+            EXPECT_EQ(bytes_on_disk(folder / "out"), wanted)
                 << "flags " << flags << ", " << bytes << " bytes";
         }
     }

@@ -113,7 +113,7 @@ __global__ void fill_with_gmmap_warp(const char* name, std::size_t bytes, int* b
     if (gclose(fd) != 0 && threadIdx.x == 0) atomicAdd(bad, 1);
 }
 
-enum refusal { warp_neighbour, warp_own, shared_of_warp, refusal_count };
+enum refusal { warp_neighbour, warp_own, shared_of_warp, refusals };
 
 // Each of two warps tries to unmap what the other mapped, and both what one mapped with two
 // references.
@@ -202,11 +202,11 @@ TEST(device_gpufs, pages_of_other_warps_are_refused) {
     const auto rt = make_runtime(o);
     ASSERT_EQ(gpufs_attach(*rt), 0);
     const device_text name("data");
-    const shared_array<int> results(refusal_count), bad(1);
+    const shared_array<int> results(refusals), bad(1);
     unmap_what_is_another_warps<<<1, 64>>>(name.get(), results.get(), bad.get());
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     EXPECT_EQ(bad[0], 0) << "each warp gave its own page and its share of the other back";
-    for (int i = 0; i < refusal_count; ++i) EXPECT_EQ(results[i], -EINVAL) << i;
+    for (int i = 0; i < refusals; ++i) EXPECT_EQ(results[i], -EINVAL) << i;
 }
 
 TEST(device_gpufs, original_calls_read_and_map) {

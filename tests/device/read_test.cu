@@ -6,13 +6,13 @@ namespace penstock::test {
 
 namespace {
 
-constexpr std::uint32_t file_count = 4;
-constexpr std::uint64_t file_bytes = 3 * 1024 * 1024 + 777;
+constexpr std::uint32_t files_read = 4;
+constexpr std::uint64_t bytes_of_file = 3 * 1024 * 1024 + 777;
 
-enum counter_index { wrong_bytes, bad_results, calls, counter_count };
+enum read_counter { wrong_bytes, bad_results, calls, read_counters };
 
 struct random_ranges {
-    const char* names;  // file_count names of 8 bytes each
+    const char* names;  // files_read names of 8 bytes each
     std::byte* scratch;
     std::uint64_t scratch_bytes;
     unsigned long long* counters;
@@ -29,7 +29,7 @@ struct random_ranges {
 
     template <typename Group>
     __device__ void operator()(const Group& g, const runtime_ref& fs, std::uint64_t index) const {
-        const std::uint64_t file = mix64(seed + index) % file_count;
+        const std::uint64_t file = mix64(seed + index) % files_read;
         const int fd = open(g, fs, names + 8 * file);
         if (fd < 0) {
             if (g.is_leader()) atomicAdd(&counters[bad_results], 1ull);
@@ -38,9 +38,9 @@ struct random_ranges {
         std::byte* const own_scratch = scratch + index * scratch_bytes;
         for (int round = 0; round < 4; ++round) {
             const std::uint64_t random = mix64(seed * 31 + index * 4 + round);
-            const std::uint64_t offset = random % (file_bytes + 1000);
+            const std::uint64_t offset = random % (bytes_of_file + 1000);
             const std::uint64_t want = (random >> 32) % scratch_bytes;
-            const std::uint64_t left = offset < file_bytes ? file_bytes - offset : 0;
+            const std::uint64_t left = offset < bytes_of_file ? bytes_of_file - offset : 0;
             const std::uint64_t expected = want < left ? want : left;
             if (round % 2 == 0) {
                 const std::int64_t got =
@@ -69,13 +69,13 @@ template <width Width>
 void run_random(std::uint64_t page_bytes, std::uint64_t frames, std::uint64_t groups,
                 bool through_windows = false) {
     const temporary_folder folder;
-    shared_array<char> names(8 * file_count);
-    for (std::uint32_t i = 0; i < file_count; ++i) {
-        constexpr const char* of_all_lengths[file_count] = {
+    shared_array<char> names(8 * files_read);
+    for (std::uint32_t i = 0; i < files_read; ++i) {
+        constexpr const char* of_all_lengths[files_read] = {
             "f0", "f1.long", "f2.to",
             "f3.i"};  // a word is eight characters, compilers unroll by four
         std::snprintf(&names[8 * i], 8, "%s", of_all_lengths[i]);
-        write_file(folder / &names[8 * i], pattern(i, file_bytes));
+        write_file(folder / &names[8 * i], pattern(i, bytes_of_file));
     }
     options o = gpu_options(folder);
     o.page_bytes = page_bytes;
@@ -85,12 +85,12 @@ void run_random(std::uint64_t page_bytes, std::uint64_t frames, std::uint64_t gr
     ASSERT_NE(rt, nullptr);
     if (through_windows) {
         ASSERT_EQ(rt->open_windows(folder / "f*"),
-                  static_cast<std::int64_t>(file_count * file_bytes));
+                  static_cast<std::int64_t>(files_read * bytes_of_file));
     }
     constexpr std::uint64_t scratch_bytes = 12000;
     std::byte* scratch = nullptr;
     ASSERT_EQ(cudaMalloc(&scratch, groups * scratch_bytes), cudaSuccess);
-    const device_counters counters(counter_count);
+    const device_counters counters(read_counters);
     const launch_shape shape{128, Width == width::lane ? 32u : 64u};
     EXPECT_EQ(launch<Width>(*rt, groups,
                             random_ranges{names.get(), scratch, scratch_bytes, counters.get(),

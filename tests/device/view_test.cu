@@ -10,7 +10,7 @@ namespace {
 constexpr std::uint32_t file_count = 3;
 constexpr std::uint64_t file_bytes = 2 * 1024 * 1024 + 1003;
 
-enum counter_index { wrong_elements, looked_at, counter_count };
+enum view_counter { wrong_elements, looked_at, view_counters };
 
 template <typename T>
 __device__ bool is_right(const T& got, std::uint64_t file, std::uint64_t at) {
@@ -60,7 +60,7 @@ void look_at_all(std::uint64_t page_bytes, std::uint64_t frames, bool windows, b
         ASSERT_EQ(rt->open_windows(folder / "f*"),
                   static_cast<std::int64_t>(file_count * file_bytes));
     }
-    const device_counters counters(counter_count);
+    const device_counters counters(view_counters);
     for (std::uint64_t seed = 1; seed <= 2; ++seed)
         look<T><<<48, 128>>>(rt->ref(), fds.get(), 50, seed, in_order, counters.get());
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
@@ -209,7 +209,7 @@ TEST(device_view, elements_in_order_are_read_ahead) {
     ASSERT_NE(rt, nullptr);
     const int fd = rt->open(folder / "f0");
     ASSERT_GE(fd, 0);
-    const device_counters counters(counter_count);
+    const device_counters counters(view_counters);
     sum_in_order<<<1, 32>>>(rt->ref(), fd, counters.get());
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     const auto count = counters.read();

@@ -10,13 +10,8 @@ namespace penstock::test {
 
 namespace {
 
-std::vector<std::uint8_t> file_bytes(const std::string& path) {
-    std::ifstream in(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-}
-
-options writing_options(const temporary_folder& folder, std::uint64_t page_bytes,
-                        std::uint64_t frames) {
+options small_cache(const temporary_folder& folder, std::uint64_t page_bytes,
+                    std::uint64_t frames) {
     options o = gpu_options(folder);
     o.page_bytes = page_bytes;
     o.cache_bytes = page_bytes * frames;
@@ -25,7 +20,7 @@ options writing_options(const temporary_folder& folder, std::uint64_t page_bytes
     return o;
 }
 
-enum counter_index { bad_results, wrong_bytes, counter_count };
+enum write_counter { bad_writes, wrong_after_writing, write_counters };
 
 // Pieces of `stride` bytes: each group writes every groups-th one of them, reads it back, and
 // writes back now and then.
@@ -54,8 +49,8 @@ struct write_pieces {
                 ++bad;
         }
         if (fd >= 0 && close(g, fs, fd) != 0) ++bad;
-        if (bad != 0 && g.is_leader()) atomicAdd(&counters[bad_results], bad);
-        if (wrong != 0) atomicAdd(&counters[wrong_bytes], wrong);
+        if (bad != 0 && g.is_leader()) atomicAdd(&counters[bad_writes], bad);
+        if (wrong != 0) atomicAdd(&counters[wrong_after_writing], wrong);
     }
 };
 
@@ -63,7 +58,7 @@ template <width Width>
 void run_pieces(std::uint64_t page_bytes, std::uint64_t frames, std::uint64_t bytes,
                 std::uint64_t stride, std::uint64_t groups) {
     const temporary_folder folder;
-    const auto rt = make_runtime(writing_options(folder, page_bytes, frames));
+    const auto rt = make_runtime(small_cache(folder, page_bytes, frames));
     ASSERT_NE(rt, nullptr);
     const auto wanted = pattern(page_bytes + stride, bytes);
     shared_array<std::uint8_t> source(bytes);
@@ -72,15 +67,15 @@ void run_pieces(std::uint64_t page_bytes, std::uint64_t frames, std::uint64_t by
     std::snprintf(name.get(), 8, "out");
     std::byte* scratch = nullptr;
     ASSERT_EQ(cudaMalloc(&scratch, groups * stride), cudaSuccess);
-    const device_counters counters(counter_count);
+    const device_counters counters(write_counters);
     EXPECT_EQ(launch<Width>(*rt, groups,
                             write_pieces{name.get(), source.get(), scratch, counters.get(), bytes,
                                          stride, groups}),
               0);
     const auto count = counters.read();
-    EXPECT_EQ(count[bad_results], 0u);
-    EXPECT_EQ(count[wrong_bytes], 0u);
-    EXPECT_TRUE(file_bytes(folder / "out") == wanted) << "all groups have closed it";
+    EXPECT_EQ(count[bad_writes], 0u);
+    EXPECT_EQ(count[wrong_after_writing], 0u);
+    EXPECT_TRUE(bytes_on_disk(folder / "out") == wanted) << "all groups have closed it";
     EXPECT_TRUE(rt->health().ok());
     if (frames * page_bytes < bytes / 2) {
         EXPECT_GT(rt->stats().dirty_victims, 0u);
@@ -125,7 +120,7 @@ struct append_records {
             if (append(g, fs, fd, own_record, record_bytes) < 0) ++bad;
         }
         if (fd >= 0 && close(g, fs, fd) != 0) ++bad;
-        if (bad != 0 && g.is_leader()) atomicAdd(&counters[bad_results], bad);
+        if (bad != 0 && g.is_leader()) atomicAdd(&counters[bad_writes], bad);
     }
 };
 
@@ -167,15 +162,15 @@ TEST(device_write, seven_bytes_apart_in_shared_pages) {
 TEST(device_write, appended_records_are_whole_and_all_there) {
     PENSTOCK_NEEDS_GPU();
     const temporary_folder folder;
-    const auto rt = make_runtime(writing_options(folder, 4096, 256));
+    const auto rt = make_runtime(small_cache(folder, 4096, 256));
     ASSERT_NE(rt, nullptr);
     shared_array<char> name(8);
     std::snprintf(name.get(), 8, "log");
-    const device_counters counters(counter_count);
+    const device_counters counters(write_counters);
     constexpr std::uint64_t groups = 2000;
     EXPECT_EQ(launch<width::warp>(*rt, groups, append_records{name.get(), counters.get()}), 0);
-    EXPECT_EQ(counters.read()[bad_results], 0u);
-    const auto bytes = file_bytes(folder / "log");
+    EXPECT_EQ(counters.read()[bad_writes], 0u);
+    const auto bytes = bytes_on_disk(folder / "log");
     ASSERT_EQ(bytes.size(), groups * 20 * record_bytes);
     std::vector<std::vector<std::uint8_t>> got, wanted;
     for (std::size_t at = 0; at < bytes.size(); at += record_bytes)
@@ -196,7 +191,7 @@ TEST(device_write, two_runtimes_write_between_each_other) {
     std::printf("on %d GPUs\n", devices > 1 ? 2 : 1);
     for (const std::uint64_t stripe : {1, 7, 64, 4095, 4097}) {
         const temporary_folder folder;
-        options o = writing_options(folder, 4096, 256);
+        options o = small_cache(folder, 4096, 256);
         const auto first = make_runtime(o);
         o.device = devices > 1 ? 1 : 0;
         const auto second = make_runtime(o);
@@ -211,7 +206,7 @@ TEST(device_write, two_runtimes_write_between_each_other) {
         std::thread other([&] { write_half(*second, 1); });
         write_half(*first, 0);
         other.join();
-        EXPECT_TRUE(file_bytes(folder / "file") == pattern(9, 2 * stripes * stripe))
+        EXPECT_TRUE(bytes_on_disk(folder / "file") == pattern(9, 2 * stripes * stripe))
             << "stripes of " << stripe;
         EXPECT_EQ(first->stats().errors + second->stats().errors, 0u);
         EXPECT_TRUE(first->write_status().ok() && second->write_status().ok());
@@ -221,7 +216,7 @@ TEST(device_write, two_runtimes_write_between_each_other) {
 TEST(device_write, host_calls) {
     PENSTOCK_NEEDS_GPU();
     const temporary_folder folder;
-    const auto rt = make_runtime(writing_options(folder, 4096, 512));
+    const auto rt = make_runtime(small_cache(folder, 4096, 512));
     ASSERT_NE(rt, nullptr);
     auto bytes = pattern(5, 5 << 20);
     const int fd = rt->open(folder / "file", open_read_write | open_create | open_exclusive);
@@ -229,10 +224,10 @@ TEST(device_write, host_calls) {
     EXPECT_EQ(rt->open(folder / "file", open_write | open_create | open_exclusive), -EEXIST);
     ASSERT_EQ(rt->write(fd, bytes.data(), 5 << 20, 0), 5 << 20);
     EXPECT_EQ(rt->fsync(fd), 0);
-    EXPECT_TRUE(file_bytes(folder / "file") == bytes);
+    EXPECT_TRUE(bytes_on_disk(folder / "file") == bytes);
     EXPECT_EQ(rt->append(fd, "end", 3), 5 << 20);
     EXPECT_EQ(rt->msync(fd, 5 << 20, 3), 0);
-    EXPECT_EQ(file_bytes(folder / "file").size(), (5u << 20) + 3);
+    EXPECT_EQ(bytes_on_disk(folder / "file").size(), (5u << 20) + 3);
     EXPECT_EQ(rt->truncate(fd, 1000), 0);
     EXPECT_EQ(rt->truncate(fd, 9000), 0);
     bytes.resize(1000);
@@ -244,7 +239,7 @@ TEST(device_write, host_calls) {
     bytes.resize(20000);
     bytes.insert(bytes.end(), {'l', 'a', 't', 'e'});
     EXPECT_EQ(rt->close(fd), 0);
-    EXPECT_TRUE(file_bytes(folder / "file") == bytes);
+    EXPECT_TRUE(bytes_on_disk(folder / "file") == bytes);
     EXPECT_EQ(rt->open(folder / "missing", open_write), -ENOENT);
     // What is not closed is written when the runtime ends.
     const int left = rt->open(folder / "left", open_write | open_create);
@@ -254,13 +249,13 @@ TEST(device_write, host_calls) {
 TEST(device_write, what_is_left_is_written_at_the_end) {
     PENSTOCK_NEEDS_GPU();
     const temporary_folder folder;
-    auto rt = make_runtime(writing_options(folder, 4096, 512));
+    auto rt = make_runtime(small_cache(folder, 4096, 512));
     ASSERT_NE(rt, nullptr);
     const auto bytes = pattern(6, 100000);
     const int fd = rt->open(folder / "left", open_write | open_create);
     ASSERT_EQ(rt->write(fd, bytes.data(), 100000, 0), 100000);
     rt.reset();
-    EXPECT_TRUE(file_bytes(folder / "left") == bytes);
+    EXPECT_TRUE(bytes_on_disk(folder / "left") == bytes);
 }
 
 }  // namespace penstock::test

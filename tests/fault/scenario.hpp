@@ -15,6 +15,7 @@
 
 namespace penstock::fault {
 
+using test::bytes_on_disk;
 using test::pattern_byte;
 using test::temporary_folder;
 

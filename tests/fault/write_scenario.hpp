@@ -16,11 +16,6 @@ inline constexpr std::uint64_t old_bytes = 5 * page + 77;
 inline constexpr std::uint32_t most_writers = 4, stripe = 60;
 inline constexpr std::uint64_t stripe_rounds = 100;
 
-inline std::vector<std::uint8_t> bytes_on_disk(const std::string& path) {
-    std::ifstream in(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-}
-
 struct written_folder {
     temporary_folder folder;
     written_folder() {

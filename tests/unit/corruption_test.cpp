@@ -13,19 +13,14 @@ namespace penstock::test {
 
 namespace {
 
-constexpr std::uint64_t page = 512;  // the smallest, so that page numbers are large
-
-std::vector<std::uint8_t> file_bytes(const std::string& path) {
-    std::ifstream in(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-}
+constexpr std::uint64_t tiny_page = 512;  // the smallest, so that page numbers are large
 
 options tiny_pages(const temporary_folder& folder, std::uint64_t table_bytes = 1 << 20) {
     options o = small_options(folder);
     o.writable = true;
-    o.page_bytes = page;
+    o.page_bytes = tiny_page;
     // Pages go when their frames are needed, and not before.
-    o.cache_bytes = o.write_behind_bytes = 32 * page;
+    o.cache_bytes = o.write_behind_bytes = 32 * tiny_page;
     o.table_bytes = table_bytes;
     return o;
 }
@@ -48,33 +43,35 @@ private:
 TEST(corruption, the_page_that_was_written_is_the_one_that_is_dirty) {
     const temporary_folder folder;
     const std::uint64_t pages = 101;
-    auto wanted = pattern(1, pages * page);
+    auto wanted = pattern(1, pages * tiny_page);
     write_file(folder / "file", wanted);
     const auto rt = make_runtime(tiny_pages(folder));
     const int fd = rt->open(folder / "file", open_read_write);
-    std::vector<std::uint8_t> got(page);
+    std::vector<std::uint8_t> got(tiny_page);
     for (std::uint64_t i = 0; i < 300; ++i) {
         const std::uint64_t number = i * 37 % pages, beside = (number + 50) % pages;
-        ASSERT_EQ(rt->read(fd, got.data(), page, static_cast<std::int64_t>(beside * page)),
-                  static_cast<std::int64_t>(page));
+        ASSERT_EQ(
+            rt->read(fd, got.data(), tiny_page, static_cast<std::int64_t>(beside * tiny_page)),
+            static_cast<std::int64_t>(tiny_page));
         const auto bytes = pattern(1000 + i, 9);
         ASSERT_EQ(
-            rt->write(fd, bytes.data(), 9, static_cast<std::int64_t>(number * page + i % 500)), 9);
+            rt->write(fd, bytes.data(), 9, static_cast<std::int64_t>(number * tiny_page + i % 500)),
+            9);
         std::copy(bytes.begin(), bytes.end(),
-                  wanted.begin() + static_cast<std::ptrdiff_t>(number * page + i % 500));
+                  wanted.begin() + static_cast<std::ptrdiff_t>(number * tiny_page + i % 500));
         if (i % 10 != 9) continue;
         ASSERT_EQ(rt->fsync(fd), 0);
-        ASSERT_EQ(file_bytes(folder / "file"), wanted) << "after step " << i;
+        ASSERT_EQ(bytes_on_disk(folder / "file"), wanted) << "after step " << i;
     }
     EXPECT_EQ(rt->close(fd), 0);
-    EXPECT_EQ(file_bytes(folder / "file"), wanted);
+    EXPECT_EQ(bytes_on_disk(folder / "file"), wanted);
 }
 
 // Thirty times the cache, written by several threads, and read back by all of them.
 TEST(corruption, data_beyond_the_cache_is_kept) {
     const temporary_folder folder;
     constexpr std::uint64_t threads = 4, pages = 960;
-    const auto wanted = pattern(2, pages * page);
+    const auto wanted = pattern(2, pages * tiny_page);
     const auto rt = make_runtime(tiny_pages(folder));
     const int held = rt->open(folder / "file", open_read_write | open_create);
     ASSERT_GE(held, 0);
@@ -82,18 +79,19 @@ TEST(corruption, data_beyond_the_cache_is_kept) {
     std::vector<std::thread> team;
     for (std::uint64_t t = 0; t < threads; ++t)
         team.emplace_back([&, t] {
-            std::vector<std::uint8_t> got(page);
+            std::vector<std::uint8_t> got(tiny_page);
             for (std::uint64_t i = t; i < pages; i += threads) {
-                if (write(lane{}, rt->ref(), held, wanted.data() + i * page, page,
-                          static_cast<std::int64_t>(i * page)) != static_cast<std::int64_t>(page))
+                if (write(lane{}, rt->ref(), held, wanted.data() + i * tiny_page, tiny_page,
+                          static_cast<std::int64_t>(i * tiny_page)) !=
+                    static_cast<std::int64_t>(tiny_page))
                     ++wrong;
                 const std::uint64_t back =
                     i / 2 / threads * threads + t;  // one that this thread wrote long before
-                if (read(lane{}, rt->ref(), held, got.data(), page,
-                         static_cast<std::int64_t>(back * page)) !=
-                        static_cast<std::int64_t>(page) ||
+                if (read(lane{}, rt->ref(), held, got.data(), tiny_page,
+                         static_cast<std::int64_t>(back * tiny_page)) !=
+                        static_cast<std::int64_t>(tiny_page) ||
                     !std::equal(got.begin(), got.end(),
-                                wanted.begin() + static_cast<std::ptrdiff_t>(back * page)))
+                                wanted.begin() + static_cast<std::ptrdiff_t>(back * tiny_page)))
                     ++wrong;
             }
         });
@@ -101,7 +99,7 @@ TEST(corruption, data_beyond_the_cache_is_kept) {
     EXPECT_EQ(wrong.load(), 0);
     EXPECT_GT(rt->stats().dirty_victims, pages / 2);
     EXPECT_EQ(rt->close(held), 0);
-    EXPECT_EQ(file_bytes(folder / "file"), wanted);
+    EXPECT_EQ(bytes_on_disk(folder / "file"), wanted);
 }
 
 // Threads add to counters in the same few pages, in turn for each counter, while other pages push
@@ -109,7 +107,7 @@ TEST(corruption, data_beyond_the_cache_is_kept) {
 TEST(corruption, a_page_is_in_one_frame_only) {
     const temporary_folder folder;
     constexpr std::uint64_t threads = 4, rounds = 300, pages = 8, spare = 64;
-    write_file(folder / "file", std::vector<std::uint8_t>((pages + spare) * page));
+    write_file(folder / "file", std::vector<std::uint8_t>((pages + spare) * tiny_page));
     const auto rt = make_runtime(tiny_pages(folder));
     const int held = rt->open(folder / "file", open_read_write);
     std::atomic<int> wrong{0};
@@ -117,7 +115,7 @@ TEST(corruption, a_page_is_in_one_frame_only) {
     for (std::uint64_t t = 0; t < threads; ++t)
         team.emplace_back([&, t] {
             for (std::uint64_t i = 0; i < rounds; ++i) {
-                const auto at = static_cast<std::int64_t>(i % pages * page + t * 8);
+                const auto at = static_cast<std::int64_t>(i % pages * tiny_page + t * 8);
                 std::uint64_t count = 0, seen = 0;
                 if (read(lane{}, rt->ref(), held, &count, 8, at) != 8 || count != i / pages)
                     ++wrong;
@@ -126,7 +124,7 @@ TEST(corruption, a_page_is_in_one_frame_only) {
                 for (std::uint64_t k = 0; k < 8; ++k)
                     if (read(lane{}, rt->ref(), held, &seen, 8,
                              static_cast<std::int64_t>((pages + (i * 8 + k * 5 + t) % spare) *
-                                                       page)) != 8)
+                                                       tiny_page)) != 8)
                         ++wrong;
             }
         });
@@ -151,7 +149,7 @@ TEST(corruption, page_numbers_are_not_cut_to_32_bits) {
     for (std::uint64_t i = 0; i < 5; ++i)
         for (const std::uint64_t low :
              {std::uint64_t{0}, std::uint64_t{7}, (std::uint64_t{1} << 32) - 1})
-            places.push_back((i << 41) + low * page);
+            places.push_back((i << 41) + low * tiny_page);
     for (const std::uint64_t at : places)
         ASSERT_EQ(::pwrite(file.fd(), pattern(at, 100).data(), 100, static_cast<off_t>(at)), 100);
     const auto rt = make_runtime(tiny_pages(folder, 64 << 20));

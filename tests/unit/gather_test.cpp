@@ -12,7 +12,7 @@ namespace penstock::test {
 
 namespace {
 
-constexpr std::uint64_t page = 4096, size = 200 * page + 1003;
+constexpr std::uint64_t size = 200 * page + 1003;
 
 class gathers : public testing::Test {
 protected:

@@ -12,7 +12,7 @@ namespace penstock::test {
 
 namespace {
 
-constexpr std::int64_t page = 4096, pages = 512, cached = 16;
+constexpr std::int64_t read_bytes = 4096, pages = 512, cached = 16;
 
 // Does the same again and again until it gets an error, or for half a minute: far longer than any
 // interrupt takes.
@@ -23,7 +23,7 @@ protected:
     int fd = -1;
 
     void SetUp() override {
-        write_file(folder / "data", pattern(1, pages * page));
+        write_file(folder / "data", pattern(1, pages * read_bytes));
         options o = small_options(folder);
         o.writable = true;
         o.window_bytes = 64 << 20;
@@ -61,51 +61,51 @@ protected:
 }  // namespace
 
 TEST_F(ends_by_interrupt, reads_of_cached_pages) {
-    std::vector<std::byte> to(page);
+    std::vector<std::byte> to(read_bytes);
     expect_end([&](std::uint64_t i) {
-        return read(lane{}, fs(), fd, to.data(), page,
-                    static_cast<std::int64_t>(i) % cached * page);
+        return read(lane{}, fs(), fd, to.data(), read_bytes,
+                    static_cast<std::int64_t>(i) % cached * read_bytes);
     });
     expect_end([&](std::uint64_t i) {
-        return read(racing_lane{}, fs(), fd, to.data(), page,
-                    static_cast<std::int64_t>(i) % cached * page);
+        return read(racing_lane{}, fs(), fd, to.data(), read_bytes,
+                    static_cast<std::int64_t>(i) % cached * read_bytes);
     });
 }
 
 TEST_F(ends_by_interrupt, reads_that_are_answered_at_once) {
-    std::vector<std::byte> to(page);
+    std::vector<std::byte> to(read_bytes);
     expect_end([&](std::uint64_t i) {
-        return read(lane{}, fs(), fd, to.data(), page,
-                    static_cast<std::int64_t>(i * 7) % pages * page);
+        return read(lane{}, fs(), fd, to.data(), read_bytes,
+                    static_cast<std::int64_t>(i * 7) % pages * read_bytes);
     });
 }
 
 TEST_F(ends_by_interrupt, reads_through_windows) {
-    write_file(folder / "other", pattern(2, pages * page));
+    write_file(folder / "other", pattern(2, pages * read_bytes));
     const int reading = rt->open("other");
     ASSERT_GT(rt->open_windows(reading), 0);
-    std::vector<std::byte> to(page);
+    std::vector<std::byte> to(read_bytes);
     expect_end([&](std::uint64_t i) {
-        return read(lane{}, fs(), reading, to.data(), page,
-                    static_cast<std::int64_t>(i * 7) % pages * page);
+        return read(lane{}, fs(), reading, to.data(), read_bytes,
+                    static_cast<std::int64_t>(i * 7) % pages * read_bytes);
     });
 }
 
 TEST_F(ends_by_interrupt, maps_of_cached_pages) {
     expect_end([&](std::uint64_t i) {
         const mapping result =
-            map(lane{}, fs(), fd, static_cast<std::int64_t>(i) % cached * page, page);
+            map(lane{}, fs(), fd, static_cast<std::int64_t>(i) % cached * read_bytes, read_bytes);
         return result.bytes < 0 ? result.bytes : unmap(lane{}, fs(), result);
     });
 }
 
 TEST_F(ends_by_interrupt, writes_to_cached_pages) {
     expect_end([&](std::uint64_t i) {
-        return write(lane{}, fs(), fd, "x", 1, static_cast<std::int64_t>(i) % cached * page);
+        return write(lane{}, fs(), fd, "x", 1, static_cast<std::int64_t>(i) % cached * read_bytes);
     });
     expect_end([&](std::uint64_t i) {
-        const writable_mapping result =
-            map_write(lane{}, fs(), fd, static_cast<std::int64_t>(i) % cached * page, page);
+        const writable_mapping result = map_write(
+            lane{}, fs(), fd, static_cast<std::int64_t>(i) % cached * read_bytes, read_bytes);
         return result.bytes < 0 ? result.bytes : unmap(lane{}, fs(), result);
     });
     EXPECT_EQ(rt->close(fd), 0);
@@ -134,7 +134,7 @@ TEST_F(ends_by_interrupt, gathers_of_cached_rows) {
 // file in the end.
 TEST_F(ends_by_interrupt, closing_goes_on) {
     ASSERT_EQ(rt->write(fd, "written", 7, 0), 7);
-    const mapping held = map(lane{}, fs(), fd, page, page);
+    const mapping held = map(lane{}, fs(), fd, read_bytes, read_bytes);
     rt->interrupt();
     EXPECT_EQ(unmap(lane{}, fs(), held), 0);
     const int closed = rt->close(fd);

@@ -53,6 +53,14 @@ inline std::vector<std::uint8_t> pattern(std::uint64_t seed, std::uint64_t bytes
     return out;
 }
 
+// What most tests set as page_bytes.
+inline constexpr std::uint64_t page = 4096;
+
+inline std::vector<std::uint8_t> bytes_on_disk(const std::string& path) {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+}
+
 inline void write_file(const std::string& path, const std::vector<std::uint8_t>& bytes) {
     std::ofstream out(path, std::ios::binary | std::ios::trunc);
     out.write(reinterpret_cast<const char*>(bytes.data()),

@@ -18,8 +18,6 @@ namespace penstock::test {
 
 namespace {
 
-constexpr std::uint64_t page = 4096;
-
 class tier : public testing::Test {
 protected:
     static constexpr std::uint64_t pages = 200, size = pages * page - 1000;

@@ -10,14 +10,7 @@
 
 namespace penstock::test {
 
-namespace {
-
-std::vector<std::uint8_t> file_bytes(const std::string& path) {
-    std::ifstream in(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-}
-
-}  // namespace
+namespace {}  // namespace
 
 class unlinking : public testing::Test {
 protected:
@@ -58,7 +51,7 @@ TEST_F(unlinking, the_name_is_gone_and_the_file_stays_open) {
     EXPECT_EQ(rt->write(next, "new", 3, 0), 3);
     EXPECT_EQ(rt->close(fd), 0);
     EXPECT_EQ(rt->close(next), 0);
-    EXPECT_EQ(file_bytes(folder / "a"), (std::vector<std::uint8_t>{'n', 'e', 'w'}));
+    EXPECT_EQ(bytes_on_disk(folder / "a"), (std::vector<std::uint8_t>{'n', 'e', 'w'}));
     const engine::invariant_report found = engine::check_invariants(rt->ref().view, {});
     EXPECT_EQ(found.rule, nullptr) << found.rule;
 }
@@ -73,7 +66,7 @@ TEST_F(unlinking, says_what_it_cannot) {
     EXPECT_EQ(unlink_here("sub"), -EISDIR);
     EXPECT_EQ(unlink_here("sub/.."), -EISDIR);
     EXPECT_EQ(unlink_here((outside / "secret").c_str()), -EACCES);
-    EXPECT_EQ(file_bytes(outside / "secret"), pattern(2, 10));
+    EXPECT_EQ(bytes_on_disk(outside / "secret"), pattern(2, 10));
     EXPECT_EQ(rt->unlink(outside / "secret"), 0) << "the host may, as it may open it";
     EXPECT_EQ(rt->unlink(outside / "secret"), -ENOENT);
     rt = make_runtime(small_options(folder));
@@ -81,14 +74,14 @@ TEST_F(unlinking, says_what_it_cannot) {
     EXPECT_EQ(unlink_here("kept"), -EROFS);
     EXPECT_EQ(rt->unlink(folder / "kept"), -EROFS);
     EXPECT_EQ(rt->rename(folder / "kept", folder / "other"), -EROFS);
-    EXPECT_EQ(file_bytes(folder / "kept"), pattern(3, 10));
+    EXPECT_EQ(bytes_on_disk(folder / "kept"), pattern(3, 10));
 }
 
 TEST_F(unlinking, a_link_is_removed_and_not_what_it_leads_to) {
     write_file(outside / "secret", pattern(4, 10));
     std::filesystem::create_symlink(outside / "secret", folder / "link");
     EXPECT_EQ(unlink_here("link"), 0);
-    EXPECT_EQ(file_bytes(outside / "secret"), pattern(4, 10));
+    EXPECT_EQ(bytes_on_disk(outside / "secret"), pattern(4, 10));
 }
 
 TEST_F(unlinking, a_renamed_file_is_found_by_its_new_name_only) {
@@ -107,10 +100,10 @@ TEST_F(unlinking, a_renamed_file_is_found_by_its_new_name_only) {
     EXPECT_EQ(rt->write(a, "changed", 7, 0), 7);
     EXPECT_EQ(read_all(renamed, 7), (std::vector<std::uint8_t>{'c', 'h', 'a', 'n', 'g', 'e', 'd'}));
     for (const int fd : {a, b, renamed}) EXPECT_EQ(rt->close(fd), 0);
-    EXPECT_EQ(file_bytes(folder / "b")[0], 'c');
+    EXPECT_EQ(bytes_on_disk(folder / "b")[0], 'c');
     EXPECT_EQ(rt->rename(folder / "missing", folder / "c"), -ENOENT);
     EXPECT_EQ(rt->rename(folder / "b", folder / "missing/c"), -ENOENT);
-    EXPECT_EQ(file_bytes(folder / "b")[0], 'c');
+    EXPECT_EQ(bytes_on_disk(folder / "b")[0], 'c');
 }
 
 // Read only, so nothing but the host's memory of its times says that it is the same version.

@@ -13,13 +13,6 @@ namespace penstock::test {
 
 namespace {
 
-constexpr std::uint64_t page = 4096;
-
-std::vector<std::uint8_t> file_bytes(const std::string& path) {
-    std::ifstream in(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-}
-
 class bad_writing : public testing::Test {
 protected:
     temporary_folder folder, outside;
@@ -111,7 +104,7 @@ TEST_F(bad_writing, what_is_no_file_or_not_ours) {
     EXPECT_EQ(open_as_kernel(outside / "secret", make), -EACCES);
     EXPECT_EQ(open_as_kernel(outside / "new", make), -EACCES);
     EXPECT_EQ(open_as_kernel("/dev/null", open_write), -EACCES);
-    EXPECT_EQ(file_bytes(outside / "secret"), pattern(1, 100));
+    EXPECT_EQ(bytes_on_disk(outside / "secret"), pattern(1, 100));
     EXPECT_FALSE(std::filesystem::exists(outside / "new"));
 }
 
@@ -143,7 +136,7 @@ TEST_F(bad_writing, a_file_that_may_only_be_read) {
     EXPECT_EQ(rt->write(ours, "x", 1, 0), 1);
     EXPECT_EQ(rt->close(fd), 0);
     EXPECT_EQ(rt->close(ours), 0);
-    EXPECT_EQ(file_bytes(path), pattern(2, 100));
+    EXPECT_EQ(bytes_on_disk(path), pattern(2, 100));
 }
 
 TEST_F(bad_writing, a_file_system_that_may_only_be_read) {
@@ -161,7 +154,7 @@ TEST_F(bad_writing, a_file_system_that_may_only_be_read) {
     const int fd = rt->open(place + "/file");
     EXPECT_EQ(read_back(fd, 100), pattern(3, 100));
     EXPECT_EQ(rt->close(fd), 0);
-    EXPECT_EQ(file_bytes(place + "/file"), pattern(3, 100));
+    EXPECT_EQ(bytes_on_disk(place + "/file"), pattern(3, 100));
     rt.reset();
     EXPECT_EQ(::umount2(place.c_str(), MNT_DETACH), 0);
 }
@@ -198,8 +191,8 @@ TEST_F(bad_writing, a_file_replaced_by_rename_while_it_is_dirty) {
     EXPECT_EQ(read_back(fd, 2 * page), wanted);
     EXPECT_EQ(rt->fsync(fd), 0);
     EXPECT_EQ(rt->close(fd), 0);
-    EXPECT_EQ(file_bytes(folder / "kept"), wanted);
-    EXPECT_EQ(file_bytes(path), pattern(8, page));
+    EXPECT_EQ(bytes_on_disk(folder / "kept"), wanted);
+    EXPECT_EQ(bytes_on_disk(path), pattern(8, page));
     const int again = rt->open(path);
     EXPECT_EQ(read_back(again, page), pattern(8, page));
     EXPECT_EQ(rt->close(again), 0);
@@ -217,7 +210,7 @@ TEST_F(bad_writing, a_file_cut_by_others_while_it_is_dirty) {
     wanted.resize(2 * page + 108);
     const auto changed = pattern(10, 100);
     std::copy(changed.begin(), changed.end(), wanted.begin() + 2 * page + 8);
-    EXPECT_EQ(file_bytes(path), wanted);
+    EXPECT_EQ(bytes_on_disk(path), wanted);
 }
 
 }  // namespace penstock::test

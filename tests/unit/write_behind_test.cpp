@@ -14,7 +14,7 @@ namespace penstock::test {
 
 namespace {
 
-constexpr std::uint64_t page = 4096, frames = 64;
+constexpr std::uint64_t frames = 64;
 
 options behind_options(const temporary_folder& folder,
                        std::optional<std::uint64_t> write_behind_pages) {
@@ -24,11 +24,6 @@ options behind_options(const temporary_folder& folder,
     o.cache_bytes = frames * page;
     if (write_behind_pages) o.write_behind_bytes = *write_behind_pages * page;
     return o;
-}
-
-std::vector<std::uint8_t> bytes_in_file(const std::string& path) {
-    std::ifstream in(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
 }
 
 // Writes the pages of `bytes` in order, one call each.
@@ -56,11 +51,11 @@ TEST(write_behind, begins_when_a_quarter_of_the_cache_is_dirty) {
     EXPECT_EQ(s.dirty_victims, 0u);
     EXPECT_EQ(s.evictions, 0u) << "what was written behind stays in the cache";
     // An ordinary program finds what lies behind before anybody has closed the file.
-    const auto found = bytes_in_file(folder / "file");
+    const auto found = bytes_on_disk(folder / "file");
     ASSERT_GE(found.size(), frames / 8 * page);
     EXPECT_TRUE(std::equal(found.begin(), found.begin() + frames / 8 * page, bytes.begin()));
     EXPECT_EQ(rt->close(fd), 0);
-    EXPECT_EQ(bytes_in_file(folder / "file"), bytes);
+    EXPECT_EQ(bytes_on_disk(folder / "file"), bytes);
 }
 
 TEST(write_behind, as_much_as_the_cache_is_not_before_a_frame_is_needed) {
@@ -71,7 +66,7 @@ TEST(write_behind, as_much_as_the_cache_is_not_before_a_frame_is_needed) {
     write_in_order(*rt, fd, bytes);
     EXPECT_EQ(rt->stats().write_backs, 0u);
     EXPECT_EQ(rt->close(fd), 0);
-    EXPECT_EQ(bytes_in_file(folder / "file"), bytes);
+    EXPECT_EQ(bytes_on_disk(folder / "file"), bytes);
 }
 
 TEST(write_behind, of_zero_begins_with_the_first_pages) {
@@ -82,7 +77,7 @@ TEST(write_behind, of_zero_begins_with_the_first_pages) {
     write_in_order(*rt, fd, bytes);
     EXPECT_GT(rt->stats().written_behind, 0u);
     EXPECT_EQ(rt->close(fd), 0);
-    EXPECT_EQ(bytes_in_file(folder / "file"), bytes);
+    EXPECT_EQ(bytes_on_disk(folder / "file"), bytes);
 }
 
 // A page that is written again is not new in what is dirty: only the first time counts.
@@ -94,7 +89,7 @@ TEST(write_behind, the_same_few_pages_again_and_again_are_left_alone) {
     for (int round = 0; round < 20; ++round) write_in_order(*rt, fd, bytes);
     EXPECT_EQ(rt->stats().write_backs, 0u);
     EXPECT_EQ(rt->close(fd), 0);
-    EXPECT_EQ(bytes_in_file(folder / "file"), bytes);
+    EXPECT_EQ(bytes_on_disk(folder / "file"), bytes);
 }
 
 TEST(write_behind, many_writers_of_a_file_that_is_larger_than_the_cache) {
@@ -120,7 +115,7 @@ TEST(write_behind, many_writers_of_a_file_that_is_larger_than_the_cache) {
     EXPECT_EQ(wrong.load(), 0);
     EXPECT_GT(rt->stats().written_behind, 0u);
     EXPECT_EQ(rt->close(fd), 0);
-    EXPECT_EQ(bytes_in_file(folder / "file"), bytes);
+    EXPECT_EQ(bytes_on_disk(folder / "file"), bytes);
     const engine::invariant_report found = engine::check_invariants(rt->ref().view, {0, 0});
     EXPECT_EQ(found.rule, nullptr) << found.rule << " at " << found.where;
 }

@@ -9,13 +9,6 @@ namespace penstock::test {
 
 namespace {
 
-constexpr std::uint64_t page = 4096;
-
-std::vector<std::uint8_t> file_bytes(const std::string& path) {
-    std::ifstream in(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-}
-
 class write_mapping : public testing::Test {
 protected:
     temporary_folder folder;
@@ -59,9 +52,9 @@ TEST_F(write_mapping, the_file_ends_where_the_mapping_did) {
         auto wanted = pattern(1, 1000);
         wanted.insert(wanted.end(), {7, 7, 7});
         wanted.resize(1100);
-        EXPECT_EQ(file_bytes(path), wanted) << "once: " << once;
+        EXPECT_EQ(bytes_on_disk(path), wanted) << "once: " << once;
         EXPECT_EQ(rt->close(fd), 0);
-        EXPECT_EQ(file_bytes(path), wanted) << "once: " << once;
+        EXPECT_EQ(bytes_on_disk(path), wanted) << "once: " << once;
     }
     expect_sound();
 }
@@ -79,9 +72,9 @@ TEST_F(write_mapping, nothing_needs_to_be_changed_in_it) {
     EXPECT_EQ(rt->msync(fd, 0, 4 * page), 0);
     std::vector<std::uint8_t> wanted(4 * page);
     wanted[0] = 1;
-    EXPECT_EQ(file_bytes(path), wanted);
+    EXPECT_EQ(bytes_on_disk(path), wanted);
     EXPECT_EQ(rt->close(fd), 0);
-    EXPECT_EQ(file_bytes(path), wanted);
+    EXPECT_EQ(bytes_on_disk(path), wanted);
 }
 
 TEST_F(write_mapping, inside_the_file_nothing_is_written_that_did_not_change) {
@@ -92,7 +85,7 @@ TEST_F(write_mapping, inside_the_file_nothing_is_written_that_did_not_change) {
     EXPECT_EQ(unmap(lane{}, fs(), part), 0);
     EXPECT_EQ(rt->close(fd), 0);
     EXPECT_EQ(rt->stats().write_backs, 0u);
-    EXPECT_EQ(file_bytes(path), pattern(2, page));
+    EXPECT_EQ(bytes_on_disk(path), pattern(2, page));
 }
 
 // What stat says and what the file has are one thing, also in between.
@@ -103,10 +96,10 @@ TEST_F(write_mapping, msync_of_a_mapping_grows_the_file_as_far_as_it_says) {
     held.data[4] = std::byte{9};
     EXPECT_EQ(msync(lane{}, fs(), held), 0);
     EXPECT_EQ(told_size(fd), 15u);
-    EXPECT_EQ(file_bytes(path).size(), 15u);
+    EXPECT_EQ(bytes_on_disk(path).size(), 15u);
     EXPECT_EQ(unmap(lane{}, fs(), held), 0);
     EXPECT_EQ(rt->close(fd), 0);
-    EXPECT_EQ(file_bytes(path).size(), 210u);
+    EXPECT_EQ(bytes_on_disk(path).size(), 210u);
 }
 
 TEST_F(write_mapping, the_runtime_s_end_writes_the_end_too) {
@@ -114,7 +107,7 @@ TEST_F(write_mapping, the_runtime_s_end_writes_the_end_too) {
     const writable_mapping end = map_write(lane{}, fs(), fd, 5, 100);
     EXPECT_EQ(unmap(lane{}, fs(), end), 0);
     rt.reset();
-    EXPECT_EQ(file_bytes(path), std::vector<std::uint8_t>(105));
+    EXPECT_EQ(bytes_on_disk(path), std::vector<std::uint8_t>(105));
     EXPECT_EQ(log, "");
 }
 
@@ -131,11 +124,11 @@ TEST_F(write_mapping, one_that_outlives_its_descriptor_is_written_back) {
     EXPECT_EQ(unmap(lane{}, fs(), first), 0);
     wanted[1] = 1;
     wanted[2] = 2;
-    EXPECT_EQ(file_bytes(path), wanted);
+    EXPECT_EQ(bytes_on_disk(path), wanted);
     second.data[0] = std::byte{3};
     EXPECT_EQ(unmap(lane{}, fs(), second), 0);
     wanted[page] = 3;
-    EXPECT_EQ(file_bytes(path), wanted);
+    EXPECT_EQ(bytes_on_disk(path), wanted);
     expect_sound();
     rt.reset();
     EXPECT_EQ(log, "");
@@ -169,7 +162,7 @@ TEST_F(write_mapping, the_file_is_open_again_before_it_is_given_back) {
     held.data[0] = std::byte{1};
     EXPECT_EQ(unmap(lane{}, fs(), held), 0);
     EXPECT_EQ(rt->close(fd), 0) << "the last one writes back";
-    EXPECT_EQ(file_bytes(path)[0], 1);
+    EXPECT_EQ(bytes_on_disk(path)[0], 1);
     expect_sound();
 }
 

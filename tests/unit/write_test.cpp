@@ -15,13 +15,6 @@ namespace penstock::test {
 
 namespace {
 
-constexpr std::uint64_t page = 4096;
-
-std::vector<std::uint8_t> file_bytes(const std::string& path) {
-    std::ifstream in(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-}
-
 options writing_options(const temporary_folder& folder) {
     options o = small_options(folder);
     o.writable = true;
@@ -60,7 +53,7 @@ TEST_F(writing, a_new_file_has_what_was_written_after_close) {
               static_cast<std::int64_t>(bytes.size()));
     EXPECT_EQ(read_back(fd, bytes.size()), bytes) << "a later read sees the write";
     EXPECT_EQ(rt->close(fd), 0);
-    EXPECT_EQ(file_bytes(path), bytes);
+    EXPECT_EQ(bytes_on_disk(path), bytes);
     EXPECT_EQ(rt->stats().file_reads, 0u) << "pages past the end of the file need not be read";
     expect_sound(*rt);
 }
@@ -70,9 +63,9 @@ TEST_F(writing, fsync_brings_it_to_the_file_while_it_is_open) {
     const int fd = rt->open(path, open_write | open_create);
     ASSERT_GE(fd, 0);
     ASSERT_EQ(rt->write(fd, bytes.data(), 2 * page, 0), static_cast<std::int64_t>(2 * page));
-    EXPECT_EQ(file_bytes(path).size(), 0u) << "write alone does not wait for the file";
+    EXPECT_EQ(bytes_on_disk(path).size(), 0u) << "write alone does not wait for the file";
     EXPECT_EQ(rt->fsync(fd), 0);
-    EXPECT_EQ(file_bytes(path), bytes);
+    EXPECT_EQ(bytes_on_disk(path), bytes);
     EXPECT_EQ(rt->stats().file_syncs, 1u);
     EXPECT_EQ(rt->fsync(fd), 0);
     EXPECT_EQ(rt->stats().write_backs, 2u) << "clean pages are not written again";
@@ -102,7 +95,7 @@ TEST_F(writing, parts_of_pages_keep_the_rest) {
     EXPECT_EQ(rt->stat(fd, &facts), 0);
     EXPECT_EQ(facts.size_bytes, bytes.size());
     EXPECT_EQ(rt->close(fd), 0);
-    EXPECT_EQ(file_bytes(path), bytes);
+    EXPECT_EQ(bytes_on_disk(path), bytes);
 }
 
 TEST_F(writing, only_written_bytes_go_to_the_file) {
@@ -120,7 +113,7 @@ TEST_F(writing, only_written_bytes_go_to_the_file) {
     EXPECT_EQ(rt->close(fd), 0);
     std::memcpy(expected.data() + 100, written, 4);
     std::memcpy(expected.data() + 300, written, 4);
-    EXPECT_EQ(file_bytes(path), expected);
+    EXPECT_EQ(bytes_on_disk(path), expected);
 }
 
 TEST_F(writing, more_than_the_cache_holds) {
@@ -134,7 +127,7 @@ TEST_F(writing, more_than_the_cache_holds) {
     EXPECT_GT(rt->stats().dirty_victims, 0u);
     EXPECT_EQ(read_back(fd, bytes.size()), bytes);
     EXPECT_EQ(rt->close(fd), 0);
-    EXPECT_EQ(file_bytes(path), bytes);
+    EXPECT_EQ(bytes_on_disk(path), bytes);
     expect_sound(*rt);
 }
 
@@ -154,7 +147,7 @@ TEST_F(writing, neighbours_go_with_the_page_whose_frame_is_needed) {
     EXPECT_EQ(after.evictions, 1u);
     EXPECT_EQ(read_back(fd, bytes.size()), bytes);
     EXPECT_EQ(rt->close(fd), 0);
-    EXPECT_EQ(file_bytes(path), bytes);
+    EXPECT_EQ(bytes_on_disk(path), bytes);
     expect_sound(*rt);
 }
 
@@ -168,7 +161,7 @@ TEST_F(writing, far_behind_the_end_leaves_zeros) {
     EXPECT_EQ(read_back(fd, far + 1), expected);
     EXPECT_EQ(rt->write(fd, "x", 1, std::int64_t{1} << 50), -EFBIG);
     EXPECT_EQ(rt->close(fd), 0);
-    EXPECT_EQ(file_bytes(path), expected);
+    EXPECT_EQ(bytes_on_disk(path), expected);
 }
 
 TEST_F(writing, access_and_flags_are_checked) {
@@ -201,7 +194,7 @@ TEST_F(writing, access_and_flags_are_checked) {
     EXPECT_EQ(rt->close(reading), 0);
     EXPECT_EQ(rt->close(writing_only), 0);
     EXPECT_EQ(rt->write(writing_only, &byte, 1, 0), -EBADF);
-    EXPECT_EQ(file_bytes(path), pattern(7, 10));
+    EXPECT_EQ(bytes_on_disk(path), pattern(7, 10));
 }
 
 TEST_F(writing, a_runtime_that_does_not_write_says_so) {
@@ -224,9 +217,9 @@ TEST_F(writing, a_reader_that_has_it_open_sees_it_grow) {
     ASSERT_EQ(rt->write(fd, more.data(), 3 * page, 100), static_cast<std::int64_t>(3 * page));
     EXPECT_EQ(read_back(reading, 3 * page, 100), more);
     EXPECT_EQ(rt->close(fd), 0);
-    EXPECT_EQ(file_bytes(path).size(), 100u) << "a reader still has it open";
+    EXPECT_EQ(bytes_on_disk(path).size(), 100u) << "a reader still has it open";
     EXPECT_EQ(rt->close(reading), 0);
-    EXPECT_EQ(file_bytes(path).size(), 100 + 3 * page);
+    EXPECT_EQ(bytes_on_disk(path).size(), 100 + 3 * page);
 }
 
 // An open that fails must not forget that the name leads to a file which is open: the next writer
@@ -250,7 +243,7 @@ TEST_F(writing, a_reader_that_has_it_open_sees_writes_after_a_refused_open) {
         << "a write that has returned is seen by every later read";
     EXPECT_EQ(rt->close(fd), 0);
     EXPECT_EQ(rt->close(reading), 0);
-    EXPECT_EQ(file_bytes(path)[7], value);
+    EXPECT_EQ(bytes_on_disk(path)[7], value);
 }
 
 // Through a pointer, as kernels do: exactly the bytes that changed go to the file, whatever else is
@@ -281,12 +274,12 @@ TEST_F(writing, what_is_changed_through_a_mapping) {
         expected[page + 50] = '!';
     }
     ASSERT_EQ(rt->fsync(fd), 0);
-    EXPECT_EQ(file_bytes(path), expected)
+    EXPECT_EQ(bytes_on_disk(path), expected)
         << "the byte that only `whole` still maps is not written yet";
     expected[2 * page - 1] = 1;
     EXPECT_EQ(unmap(lane{}, fs, whole), 0);
     EXPECT_EQ(rt->close(fd), 0);
-    EXPECT_EQ(file_bytes(path), expected);
+    EXPECT_EQ(bytes_on_disk(path), expected);
     EXPECT_EQ(unmap(lane{}, fs, whole), -EINVAL) << "given back twice";
     expect_sound(*rt);
 }
@@ -299,13 +292,13 @@ TEST_F(writing, a_mapping_grows_the_file_and_can_be_synchronised) {
     ASSERT_EQ(far.bytes, static_cast<std::int64_t>(page - 10)) << "to the end of the page";
     far.data[0] = std::byte{7};
     EXPECT_EQ(msync(lane{}, fs, far), 0);
-    auto now = file_bytes(path);
+    auto now = bytes_on_disk(path);
     ASSERT_EQ(now.size(), 5 * page + 11) << "what changed is in the file";
     EXPECT_EQ(now.back(), 7);
     far.data[1] = std::byte{8};
     EXPECT_EQ(unmap(lane{}, fs, far), 0);
     EXPECT_EQ(rt->close(fd), 0);
-    now = file_bytes(path);
+    now = bytes_on_disk(path);
     ASSERT_GE(now.size(), 5 * page + 12);
     EXPECT_EQ(now[5 * page + 11], 8);
     EXPECT_EQ(rt->stats().file_reads, 0u) << "there was nothing to read";
@@ -334,7 +327,7 @@ TEST_F(writing, mappings_that_write_once_need_no_copy) {
     EXPECT_EQ(rt->close(usual), 0);
     std::vector<std::uint8_t> expected(7 * page);
     for (std::uint64_t i = 0; i < 7; ++i) expected[i * page + i] = static_cast<std::uint8_t>(i + 1);
-    auto now = file_bytes(path);
+    auto now = bytes_on_disk(path);
     now.resize(expected.size());
     EXPECT_EQ(now, expected);
     EXPECT_EQ(rt->stats().file_reads, 0u);
@@ -426,7 +419,7 @@ TEST_F(writing, truncate_both_ways) {
     ASSERT_EQ(rt->write(fd, "more", 4, 11 * page), 4);
     std::memcpy(bytes.data() + 11 * page, "more", 4);
     EXPECT_EQ(rt->close(fd), 0);
-    EXPECT_EQ(file_bytes(path), bytes);
+    EXPECT_EQ(bytes_on_disk(path), bytes);
     expect_sound(*rt);
 }
 
@@ -458,10 +451,10 @@ TEST_F(writing, open_truncate_cuts_once) {
     EXPECT_EQ(rt->close(second), 0);
     EXPECT_EQ(rt->close(first), 0);
     EXPECT_EQ(rt->close(reading), 0);
-    EXPECT_EQ(file_bytes(path), (std::vector<std::uint8_t>{'k', 'e', 'p', 't'}));
+    EXPECT_EQ(bytes_on_disk(path), (std::vector<std::uint8_t>{'k', 'e', 'p', 't'}));
     const int third = rt->open(path, open_write | open_truncate);
     EXPECT_EQ(rt->close(third), 0);
-    EXPECT_TRUE(file_bytes(path).empty());
+    EXPECT_TRUE(bytes_on_disk(path).empty());
 }
 
 TEST_F(writing, many_threads_append_whole_records) {
@@ -485,7 +478,7 @@ TEST_F(writing, many_threads_append_whole_records) {
     for (std::thread& thread : team) thread.join();
     EXPECT_EQ(failed.load(), 0);
     EXPECT_EQ(rt->close(held), 0);
-    const auto bytes = file_bytes(path);
+    const auto bytes = bytes_on_disk(path);
     ASSERT_EQ(bytes.size(), threads * records * record_bytes);
     ASSERT_EQ(bytes.size() % record_bytes, 0u);
     std::vector<std::vector<std::uint8_t>> got, wanted;
@@ -505,7 +498,7 @@ TEST_F(writing, the_runtime_writes_back_when_it_ends) {
     ASSERT_EQ(rt->write(fd, bytes.data(), 3 * page, 0), static_cast<std::int64_t>(3 * page));
     rt->interrupt();
     rt.reset();
-    EXPECT_EQ(file_bytes(path), bytes);
+    EXPECT_EQ(bytes_on_disk(path), bytes);
 }
 
 TEST_F(writing, what_others_change_between_two_sessions_is_seen) {
@@ -541,7 +534,7 @@ TEST_F(writing, racing_lanes_write_their_own_bytes_of_shared_pages) {
         });
     for (std::thread& thread : team) thread.join();
     EXPECT_EQ(failed.load(), 0);
-    EXPECT_EQ(file_bytes(path), wanted);
+    EXPECT_EQ(bytes_on_disk(path), wanted);
     expect_sound(*rt);
 }
 

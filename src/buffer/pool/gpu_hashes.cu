@@ -8,13 +8,13 @@ namespace penstock::buffer {
 
 namespace {
 
-constexpr unsigned threads_of_block = 256, warps_of_block = threads_of_block / 32;
+constexpr unsigned hashing_threads = 256, hashing_warps = hashing_threads / 32;
 constexpr std::uint64_t most_thread_blocks = 1u << 16;
 
 __device__ std::uint64_t number_of_warp() {
-    return (std::uint64_t{blockIdx.x} * threads_of_block + threadIdx.x) / 32;
+    return (std::uint64_t{blockIdx.x} * hashing_threads + threadIdx.x) / 32;
 }
-__device__ std::uint64_t number_of_warps() { return std::uint64_t{gridDim.x} * warps_of_block; }
+__device__ std::uint64_t number_of_warps() { return std::uint64_t{gridDim.x} * hashing_warps; }
 
 __device__ std::uint64_t sum_of_warp(std::uint64_t value) {
     for (int other = 16; other > 0; other /= 2) value += __shfl_xor_sync(0xffffffffu, value, other);
@@ -28,7 +28,7 @@ __device__ const std::byte* block_at(const std::byte* blocks, const std::uint32_
 }
 
 // A warp takes a block, a lane a strand.
-__global__ void __launch_bounds__(threads_of_block)
+__global__ void __launch_bounds__(hashing_threads)
     hash_quickly(const std::byte* blocks, const std::uint32_t* which, std::uint64_t count,
                  std::uint64_t block_bytes, content_hash* out) {
     for (std::uint64_t i = number_of_warp(); i < count; i += number_of_warps()) {
@@ -45,10 +45,10 @@ __global__ void __launch_bounds__(threads_of_block)
 // over in shared memory. There the rows begin in different banks.
 constexpr unsigned row_words = 17;
 struct next_words {
-    std::uint32_t of[warps_of_block][32][row_words];
+    std::uint32_t of[hashing_warps][32][row_words];
 };
 
-__global__ void __launch_bounds__(threads_of_block)
+__global__ void __launch_bounds__(hashing_threads)
     hash_by_md5(const std::byte* blocks, const std::uint32_t* which, std::uint64_t count,
                 std::uint64_t block_bytes, content_hash* out) {
     __shared__ next_words next;
@@ -82,8 +82,8 @@ cudaError_t hash_blocks(signature_kind kind, const std::byte* blocks, std::uint6
     const bool quick = kind == signature_kind::quick;
     const std::uint64_t warps = quick ? count : (count + 31) / 32;
     const auto grid = static_cast<unsigned>(
-        std::min((warps + warps_of_block - 1) / warps_of_block, most_thread_blocks));
-    return host::launch_kernel(quick ? hash_quickly : hash_by_md5, grid, threads_of_block, stream,
+        std::min((warps + hashing_warps - 1) / hashing_warps, most_thread_blocks));
+    return host::launch_kernel(quick ? hash_quickly : hash_by_md5, grid, hashing_threads, stream,
                                blocks, which, count, block_bytes, out);
 }
 
