@@ -52,7 +52,7 @@ configure_gpu_code() {
     local flags=()
     [[ $(nvcc --help 2>/dev/null) != *--Ofast-compile* ]] || flags=(-DCMAKE_CUDA_FLAGS=-Ofc=max)
     configure "$1" -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="-O0 -DNDEBUG" \
-        -DPENSTOCK_CUDA=ON -DPENSTOCK_SANITIZE= \
+        -DCMAKE_CUDA_FLAGS_RELEASE="-O0 -DNDEBUG" -DPENSTOCK_CUDA=ON -DPENSTOCK_SANITIZE= \
         -DCMAKE_CUDA_ARCHITECTURES=80-virtual "${flags[@]}"
 }
 
