@@ -9,7 +9,7 @@
 #   4. ThreadSanitizer, over the tests labelled unit, region, model and fault.
 #
 # --all: tests that repeat themselves run at their full length, and step 3 includes the programs
-# and their tests. Without it they run half of their rounds.
+# and their tests. Without it they run a quarter of their rounds.
 #
 # Installs missing Debian packages first. The last line counts the tests: "N passed, N failed, N
 # skipped"; the exit status is 0 only if none failed. Suites that need a GPU report themselves as

@@ -1,7 +1,7 @@
 // How long a test that repeats itself runs. The build option PENSTOCK_LONG_TESTS asks for the full
-// length, as `./test.sh --all` does; without it a test runs half of its rounds. Under a sanitizer,
-// where a round takes up to thirty times as long, it runs a part of that: the kinds of rounds
-// decide what a sanitizer finds.
+// length, as `./test.sh --all` does; without it a test runs a quarter of its rounds. Under a
+// sanitizer, where a round takes up to thirty times as long, it runs a part of that: the kinds of
+// rounds decide what a sanitizer finds.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ inline constexpr unsigned sanitizer_slowdown = 1;
 #if defined(PENSTOCK_LONG_TESTS)
 inline constexpr unsigned usual_share = 1;
 #else
-inline constexpr unsigned usual_share = 2;
+inline constexpr unsigned usual_share = 4;
 #endif
 
 // So many rounds of a random test, at least `fewest`: as many as its checks need to mean something.
