@@ -12,8 +12,7 @@
 
 #include "match_view.hpp"
 #include "penstock/base/by_address.hpp"
-#include "penstock/group/block.cuh"
-#include "penstock/group/warp.cuh"
+#include "penstock/group/gpu_groups.cuh"
 
 namespace penstock::match {
 

@@ -13,7 +13,7 @@
 #include "device/device.hpp"
 #include "device/gpu_context.cuh"
 #include "device/gpu_gather.cuh"
-#include "penstock/group/warp.cuh"
+#include "penstock/group/gpu_groups.cuh"
 #include "penstock/write.hpp"
 
 namespace penstock::host {

@@ -11,7 +11,7 @@
 
 #include "penstock/engine/lend.hpp"
 #include "penstock/group/lane.hpp"
-#include "penstock/group/warp.cuh"
+#include "penstock/group/gpu_groups.cuh"
 
 namespace penstock::host {
 
