@@ -14,7 +14,7 @@ namespace penstock::host {
 
 namespace {
 
-class cpu_device final : public cache_device {
+class cpu_device final : public cache_device, public page_lender {
 public:
     ~cpu_device() override {
         for (const auto& [address, bytes] : pieces_) ::munmap(address, bytes);
@@ -118,6 +118,8 @@ public:
         return -EOPNOTSUPP;
     }
     status health() override { return {}; }
+
+    page_lender& lender() override { return *this; }
 
     // By the caller's thread, which has room of its own for one.
     bool begin_loan(const runtime_ref& fs, loan& peer_read) override {

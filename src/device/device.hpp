@@ -62,9 +62,9 @@ inline std::uint64_t rows_of_a_piece(const gather_job& job, std::uint64_t takers
 
 std::int64_t gather_on_cpu(runtime& rt, const gather_job& job);
 
-// As a lender it has the parts of a loan copied by groups of its own.
-class cache_device : public page_lender {
+class cache_device {
 public:
+    virtual ~cache_device() = default;
     [[nodiscard]] virtual std::string name() const = 0;
     [[nodiscard]] virtual bool is_gpu() const = 0;
     [[nodiscard]] virtual std::uint64_t free_bytes() const = 0;
@@ -118,6 +118,9 @@ public:
     // is on the caller's stream; null: there is none.
     virtual std::int64_t gather(const runtime_ref& fs, const gather_job& job,
                                 device_stream stream) = 0;
+
+    // Has the parts of a loan copied by groups of this device. It ends with the device.
+    virtual page_lender& lender() = 0;
 
     // Ok, or what broke the device for good: -EIO, a kernel faulted; -ENODEV, the program reset it.
     virtual status health() = 0;
