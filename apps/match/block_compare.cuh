@@ -11,7 +11,7 @@
 #include <cstdint>
 
 #include "match_view.hpp"
-#include "penstock/base/by_address.hpp"
+#include "penstock/base/macros.hpp"
 #include "penstock/group/gpu_groups.cuh"
 
 namespace penstock::match {

@@ -7,7 +7,7 @@
 // above enter themselves through the interfaces of this file, so the hub knows none of them.
 //
 // Outside of it stay what the operating system and the driver have once for a process: signals
-// (os/signals.cpp), what happens at fork() (runtime/runtime_state.cpp), CUDA
+// (runtime/runtime.cpp), what happens at fork() (runtime/runtime_state.cpp), CUDA
 // (device/gpu_context.cu).
 #pragma once
 

@@ -1,7 +1,9 @@
 // The public face of the runtime.
 #include "penstock/runtime.hpp"
 
+#include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <glob.h>
 #include <thread>
 #include <vector>
@@ -321,5 +323,28 @@ int runtime::run_on_workers(const std::function<void(std::uint32_t, std::uint32_
     for (std::thread& thread : threads) thread.join();
     return 0;
 }
+
+namespace {
+
+// SIGINT and SIGTERM become an interrupt of every runtime. The handler only sets a flag; each
+// runtime's monitor thread looks at it with every heartbeat.
+std::atomic<bool> signal_came{false};
+static_assert(std::atomic<bool>::is_always_lock_free,
+              "the handler may only touch lock-free atomics");
+
+void on_signal(int) { signal_came.store(true, std::memory_order_relaxed); }
+
+}  // namespace
+
+int interrupt_on_signals() {
+    struct sigaction action {};
+    action.sa_handler = on_signal;
+    action.sa_flags = static_cast<int>(SA_RESETHAND);  // the second signal kills
+    if (sigaction(SIGINT, &action, nullptr) != 0 || sigaction(SIGTERM, &action, nullptr) != 0)
+        return -errno;
+    return 0;
+}
+
+bool was_interrupted() { return signal_came.load(std::memory_order_relaxed); }
 
 }  // namespace penstock

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "penstock/engine/fault.hpp"
+#include "penstock/engine/counters.hpp"
 #include "penstock/engine/read.hpp"
 
 #if defined(__CUDACC__)

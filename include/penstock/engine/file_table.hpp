@@ -20,7 +20,7 @@
 #include <cerrno>
 #include <cstdint>
 
-#include "penstock/base/by_address.hpp"
+#include "penstock/base/macros.hpp"
 #include "penstock/engine/load.hpp"
 #include "penstock/engine/lost_open.hpp"
 #include "penstock/engine/name_table.hpp"

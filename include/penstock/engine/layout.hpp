@@ -235,7 +235,7 @@ struct tier_view {
     std::uint32_t clock_shards;
 };
 
-// The first error of an element view or a gather (engine/fault.hpp). Device memory.
+// The first error of an element view or a gather (engine/counters.hpp). Device memory.
 struct alignas(64) fault_record {
     std::uint32_t claimed;
     std::uint32_t slot;

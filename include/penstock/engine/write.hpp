@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <cstdint>
 
-#include "penstock/base/by_address.hpp"
+#include "penstock/base/macros.hpp"
 #include "penstock/engine/flush.hpp"
 #include "penstock/engine/read.hpp"
 #include "penstock/engine/write_behind.hpp"
