@@ -45,8 +45,7 @@ STRANGERS = [("include/penstock/engine/", "penstock/consistency/"),
 PURE = {"bit", "cassert", "cerrno", "concepts", "cstddef", "cstdint", "cstring", "limits",
         "type_traits", "utility"}
 
-ORDERS_LIVE_IN = {"include/penstock/base/atomic.hpp", "include/penstock/base/order.hpp",
-                  "include/penstock/base/device_atomic.cuh",
+ORDERS_LIVE_IN = {"include/penstock/base/atomic.hpp", "include/penstock/base/device_atomic.cuh",
                   "include/penstock/engine/page_word.hpp",
                   "include/penstock/engine/file_word.hpp", "include/penstock/engine/ring.hpp",
                   "include/penstock/engine/dirty.hpp"}

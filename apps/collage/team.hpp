@@ -9,8 +9,7 @@
 #include "penstock/group/lane.hpp"
 
 #if defined(__CUDACC__)
-#include "penstock/group/block.cuh"
-#include "penstock/group/warp.cuh"
+#include "penstock/group/gpu_groups.cuh"
 #endif
 
 namespace penstock::collage {

@@ -11,7 +11,7 @@
 
 #if defined(__CUDACC__)
 #include "common/gpu.cuh"
-#include "penstock/group/warp.cuh"
+#include "penstock/group/gpu_groups.cuh"
 #endif
 
 namespace penstock::grep {

@@ -11,9 +11,8 @@
 #include <cstdint>
 
 #include "match_view.hpp"
-#include "penstock/base/by_address.hpp"
-#include "penstock/group/block.cuh"
-#include "penstock/group/warp.cuh"
+#include "penstock/base/macros.hpp"
+#include "penstock/group/gpu_groups.cuh"
 
 namespace penstock::match {
 

@@ -6,8 +6,7 @@
 
 #include "block_sums.cuh"
 #include "cached_rows.hpp"
-#include "penstock/group/block.cuh"
-#include "penstock/group/warp.cuh"
+#include "penstock/group/gpu_groups.cuh"
 
 namespace penstock::matrix {
 

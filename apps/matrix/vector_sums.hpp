@@ -7,7 +7,7 @@
 #include "penstock/group/lane.hpp"
 #include "views.hpp"
 #if defined(__CUDACC__)
-#include "penstock/group/warp.cuh"
+#include "penstock/group/gpu_groups.cuh"
 #endif
 
 namespace penstock::matrix {

@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstdint>
 
-#include "penstock/base/by_address.hpp"
+#include "penstock/base/macros.hpp"
 #include "penstock/engine/advise.hpp"
 #include "penstock/file.hpp"
 

@@ -69,7 +69,7 @@ constexpr PENSTOCK_HD int open_flags_of(int flags) {
 }
 
 // The functions below that are called by address keep their registers out of the calling kernel's
-// (penstock/base/by_address.hpp).
+// (penstock/base/macros.hpp).
 template <typename Group>
 PENSTOCK_D PENSTOCK_NOINLINE int open_as_original(const Group g, const char* filename, int flags) {
     if (!is_attached()) return -ENODEV;

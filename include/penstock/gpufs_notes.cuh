@@ -14,9 +14,8 @@
 #include <cstdint>
 
 #include "penstock/base/hash.hpp"
-#include "penstock/group/block.cuh"
+#include "penstock/group/gpu_groups.cuh"
 #include "penstock/group/lane.hpp"
-#include "penstock/group/warp.cuh"
 
 namespace penstock::gpufs {
 

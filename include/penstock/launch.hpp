@@ -28,8 +28,7 @@
 #include "penstock/runtime.hpp"
 
 #if defined(__CUDACC__)
-#include "penstock/group/block.cuh"
-#include "penstock/group/warp.cuh"
+#include "penstock/group/gpu_groups.cuh"
 #endif
 
 namespace penstock {

@@ -24,7 +24,7 @@
 #include <cerrno>
 #include <cstdint>
 
-#include "penstock/base/by_address.hpp"
+#include "penstock/base/macros.hpp"
 #include "penstock/engine/element.hpp"
 #include "penstock/engine/gather.hpp"
 #include "penstock/file.hpp"

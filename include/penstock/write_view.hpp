@@ -28,7 +28,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "penstock/base/by_address.hpp"
+#include "penstock/base/macros.hpp"
 #include "penstock/engine/element_write.hpp"
 #include "penstock/view.hpp"
 #include "penstock/write.hpp"

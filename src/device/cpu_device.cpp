@@ -14,7 +14,7 @@ namespace penstock::host {
 
 namespace {
 
-class cpu_device final : public cache_device {
+class cpu_device final : public cache_device, public page_lender {
 public:
     ~cpu_device() override {
         for (const auto& [address, bytes] : pieces_) ::munmap(address, bytes);
@@ -78,46 +78,28 @@ public:
     int duplicate(const runtime_ref& fs, int fd) override {
         return engine::add_reference(lane{}, fs.view, fd);
     }
-    std::int64_t read(const runtime_ref& fs, int fd, void* buffer, std::int64_t bytes,
-                      std::int64_t offset) override {
-        return penstock::read(lane{}, fs, fd, buffer, bytes, offset);
-    }
-    std::int64_t write(const runtime_ref& fs, int fd, const void* buffer, std::int64_t bytes,
-                       std::int64_t offset) override {
-        return penstock::write(lane{}, fs, fd, buffer, bytes, offset);
-    }
-    std::int64_t append(const runtime_ref& fs, int fd, const void* buffer,
-                        std::int64_t bytes) override {
-        return penstock::append(lane{}, fs, fd, buffer, bytes);
-    }
     int msync(const runtime_ref& fs, int fd, std::int64_t offset, std::int64_t bytes) override {
         return penstock::msync(lane{}, fs, fd, offset, bytes);
     }
-    int fsync(const runtime_ref& fs, int fd) override { return penstock::fsync(lane{}, fs, fd); }
     int flush(const runtime_ref& fs, std::uint32_t slot) override {
         return static_cast<int>(engine::flush_pages(lane{}, fs.view, slot, 0, ~std::uint64_t{0}));
-    }
-    int truncate(const runtime_ref& fs, int fd, std::int64_t size_bytes) override {
-        return penstock::truncate(lane{}, fs, fd, size_bytes);
     }
     int forget(const runtime_ref& fs, const char* path) override {
         return static_cast<int>(engine::unlink_file(lane{}, fs.view, path, false));
     }
-    int stat(const runtime_ref& fs, int fd, file_stat* out) override {
-        return penstock::stat(lane{}, fs, fd, out);
+    // read, write, append, prefetch, advise, stat, fsync, truncate
+#define PENSTOCK_CALL_AS_LANE(Result, verb, parameters, names)                     \
+    Result verb(const runtime_ref& fs, int fd PENSTOCK_REST parameters) override { \
+        return penstock::verb(lane{}, fs, fd PENSTOCK_REST names);                 \
     }
-    std::int64_t prefetch(const runtime_ref& fs, int fd, std::int64_t offset,
-                          std::int64_t bytes) override {
-        return penstock::prefetch(lane{}, fs, fd, offset, bytes);
-    }
-    std::int64_t advise(const runtime_ref& fs, int fd, advice kind, std::int64_t offset,
-                        std::int64_t bytes) override {
-        return penstock::advise(lane{}, fs, fd, kind, offset, bytes);
-    }
+    PENSTOCK_FILE_VERBS(PENSTOCK_CALL_AS_LANE)
+#undef PENSTOCK_CALL_AS_LANE
     std::int64_t gather(const runtime_ref&, const gather_job&, device_stream) override {
         return -EOPNOTSUPP;
     }
     status health() override { return {}; }
+
+    page_lender& lender() override { return *this; }
 
     // By the caller's thread, which has room of its own for one.
     bool begin_loan(const runtime_ref& fs, loan& peer_read) override {

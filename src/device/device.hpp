@@ -62,9 +62,31 @@ inline std::uint64_t rows_of_a_piece(const gather_job& job, std::uint64_t takers
 
 std::int64_t gather_on_cpu(runtime& rt, const gather_job& job);
 
-// As a lender it has the parts of a loan copied by groups of its own.
-class cache_device : public page_lender {
+// The verbs on an open file that go the same way through every layer, one row each: result, name,
+// parameters after the descriptor, and their names. From the rows come the functions of
+// cache_device here and the forwarding bodies of cpu_device, runtime (runtime/runtime.cpp) and file
+// (runtime/host_file.cpp). The public headers write their declarations out, because users read them
+// there; gpu_device has bodies of its own, which stage the bytes. Verbs that go another way (open,
+// close, msync, unlink, gather, map) stand in full in each layer.
+#define PENSTOCK_FILE_VERBS(VERB)                                                            \
+    VERB(std::int64_t, read, (void* buffer, std::int64_t bytes, std::int64_t offset),        \
+         (buffer, bytes, offset))                                                            \
+    VERB(std::int64_t, write, (const void* buffer, std::int64_t bytes, std::int64_t offset), \
+         (buffer, bytes, offset))                                                            \
+    VERB(std::int64_t, append, (const void* buffer, std::int64_t bytes), (buffer, bytes))    \
+    VERB(std::int64_t, prefetch, (std::int64_t offset, std::int64_t bytes), (offset, bytes)) \
+    VERB(std::int64_t, advise, (advice kind, std::int64_t offset, std::int64_t bytes),       \
+         (kind, offset, bytes))                                                              \
+    VERB(int, stat, (file_stat * out), (out))                                                \
+    VERB(int, fsync, (), ())                                                                 \
+    VERB(int, truncate, (std::int64_t size_bytes), (size_bytes))
+
+// What stands in a row's brackets, as the rest of a list.
+#define PENSTOCK_REST(...) __VA_OPT__(, ) __VA_ARGS__
+
+class cache_device {
 public:
+    virtual ~cache_device() = default;
     [[nodiscard]] virtual std::string name() const = 0;
     [[nodiscard]] virtual bool is_gpu() const = 0;
     [[nodiscard]] virtual std::uint64_t free_bytes() const = 0;
@@ -95,29 +117,24 @@ public:
     virtual int open(const runtime_ref& fs, const char* path, int flags) = 0;
     virtual int close(const runtime_ref& fs, int fd) = 0;
     virtual int duplicate(const runtime_ref& fs, int fd) = 0;  // one reference more to an open file
-    virtual std::int64_t read(const runtime_ref& fs, int fd, void* buffer, std::int64_t bytes,
-                              std::int64_t offset) = 0;
-    virtual std::int64_t write(const runtime_ref& fs, int fd, const void* buffer,
-                               std::int64_t bytes, std::int64_t offset) = 0;
-    virtual std::int64_t append(const runtime_ref& fs, int fd, const void* buffer,
-                                std::int64_t bytes) = 0;
     virtual int msync(const runtime_ref& fs, int fd, std::int64_t offset, std::int64_t bytes) = 0;
-    virtual int fsync(const runtime_ref& fs, int fd) = 0;
-    virtual int truncate(const runtime_ref& fs, int fd, std::int64_t size_bytes) = 0;
     // The next open of the name asks the host.
     virtual int forget(const runtime_ref& fs, const char* path) = 0;
     // Writes back the dirty pages of a file slot. 0, or the first error.
     virtual int flush(const runtime_ref& fs, std::uint32_t slot) = 0;
-    virtual int stat(const runtime_ref& fs, int fd, file_stat* out) = 0;
-    virtual std::int64_t advise(const runtime_ref& fs, int fd, advice kind, std::int64_t offset,
-                                std::int64_t bytes) = 0;
-    virtual std::int64_t prefetch(const runtime_ref& fs, int fd, std::int64_t offset,
-                                  std::int64_t bytes) = 0;
+    // read, write, append, prefetch, advise, stat, fsync, truncate
+#define PENSTOCK_DECLARE(Result, verb, parameters, names) \
+    virtual Result verb(const runtime_ref& fs, int fd PENSTOCK_REST parameters) = 0;
+    PENSTOCK_FILE_VERBS(PENSTOCK_DECLARE)
+#undef PENSTOCK_DECLARE
 
     // gpu only: runtime::gather runs the cpu back end's on the worker threads. Ordered after what
     // is on the caller's stream; null: there is none.
     virtual std::int64_t gather(const runtime_ref& fs, const gather_job& job,
                                 device_stream stream) = 0;
+
+    // Has the parts of a loan copied by groups of this device. It ends with the device.
+    virtual page_lender& lender() = 0;
 
     // Ok, or what broke the device for good: -EIO, a kernel faulted; -ENODEV, the program reset it.
     virtual status health() = 0;

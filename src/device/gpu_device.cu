@@ -13,7 +13,7 @@
 #include "device/device.hpp"
 #include "device/gpu_context.cuh"
 #include "device/gpu_gather.cuh"
-#include "penstock/group/warp.cuh"
+#include "penstock/group/gpu_groups.cuh"
 #include "penstock/write.hpp"
 
 namespace penstock::host {
@@ -379,11 +379,7 @@ public:
                              callers != nullptr ? callers : d->stream);
     }
 
-    bool begin_loan(const runtime_ref& fs, loan& peer_read) override {
-        return loans_.begin(fs, peer_read);
-    }
-    void end_loan(loan& peer_read) override { loans_.end(peer_read); }
-    void end_late_loans() override { loans_.end_late(); }
+    page_lender& lender() override { return loans_; }
 
     status health() override {
         const device_guard guard(context_);

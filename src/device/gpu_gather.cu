@@ -11,7 +11,7 @@
 
 #include "penstock/engine/lend.hpp"
 #include "penstock/group/lane.hpp"
-#include "penstock/group/warp.cuh"
+#include "penstock/group/gpu_groups.cuh"
 
 namespace penstock::host {
 
@@ -269,7 +269,7 @@ cudaError_t gpu_loans::load(const runtime_ref& fs) {
     return code == cudaSuccess ? cudaStreamSynchronize(streams_[0]) : code;
 }
 
-bool gpu_loans::begin(const runtime_ref& fs, loan& peer_read) {
+bool gpu_loans::begin_loan(const runtime_ref& fs, loan& peer_read) {
     const device_guard guard(context_);
     if (!guard) return false;
     loan_desk* const desk = desks_.take(peer_read, lane{}.now_ns());
@@ -280,7 +280,7 @@ bool gpu_loans::begin(const runtime_ref& fs, loan& peer_read) {
     return false;
 }
 
-void gpu_loans::end(loan& peer_read) {
+void gpu_loans::end_loan(loan& peer_read) {
     desks_.give_back(*static_cast<loan_desk*>(peer_read.desk), true, lane{}.now_ns());
 }
 

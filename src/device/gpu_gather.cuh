@@ -37,11 +37,11 @@ std::int64_t gather_on_gpu(const runtime_ref& fs, const gather_job& job, gather_
 // ended by the states that it stored, and the driver is asked for nothing but the launch. All
 // memory is had when the runtime is made, since allocating blocks while a kernel waits for the
 // host.
-class gpu_loans {
+class gpu_loans final : public page_lender {
 public:
     explicit gpu_loans(const gpu_context& context) : context_(context) {}
     // Waits for what was launched.
-    ~gpu_loans();
+    ~gpu_loans() override;
     gpu_loans(const gpu_loans&) = delete;
     gpu_loans& operator=(const gpu_loans&) = delete;
 
@@ -49,9 +49,9 @@ public:
     status init(gpu_memory& memory);
     // Loads the kernel, by running it on nothing.
     cudaError_t load(const runtime_ref& fs);
-    bool begin(const runtime_ref& fs, loan& peer_read);
-    void end(loan& peer_read);
-    void end_late() { desks_.end_late(); }
+    bool begin_loan(const runtime_ref& fs, loan& peer_read) override;
+    void end_loan(loan& peer_read) override;
+    void end_late_loans() override { desks_.end_late(); }
 
 private:
     const gpu_context context_;

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "os/file_kind.hpp"
-#include "os/file_reads.hpp"
 
 namespace penstock::host {
 

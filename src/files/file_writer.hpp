@@ -14,12 +14,9 @@
 // again only when it has the answer (engine/dirty.hpp, invariant (2)).
 #pragma once
 
-#include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -41,35 +38,15 @@ namespace penstock::host {
 class marked_runs {
 public:
     // `whole`: every byte is marked, whatever the words say.
-    marked_runs(const std::byte* words, std::uint64_t page_bytes, bool whole) : bytes_(page_bytes) {
-        if (whole) return;
-        words_.resize(page_bytes / 64);
-        std::memcpy(words_.data(), words, page_bytes / 8);
-    }
+    marked_runs(const std::byte* words, std::uint64_t page_bytes, bool whole);
 
     // Finds the first run that begins at `from` or later: returns true, and the run is [begin,
     // end).
-    bool next(std::uint64_t from, std::uint64_t& begin, std::uint64_t& end) const {
-        if (words_.empty()) {
-            begin = from;
-            end = bytes_;
-            return from < bytes_;
-        }
-        begin = first(from, true);
-        end = begin < bytes_ ? first(begin, false) : bytes_;
-        return begin < bytes_;
-    }
+    bool next(std::uint64_t from, std::uint64_t& begin, std::uint64_t& end) const;
 
 private:
     // The first byte from `from` on whose mark is `marked`; the size of the page if there is none.
-    [[nodiscard]] std::uint64_t first(std::uint64_t from, bool marked) const {
-        for (std::uint64_t i = from / 64; i < words_.size(); ++i) {
-            std::uint64_t word = marked ? words_[i] : ~words_[i];
-            if (i == from / 64) word &= ~std::uint64_t{0} << (from % 64);
-            if (word != 0) return i * 64 + static_cast<std::uint64_t>(std::countr_zero(word));
-        }
-        return bytes_;
-    }
+    [[nodiscard]] std::uint64_t first(std::uint64_t from, bool marked) const;
 
     std::uint64_t bytes_;
     std::vector<std::uint64_t> words_;

@@ -18,6 +18,18 @@ std::int64_t told_from(const std::vector<write_observer*>& observers, std::size_
 
 }  // namespace
 
+bool known_files::may_have(const file_key& file) const {
+    return counts_[class_of(file)].load(std::memory_order_relaxed) != 0;
+}
+
+void request_turns::lock() {
+    ++wanted_;
+    turns_.lock();
+    --wanted_;
+}
+
+bool request_turns::try_lock_shared() { return wanted_ == 0 && turns_.try_lock_shared(); }
+
 hub& hub::of_process() { return one_of_process<hub>(); }
 
 void hub::enter(page_source& source) {

@@ -7,7 +7,7 @@
 // above enter themselves through the interfaces of this file, so the hub knows none of them.
 //
 // Outside of it stay what the operating system and the driver have once for a process: signals
-// (os/signals.cpp), what happens at fork() (runtime/runtime_state.cpp), CUDA
+// (runtime/runtime.cpp), what happens at fork() (runtime/runtime_state.cpp), CUDA
 // (device/gpu_context.cu).
 #pragma once
 
@@ -43,9 +43,7 @@ public:
     void remove(const file_key& file) { --counts_[class_of(file)]; }
     // True also for some that are not known. A reader that misses a file which is entered at the
     // same time reads it from storage.
-    [[nodiscard]] bool may_have(const file_key& file) const {
-        return counts_[class_of(file)].load(std::memory_order_relaxed) != 0;
-    }
+    [[nodiscard]] bool may_have(const file_key& file) const;
 
 private:
     static constexpr std::size_t classes = 4096;
@@ -63,13 +61,9 @@ private:
 // A lockable for std::lock_guard (requests) and std::shared_lock with std::try_to_lock (reads).
 class request_turns {
 public:
-    void lock() {
-        ++wanted_;
-        turns_.lock();
-        --wanted_;
-    }
+    void lock();
     void unlock() { turns_.unlock(); }
-    bool try_lock_shared() { return wanted_ == 0 && turns_.try_lock_shared(); }
+    bool try_lock_shared();
     void unlock_shared() { turns_.unlock_shared(); }
     void lock_shared() = delete;
 

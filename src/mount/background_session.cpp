@@ -19,6 +19,7 @@
 #include <thread>
 
 #include "mount/mounted_views.hpp"
+#include "mount/file_buffer.hpp"
 #include "mount/kernel_cache.hpp"
 #include "mount/tree.hpp"
 

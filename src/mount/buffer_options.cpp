@@ -1,5 +1,4 @@
-#include "mount/buffer_options.hpp"
-
+// The buffer of a mount: what is asked of it, checked, and its memory.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 #include <thread>
 
 #include "buffer/pool/device_frames.hpp"
+#include "mount/mount.hpp"
 #include "penstock/options.hpp"
 
 namespace penstock::mount {

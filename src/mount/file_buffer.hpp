@@ -26,8 +26,8 @@
 #include <vector>
 
 #include "buffer/pool/manager.hpp"
-#include "mount/inode_table.hpp"
 #include "mount/mount.hpp"
+#include "mount/tree.hpp"
 
 namespace penstock::mount {
 

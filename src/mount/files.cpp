@@ -15,6 +15,7 @@
 
 #include "os/file_kind.hpp"
 #include "mount/caller.hpp"
+#include "mount/file_buffer.hpp"
 #include "mount/tree.hpp"
 
 namespace penstock::mount {

@@ -2,12 +2,12 @@
 // be used past it.
 #pragma once
 
+#include <fuse_lowlevel.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <string>
-
-#include "mount/fuse_api.hpp"
 
 namespace penstock::mount {
 

@@ -11,6 +11,8 @@
 // has it open (files.cpp).
 #pragma once
 
+#include <fuse_lowlevel.h>
+
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -19,8 +21,6 @@
 #include <mutex>
 #include <thread>
 #include <vector>
-
-#include "mount/fuse_api.hpp"
 
 namespace penstock::mount {
 

@@ -1,11 +1,13 @@
 #include "os/file_kind.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/vfs.h>
 #include <unistd.h>
+#include <vector>
 
 namespace penstock::host {
 
@@ -37,6 +39,10 @@ bool has_false_size(int fd, const struct stat& facts) {
     return has_byte_at(fd, facts.st_size - 1) == 0 && ::fstat(fd, &now) == 0 &&
            now.st_size >= facts.st_size;
 }
+
+// Where the writers are not known, or times are coarse, a file that changed less than this before
+// it was looked at may be changing still.
+constexpr std::int64_t time_grain_ns = 20'000'000;
 
 }  // namespace
 
@@ -71,6 +77,37 @@ file_kind kind_of(int fd, const struct stat& facts) {
     return by_mode == file_kind::regular && has_false_size(fd, facts) ? file_kind::false_size
                                                                       : by_mode;
 }
+
+bool may_change_unseen(const file_facts& facts) {
+    if (facts.writing == writers::some) return true;
+    if (facts.writing == writers::none && facts.exact_times) return false;
+    return facts.now_ns - std::max(facts.identity.modified_ns, facts.identity.changed_ns) <
+           time_grain_ns;
+}
+
+bool is_in_memory(environment& env, int fd, std::uint64_t offset, std::uint64_t bytes) {
+    if (const int told = env.in_page_cache(fd, offset, bytes); told >= 0) return told == 1;
+    void* at = nullptr;
+    if (env.map_file(fd, offset, bytes, at) != 0) return true;
+    std::vector<bool> resident;
+    const int code = env.resident(at, bytes, bytes, resident);
+    env.unmap_file(at, bytes);
+    return code != 0 || resident.at(0);
+}
+
+std::int64_t read_all(environment& env, int fd, std::byte* to, std::uint64_t bytes,
+                      std::uint64_t offset) {
+    std::uint64_t got = 0;
+    while (got < bytes) {
+        const std::int64_t more = env.read(fd, to + got, bytes - got, offset + got);
+        if (more < 0) return more;
+        if (more == 0) break;
+        got += static_cast<std::uint64_t>(more);
+    }
+    return static_cast<std::int64_t>(got);
+}
+
+void read_nothing_ahead(int fd) { ::posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM); }
 
 // Asked by name first, because opening a device may already do something. O_NONBLOCK keeps a pipe
 // that takes the name in between from holding up the caller.

@@ -1,10 +1,12 @@
 // What the operating system says about a file, judged in one place: which version of it this is,
-// whether it is a regular file, and whether its size can be believed.
+// whether it is a regular file, whether its size can be believed, whether it may change unseen, and
+// which part of it is in memory. And the read of a part of it.
 //
 // Every program, the library and the mount use these functions, so that two parts never disagree
 // about one file.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <sys/stat.h>
@@ -14,8 +16,8 @@
 namespace penstock::host {
 
 // Device, inode, size and both times. Two equal identities are the same version of the same file,
-// as far as times tell (file_reads.hpp has the exception). The change time is among them because a
-// program can set the other one back.
+// as far as times tell (may_change_unseen has the exception). The change time is among them because
+// a program can set the other one back.
 file_identity identity_of(const struct stat& facts);
 
 // How a reader may treat a file.
@@ -41,6 +43,24 @@ bool is_made_up(int fd);
 
 // By the mode alone, for what is not open: regular, directory or special.
 file_kind kind_of(mode_t mode);
+
+// May the file change, or have changed, without leaving other times than those just read? A
+// write(2) sets the time before it copies the bytes, and stores to a mapping set it now and then,
+// so no time is to be believed while a writer has the file open. Without a writer exact times are
+// proof: a later writer leaves a new one.
+bool may_change_unseen(const file_facts& facts);
+
+// Has the operating system all of this part of the file in memory? Where that cannot be told it
+// counts as so. `offset` is a multiple of the page size of the machine.
+bool is_in_memory(environment& env, int fd, std::uint64_t offset, std::uint64_t bytes);
+
+// How many bytes there are, fewer only at the end of the file; or a negative errno.
+std::int64_t read_all(environment& env, int fd, std::byte* to, std::uint64_t bytes,
+                      std::uint64_t offset);
+
+// From now on the operating system reads from this handle what it is asked for and no more: what
+// comes behind may be to be had elsewhere.
+void read_nothing_ahead(int fd);
 
 // Opens `path` for reading if it is a regular file and not special, and judges it; the descriptor
 // is closed again. Follows links, opens nothing that could wait. 0 with `kind` and `facts`, or a

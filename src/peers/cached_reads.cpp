@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "os/file_reads.hpp"
+#include "os/file_kind.hpp"
 #include "penstock/group/lane.hpp"
 
 namespace penstock::host {

@@ -5,7 +5,7 @@
 //
 // A page is given out only if
 //   - no writer has the file open, and it looks now (device, inode, size, times) as when
-//     the slot of the page was opened (os/file_reads.hpp),
+//     the slot of the page was opened (os/file_kind.hpp),
 //   - no kernel has it open for writing, or has written to it, before and after the page is copied
 //     (file_registry::lend).
 // So it has the bytes that the file has, or had while the read was under way.

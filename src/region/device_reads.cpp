@@ -10,7 +10,7 @@
 #include <mutex>
 #include <shared_mutex>
 
-#include "os/file_reads.hpp"
+#include "os/file_kind.hpp"
 #include "region/shared_home.hpp"
 
 namespace penstock::region {

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "device/gpu_context.cuh"
-#include "penstock/group/warp.cuh"
+#include "penstock/group/gpu_groups.cuh"
 #include "region/gpu_range.cuh"
 #include "region/region_memory.hpp"
 

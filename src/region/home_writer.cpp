@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "files/file_writer.hpp"
-#include "os/file_reads.hpp"
+#include "os/file_kind.hpp"
 
 namespace penstock::region {
 

@@ -5,7 +5,7 @@
 #include <iterator>
 #include <utility>
 
-#include "os/file_reads.hpp"
+#include "os/file_kind.hpp"
 #include "region/home_writer.hpp"
 
 namespace penstock::region {
@@ -310,7 +310,7 @@ int shared_home::collect_slice(place holder, const page_list& pages, bool masked
     const consistency::step collecting{consistency::work::collect, holder, 0, 0};
     std::atomic<std::uint64_t> all_written{0};
     // Opened anew each time: while it is open it cannot be told whether another program writes
-    // (os/file_reads.hpp).
+    // (os/file_kind.hpp).
     const int fd = env_.open_writing(fd_);
     if (fd < 0) return fd;
     const auto each = [&](const page_list& batch, auto&& change) {

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "device/device.hpp"
 #include "penstock/runtime.hpp"
 
 namespace penstock {
@@ -36,26 +37,13 @@ file& file::operator=(file&& other) noexcept {
     return *this;
 }
 
-std::int64_t file::read(void* buffer, std::int64_t bytes, std::int64_t offset) const {
-    return is_open() ? rt_->read(fd_, buffer, bytes, offset) : -EBADF;
-}
-std::int64_t file::write(const void* buffer, std::int64_t bytes, std::int64_t offset) const {
-    return is_open() ? rt_->write(fd_, buffer, bytes, offset) : -EBADF;
-}
-std::int64_t file::append(const void* buffer, std::int64_t bytes) const {
-    return is_open() ? rt_->append(fd_, buffer, bytes) : -EBADF;
-}
-int file::stat(file_stat* out) const { return is_open() ? rt_->stat(fd_, out) : -EBADF; }
-std::int64_t file::prefetch(std::int64_t offset, std::int64_t bytes) const {
-    return is_open() ? rt_->prefetch(fd_, offset, bytes) : -EBADF;
-}
-std::int64_t file::advise(advice kind, std::int64_t offset, std::int64_t bytes) const {
-    return is_open() ? rt_->advise(fd_, kind, offset, bytes) : -EBADF;
-}
-int file::fsync() const { return is_open() ? rt_->fsync(fd_) : -EBADF; }
-int file::truncate(std::int64_t size_bytes) const {
-    return is_open() ? rt_->truncate(fd_, size_bytes) : -EBADF;
-}
+// read, write, append, prefetch, advise, stat, fsync, truncate
+#define PENSTOCK_ASK_RUNTIME(Result, verb, parameters, names)           \
+    Result file::verb parameters const {                                \
+        return is_open() ? rt_->verb(fd_ PENSTOCK_REST names) : -EBADF; \
+    }
+PENSTOCK_FILE_VERBS(PENSTOCK_ASK_RUNTIME)
+#undef PENSTOCK_ASK_RUNTIME
 
 int file::close() {
     if (!is_open()) return -EBADF;

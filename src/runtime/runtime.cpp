@@ -1,7 +1,9 @@
 // The public face of the runtime.
 #include "penstock/runtime.hpp"
 
+#include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <glob.h>
 #include <thread>
 #include <vector>
@@ -82,32 +84,23 @@ int runtime::open(const std::string& path, int flags) {
 int runtime::close(int fd) {
     return checked(*state_, [&] { return state_->device->close(state_->ref, fd); });
 }
-std::int64_t runtime::read(int fd, void* buffer, std::int64_t bytes, std::int64_t offset) {
-    return checked(*state_,
-                   [&] { return state_->device->read(state_->ref, fd, buffer, bytes, offset); });
-}
 std::int64_t runtime::read(cursor& at, void* buffer, std::int64_t bytes) {
     const std::int64_t done =
         read(at.fd, buffer, bytes, static_cast<std::int64_t>(at.offset_bytes));
     if (done > 0) at.offset_bytes += static_cast<std::uint64_t>(done);
     return done;
 }
-std::int64_t runtime::write(int fd, const void* buffer, std::int64_t bytes, std::int64_t offset) {
-    return checked(*state_,
-                   [&] { return state_->device->write(state_->ref, fd, buffer, bytes, offset); });
-}
-std::int64_t runtime::append(int fd, const void* buffer, std::int64_t bytes) {
-    return checked(*state_, [&] { return state_->device->append(state_->ref, fd, buffer, bytes); });
-}
 int runtime::msync(int fd, std::int64_t offset, std::int64_t bytes) {
     return checked(*state_, [&] { return state_->device->msync(state_->ref, fd, offset, bytes); });
 }
-int runtime::fsync(int fd) {
-    return checked(*state_, [&] { return state_->device->fsync(state_->ref, fd); });
-}
-int runtime::truncate(int fd, std::int64_t size_bytes) {
-    return checked(*state_, [&] { return state_->device->truncate(state_->ref, fd, size_bytes); });
-}
+// read, write, append, prefetch, advise, stat, fsync, truncate
+#define PENSTOCK_ASK_DEVICE(Result, verb, parameters, names)                                       \
+    Result runtime::verb(int fd PENSTOCK_REST parameters) {                                        \
+        return checked(*state_,                                                                    \
+                       [&] { return state_->device->verb(state_->ref, fd PENSTOCK_REST names); }); \
+    }
+PENSTOCK_FILE_VERBS(PENSTOCK_ASK_DEVICE)
+#undef PENSTOCK_ASK_DEVICE
 int runtime::unlink(const std::string& path) {
     return checked(*state_, [&] {
         const int code = state_->files->unlink(path, false);
@@ -121,17 +114,6 @@ int runtime::rename(const std::string& from, const std::string& to) {
         const int also = state_->device->forget(state_->ref, to.c_str());
         return forgotten != 0 ? forgotten : also;
     });
-}
-int runtime::stat(int fd, file_stat* out) {
-    return checked(*state_, [&] { return state_->device->stat(state_->ref, fd, out); });
-}
-std::int64_t runtime::prefetch(int fd, std::int64_t offset, std::int64_t bytes) {
-    return checked(*state_,
-                   [&] { return state_->device->prefetch(state_->ref, fd, offset, bytes); });
-}
-std::int64_t runtime::advise(int fd, advice kind, std::int64_t offset, std::int64_t bytes) {
-    return checked(*state_,
-                   [&] { return state_->device->advise(state_->ref, fd, kind, offset, bytes); });
 }
 mapping runtime::map(int fd, std::int64_t offset, std::int64_t bytes) {
     if (const int code = process_code(); code != 0) return {nullptr, code, engine::no_word, 0};
@@ -321,5 +303,28 @@ int runtime::run_on_workers(const std::function<void(std::uint32_t, std::uint32_
     for (std::thread& thread : threads) thread.join();
     return 0;
 }
+
+namespace {
+
+// SIGINT and SIGTERM become an interrupt of every runtime. The handler only sets a flag; each
+// runtime's monitor thread looks at it with every heartbeat.
+std::atomic<bool> signal_came{false};
+static_assert(std::atomic<bool>::is_always_lock_free,
+              "the handler may only touch lock-free atomics");
+
+void on_signal(int) { signal_came.store(true, std::memory_order_relaxed); }
+
+}  // namespace
+
+int interrupt_on_signals() {
+    struct sigaction action {};
+    action.sa_handler = on_signal;
+    action.sa_flags = static_cast<int>(SA_RESETHAND);  // the second signal kills
+    if (sigaction(SIGINT, &action, nullptr) != 0 || sigaction(SIGTERM, &action, nullptr) != 0)
+        return -errno;
+    return 0;
+}
+
+bool was_interrupted() { return signal_came.load(std::memory_order_relaxed); }
 
 }  // namespace penstock

@@ -88,7 +88,7 @@ struct runtime_state {
     // Before the threads stop: what was written goes to its files; what cannot is named in the log.
     void write_back_all();
     [[nodiscard]] page_lender& lender() const {
-        return hooks.lender != nullptr ? *hooks.lender : *device;
+        return hooks.lender != nullptr ? *hooks.lender : device->lender();
     }
     void monitor_loop();
     void look_after();

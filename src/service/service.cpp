@@ -12,10 +12,17 @@
 
 namespace penstock::host {
 
+using engine::file_request;
+using engine::fill_request;
+using engine::leaf_request;
 using engine::op;
+using engine::open_request;
+using engine::read_request;
 using engine::ring_reply;
 using engine::ring_request;
 using engine::ring_ticket;
+using engine::unlink_request;
+using engine::write_request;
 
 namespace {
 constexpr unsigned long timer_slack_ns = 1000;
@@ -199,58 +206,65 @@ std::uint32_t service::take_requests() {
 void service::serve(const ring_request& request, const ring_ticket& at) {
     if (request.lost_extent != 0) files_.give_back_path(request.lost_extent);
     switch (request.operation) {
-        case op::read: return serve_read(request, at);
-        case op::fill: return serve_fill(request, at);
-        case op::open: return serve_open(request, at);
-        case op::retire:
-            settings_.write_errors->forget({request.file_slot, request.generation});
-            return answer(at, files_.retire(request.file_slot, request.generation));
-        case op::write: return serve_write(request, at);
+        case op::read: return serve_read(read_request::of(request), at);
+        case op::fill: return serve_fill(fill_request::of(request), at);
+        case op::open: return serve_open(open_request::of(request), at);
+        case op::write: return serve_write(write_request::of(request), at);
+        case op::leaf: return serve_leaf(leaf_request::of(request), at);
+        case op::unlink: return serve_unlink(unlink_request::of(request), at);
         case op::sync:
-        case op::truncate: return serve_change(request, at);
-        case op::unlink: return serve_unlink(request, at);
-        case op::settle:
-            settings_.write_errors->forget({request.file_slot, request.generation});
-            files_.settle(request.file_slot, request.generation, request.argument);
-            return answer(at, 0);
-        case op::leaf: {
-            std::uint64_t word_index = 0;
-            const std::int64_t code = files_.leaf(request.file_slot, request.generation,
-                                                  request.argument, request.offset, word_index);
-            reply_of(at).words[0] = word_index;
-            return answer(at, code);
-        }
+        case op::truncate: return serve_change(file_request::of(request), at);
+        case op::retire:
+        case op::settle: return serve_end(file_request::of(request), at);
         case op::ping: return answer(at, 0);
         default: return refuse(at, -EINVAL);
     }
 }
 
+// The end of a file's life in its slot, or of its life as a written file.
+void service::serve_end(const file_request& request, const ring_ticket& at) {
+    settings_.write_errors->forget({request.file_slot, request.generation});
+    if (request.operation == op::retire)
+        return answer(at, files_.retire(request.file_slot, request.generation));
+    files_.settle(request.file_slot, request.generation, request.epoch);
+    answer(at, 0);
+}
+
+void service::serve_leaf(const leaf_request& request, const ring_ticket& at) {
+    std::uint64_t word_index = 0;
+    const std::int64_t code = files_.leaf(request.file_slot, request.generation, request.kind,
+                                          request.number, word_index);
+    reply_of(at).words[0] = word_index;
+    answer(at, code);
+}
+
 // The name of a request, or an empty string if it cannot be a name. It is a copy: the device could
 // change the name while it is looked up.
-std::string service::name_in(const ring_request& request, const ring_ticket& at) const {
-    if (request.bytes == 0 || request.bytes > engine::max_path_bytes) return {};
-    std::string name(request.bytes, '\0');
-    std::memcpy(name.data(), staging_of(at), request.bytes);
+std::string service::name_in(std::uint32_t name_bytes, const ring_ticket& at) const {
+    if (name_bytes == 0 || name_bytes > engine::max_path_bytes) return {};
+    std::string name(name_bytes, '\0');
+    std::memcpy(name.data(), staging_of(at), name_bytes);
     return name.find('\0') == std::string::npos ? name : std::string();
 }
 
-void service::serve_unlink(const ring_request& request, const ring_ticket& at) {
+void service::serve_unlink(const unlink_request& request, const ring_ticket& at) {
     const trace_range range("unlink");
-    const std::string name = name_in(request, at);
+    const std::string name = name_in(request.name_bytes, at);
     if (name.empty()) return refuse(at, -EINVAL);
     answer(at, files_.unlink(name, true));
 }
 
-void service::serve_open(const ring_request& request, const ring_ticket& at) {
+void service::serve_open(const open_request& request, const ring_ticket& at) {
     const trace_range range("open");
-    const std::string name = name_in(request, at);
+    const std::string name = name_in(request.name_bytes, at);
     if (name.empty()) return refuse(at, -EINVAL);
-    const bool is_open = request.open_slot != 0 && request.open_slot <= engine::max_file_slots;
-    const slot_life open_now =
-        is_open ? slot_life{static_cast<std::uint32_t>(request.open_slot - 1), request.generation}
-                : slot_life{};
+    const bool is_open = request.known_slot != 0 && request.known_slot <= engine::max_file_slots;
+    const slot_life open_now = is_open
+                                   ? slot_life{static_cast<std::uint32_t>(request.known_slot - 1),
+                                               request.known_generation}
+                                   : slot_life{};
     const open_reply opened =
-        files_.open(name, request.offset, request.argument, request.file_slot, open_now);
+        files_.open(name, request.old_extent, request.old_units, request.flags, open_now);
     ring_reply& reply = reply_of(at);
     reply.words[engine::reply_slot_and_generation] =
         std::uint64_t{opened.generation} << 32 | opened.slot;
@@ -265,7 +279,7 @@ void service::serve_open(const ring_request& request, const ring_ticket& at) {
     answer(at, opened.result);
 }
 
-void service::serve_read(const ring_request& request, const ring_ticket& at) {
+void service::serve_read(const read_request& request, const ring_ticket& at) {
     const std::uint64_t page_bytes = std::uint64_t{1} << settings_.page_shift;
     flight& f = flights_[flight_of(at)];
     // A correct device uses a slot again only after it has read the answer. A second read here
@@ -284,7 +298,7 @@ void service::serve_read(const ring_request& request, const ring_ticket& at) {
     f.offset = request.offset;
     f.wanted = request.bytes;
     f.done = 0;
-    f.pads = request.argument == 1 && size_bytes == size_of_written;
+    f.pads = request.pads && size_bytes == size_of_written;
     ++in_flight_;
     start_flight(flight_of(at));
 }
@@ -292,7 +306,7 @@ void service::serve_read(const ring_request& request, const ring_ticket& at) {
 // Queues the marked bytes of a page, run by run, and no other bytes: bytes in between may belong to
 // another writer by now. They are written when all requests of this look were taken
 // (files/file_writer.hpp).
-void service::serve_write(const ring_request& request, const ring_ticket& at) {
+void service::serve_write(const write_request& request, const ring_ticket& at) {
     const std::uint64_t page_bytes = std::uint64_t{1} << settings_.page_shift;
     auto batch = std::find_if(batches_.begin(), batches_.end(), [&](const write_batch& b) {
         return b.slot == request.file_slot && b.generation == request.generation;
@@ -310,7 +324,7 @@ void service::serve_write(const ring_request& request, const ring_ticket& at) {
         rings_[at.ring].staging_stride < page_bytes + page_bytes / 8)
         return refuse(at, -EINVAL);
     batch->orders.push_back(
-        {staging_of(at), request.offset, request.argument == 1, &reply_of(at), at.ticket});
+        {staging_of(at), request.offset, request.is_whole == 1, &reply_of(at), at.ticket});
 }
 
 void service::run_writers() {
@@ -327,18 +341,18 @@ void service::run_writers() {
     });
 }
 
-void service::serve_change(const ring_request& request, const ring_ticket& at) {
+void service::serve_change(const file_request& request, const ring_ticket& at) {
     const trace_range range(request.operation == op::sync ? "sync" : "truncate");
     std::shared_ptr<file_writer> file;
     if (const int code = files_.writer_of(request.file_slot, request.generation, file); code != 0)
         return refuse(at, code);
     if (request.operation == op::truncate) {
-        if (request.offset > INT64_MAX) return refuse(at, -EINVAL);
+        if (request.size_bytes > INT64_MAX) return refuse(at, -EINVAL);
         const auto cut = [&] {
-            return tried_again([&] { return env_.truncate(file->fd(), request.offset); });
+            return tried_again([&] { return env_.truncate(file->fd(), request.size_bytes); });
         };
         return answer(
-            at, files_.shared().change_told(env_, file->fd(), {request.offset, 0, true}, cut));
+            at, files_.shared().change_told(env_, file->fd(), {request.size_bytes, 0, true}, cut));
     }
     counters_.file_syncs.fetch_add(1, std::memory_order_relaxed);
     const int code = tried_again([&] { return sync_file(env_, file->fd()); });
@@ -352,13 +366,13 @@ void service::serve_change(const ring_request& request, const ring_ticket& at) {
 
 // No group waits for the answer, only for the marks; the answer says that the ring slot can be used
 // again.
-void service::serve_fill(const ring_request& request, const ring_ticket& at) {
+void service::serve_fill(const fill_request& request, const ring_ticket& at) {
     const std::uint64_t page_bytes = std::uint64_t{1} << settings_.page_shift;
     const std::uint64_t pages =
         (std::uint64_t{request.bytes} + page_bytes - 1) >> settings_.page_shift;
     if (pages == 0 || pages > engine::max_fill_pages) return refuse(at, -EINVAL);
     fill_order order{
-        at, request.argument, request.offset, request.bytes, static_cast<std::uint32_t>(pages), {}};
+        at, request.stamp, request.offset, request.bytes, static_cast<std::uint32_t>(pages), {}};
     std::memcpy(order.frames.data(), staging_of(at), pages * sizeof order.frames[0]);
     std::shared_ptr<shared_handle> file;
     std::uint64_t size_bytes = 0;

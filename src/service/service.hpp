@@ -151,15 +151,17 @@ private:
     std::uint32_t take_requests();
     std::uint32_t take_from(std::uint32_t ring);
     void serve(const engine::ring_request& request, const engine::ring_ticket& at);
-    [[nodiscard]] std::string name_in(const engine::ring_request& request,
+    [[nodiscard]] std::string name_in(std::uint32_t name_bytes,
                                       const engine::ring_ticket& at) const;
-    void serve_unlink(const engine::ring_request& request, const engine::ring_ticket& at);
-    void serve_open(const engine::ring_request& request, const engine::ring_ticket& at);
-    void serve_read(const engine::ring_request& request, const engine::ring_ticket& at);
-    void serve_fill(const engine::ring_request& request, const engine::ring_ticket& at);
-    void serve_write(const engine::ring_request& request, const engine::ring_ticket& at);
+    void serve_open(const engine::open_request& request, const engine::ring_ticket& at);
+    void serve_unlink(const engine::unlink_request& request, const engine::ring_ticket& at);
+    void serve_read(const engine::read_request& request, const engine::ring_ticket& at);
+    void serve_fill(const engine::fill_request& request, const engine::ring_ticket& at);
+    void serve_write(const engine::write_request& request, const engine::ring_ticket& at);
     void run_writers();
-    void serve_change(const engine::ring_request& request, const engine::ring_ticket& at);
+    void serve_leaf(const engine::leaf_request& request, const engine::ring_ticket& at);
+    void serve_change(const engine::file_request& request, const engine::ring_ticket& at);
+    void serve_end(const engine::file_request& request, const engine::ring_ticket& at);
     void start_flight(std::uint32_t number);
     [[nodiscard]] read_operation rest_of(std::uint32_t number) const;
     void finish_all(std::uint64_t wait_ns);

@@ -1,7 +1,7 @@
 // Gathers whose machine code check_hit_path.py judges. In a file of their own: a kernel without
 // launch bounds is given the registers of every function of its file that is called by address.
 #include "penstock/gather.hpp"
-#include "penstock/group/warp.cuh"
+#include "penstock/group/gpu_groups.cuh"
 
 __global__ void __launch_bounds__(256, 4)
     gather_by_warp(const __grid_constant__ penstock::runtime_ref fs, int fd,

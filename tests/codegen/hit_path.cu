@@ -1,8 +1,7 @@
 // Kernels whose machine code check_hit_path.py judges: one read each, by a warp and by a block, and
 // a map.
 #include "penstock/file.hpp"
-#include "penstock/group/block.cuh"
-#include "penstock/group/warp.cuh"
+#include "penstock/group/gpu_groups.cuh"
 
 __global__ void __launch_bounds__(256)
     read_by_warp(const __grid_constant__ penstock::runtime_ref fs, int fd, void* buffer,

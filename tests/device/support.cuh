@@ -3,8 +3,7 @@
 
 #include <cuda_runtime.h>
 
-#include "penstock/group/block.cuh"
-#include "penstock/group/warp.cuh"
+#include "penstock/group/gpu_groups.cuh"
 #include "unit/support.hpp"
 
 namespace penstock::test {

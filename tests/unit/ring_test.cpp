@@ -59,6 +59,44 @@ TEST(ring, a_group_whose_ring_is_full_claims_from_the_next) {
     EXPECT_EQ(c.tail + other.tail, 8u);
 }
 
+TEST(ring, each_operation_has_its_words_in_the_wire) {
+    const ring_request open = open_request{7, 3, 9, 40, 2, 6}.packed();
+    EXPECT_EQ(open.operation, op::open);
+    EXPECT_EQ(open.bytes, 7u);
+    EXPECT_EQ(open.file_slot, 3u);
+    EXPECT_EQ(open.generation, 9u);
+    EXPECT_EQ(open.offset, 40u);
+    EXPECT_EQ(open.argument, 2u);
+    EXPECT_EQ(open.open_slot, 6u);
+    const open_request opened = open_request::of(open);
+    EXPECT_EQ(opened.name_bytes, 7u);
+    EXPECT_EQ(opened.flags, 3u);
+    EXPECT_EQ(opened.known_generation, 9u);
+    EXPECT_EQ(opened.old_extent, 40u);
+    EXPECT_EQ(opened.old_units, 2u);
+    EXPECT_EQ(opened.known_slot, 6u);
+    const ring_request read = read_request{1, 2, 3, 4, true}.packed(),
+                       fill = fill_request{1, 2, 3, 4, 5}.packed(),
+                       write = write_request{1, 2, 3, 4, 1}.packed(),
+                       leaf = leaf_request{1, 2, growth_directory, 4}.packed(),
+                       settle = file_request{op::settle, 1, 2, 0, 5}.packed();
+    for (const ring_request& any : {read, fill, write, leaf, settle}) {
+        EXPECT_EQ(any.file_slot, 1u);
+        EXPECT_EQ(any.generation, 2u);
+        EXPECT_EQ(any.offset, any.operation == op::settle ? 0u : 4u);
+        EXPECT_EQ(any.lost_extent, 0u);
+        EXPECT_EQ(any.open_slot, 0u);
+    }
+    EXPECT_TRUE(read_request::of(read).pads);
+    EXPECT_EQ(read.argument, 1u);
+    EXPECT_EQ(fill_request::of(fill).stamp, 5u);
+    EXPECT_EQ(write_request::of(write).is_whole, 1u);
+    EXPECT_EQ(leaf_request::of(leaf).kind, growth_directory);
+    EXPECT_EQ(leaf_request::of(leaf).number, 4u);
+    EXPECT_EQ(file_request::of(settle).epoch, 5u);
+    EXPECT_EQ(file_request::of(file_request{op::truncate, 1, 2, 77}.packed()).size_bytes, 77u);
+}
+
 TEST(ring, a_request_arrives_whole_and_its_answer_comes_back) {
     hand_cache c;
     const ring_ticket at = claim(c);

@@ -19,7 +19,6 @@
 
 #include "penstock/base/device_atomic.cuh"
 #include "penstock/base/macros.hpp"
-#include "penstock/base/order.hpp"
 
 #if !defined(PENSTOCK_SCHEDULE_POINT)
 #define PENSTOCK_SCHEDULE_POINT(address, is_write) static_cast<void>(0)

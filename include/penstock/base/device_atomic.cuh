@@ -1,5 +1,6 @@
-// The atomics of base/atomic.hpp on a GPU: one PTX instruction each, by order and scope, for words
-// of 4 and 8 bytes; bytes are loaded and stored as well, relaxed.
+// The orders and scopes of an atomic access (base/atomic.hpp), and the atomics of a GPU: one PTX
+// instruction each, by order and scope, for words of 4 and 8 bytes; bytes are loaded and stored as
+// well, relaxed.
 //
 // They are the instructions of libcu++'s atomic_ref, whose header costs each file that includes it
 // three seconds of compiling. The address is generic, and every instruction is volatile and
@@ -10,7 +11,16 @@
 #include <type_traits>
 
 #include "penstock/base/macros.hpp"
-#include "penstock/base/order.hpp"
+
+namespace penstock {
+
+enum class order { relaxed, acquire, release, acq_rel };
+
+// device: seen by the threads of one device (a GPU, or the threads of the cpu back end).
+// system: seen by the host as well, for words in host memory that GPU and CPU share.
+enum class scope { device, system };
+
+}  // namespace penstock
 
 #if defined(__CUDACC__)
 namespace penstock::device_atomic {

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "penstock/engine/fault.hpp"
+#include "penstock/engine/counters.hpp"
 #include "penstock/engine/read.hpp"
 
 #if defined(__CUDACC__)
@@ -49,7 +49,7 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_element_by(const Load& load, const cache_vi
 
 #if defined(__CUDACC__)
 
-// Relaxed at device scope, like all reads of frames (group/device_copy.cuh). `from` is aligned to
+// Relaxed at device scope, like all reads of frames (group/gpu_groups.cuh). `from` is aligned to
 // the element's size.
 template <typename T>
 PENSTOCK_D PENSTOCK_INLINE T load_element(const std::byte* from) {

@@ -20,7 +20,7 @@
 #include <cerrno>
 #include <cstdint>
 
-#include "penstock/base/by_address.hpp"
+#include "penstock/base/macros.hpp"
 #include "penstock/engine/load.hpp"
 #include "penstock/engine/lost_open.hpp"
 #include "penstock/engine/name_table.hpp"
@@ -39,22 +39,21 @@ PENSTOCK_HD inline std::int64_t ask_to_open(const Group& g, const cache_view& c,
     const ring_view& r = c.rings[at.ring];
     const std::uint32_t slot = slot_of(r, at.ticket);
     put_name(r.staging + r.staging_stride * slot, key);
-    ring_request request{};
-    request.operation = op::open;
-    request.bytes = key.bytes;
-    request.file_slot = key.flags;
+    open_request request{};
+    request.name_bytes = key.bytes;
+    request.flags = key.flags;
     // An open file stays the file that it was when it was opened, also for callers that open it for
     // writing now.
     const std::uint32_t open_slot = atomic_load<order::relaxed>(&name.file_slot),
                         generation = atomic_load<order::relaxed>(&name.generation);
     if (open_slot < c.file_slots && is_open(look(&c.file_words[open_slot]), generation)) {
-        request.open_slot = std::uint64_t{open_slot} + 1;
-        request.generation = generation;
+        request.known_slot = std::uint64_t{open_slot} + 1;
+        request.known_generation = generation;
     }
-    request.offset = name.path_bytes == 0 ? 0 : std::uint64_t{name.path_at} + 1;
-    request.argument = (name.path_bytes + 7) / 8;
+    request.old_extent = name.path_bytes == 0 ? 0 : std::uint64_t{name.path_at} + 1;
+    request.old_units = (name.path_bytes + 7) / 8;
     atomic_store<order::relaxed>(&name.path_bytes, std::uint32_t{0});
-    post(g, c, at, request);
+    post(g, c, at, request.packed());
     count(g, c, count_open_requests);
     if (const std::int64_t code = await(g, c, at); code != 0) {
         orphan_slot(c, at);

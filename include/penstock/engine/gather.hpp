@@ -16,7 +16,7 @@
 #include <type_traits>
 
 #include "penstock/engine/element.hpp"
-#include "penstock/engine/fault.hpp"
+#include "penstock/engine/counters.hpp"
 #include "penstock/engine/read.hpp"
 
 namespace penstock::engine {
@@ -295,7 +295,7 @@ PENSTOCK_D PENSTOCK_INLINE std::uint64_t hits_by_unit(const Group& g, const cach
 #endif
 
 // How a function calls the next one. Code that is inline in the user's kernel calls by address
-// (base/by_address.hpp); other code calls directly. A function that is called by address may not
+// (base/macros.hpp); other code calls directly. A function that is called by address may not
 // call another function by address: the compiler would take that for a circle, and would not know
 // how much stack the kernel needs.
 enum class call_kind { direct, by_address };

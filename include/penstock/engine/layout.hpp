@@ -3,20 +3,21 @@
 //   device memory  page words and directories (one arena), frame words, frames, file words and
 //                  records, name slots, path arena, ring tails and free marks, counters. Written by
 //                  groups only. Window and chunk words lie there too; only the host writes them.
-//   host memory    ring requests (written by groups), ring replies and staging (written by service
+//   host memory    ring requests (engine/request.hpp; written by groups), ring replies and staging
+//   (written by service
 //                  threads), control. On a GPU this memory is pinned and mapped. Each word has one
 //                  writer; neither side does read-modify-write across the bus.
 //
 // On the cpu back end "device memory" is ordinary memory and nothing else differs.
 #pragma once
 
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 
 #include "penstock/base/macros.hpp"
 #include "penstock/engine/file_word.hpp"
 #include "penstock/engine/page_word.hpp"
+#include "penstock/engine/request.hpp"
 
 namespace penstock {
 struct host_doorbell;
@@ -106,70 +107,6 @@ struct alignas(64) name_slot {
 };
 static_assert(sizeof(name_slot) == 64);
 
-enum class op : std::uint32_t {
-    none = 0,
-    open = 1,
-    read = 2,
-    retire = 3,
-    leaf = 4,
-    ping = 5,
-    fill = 6,
-    write = 7,     // the marked bytes of one page (engine/write_back.hpp)
-    sync = 8,      // brings written bytes to storage
-    truncate = 9,  // offset: the new size
-    settle = 10,   // the last descriptor of a written file was closed; argument: the epoch
-    unlink = 11    // bytes: length of the name in the staging area
-};
-// The answer to an open if the arena has no room for the file's page table: taking down a closed
-// file may help. No file system returns this code; -ENOSPC is the error of an open that creates a
-// file on a full disk.
-inline constexpr int no_table_room = -EXFULL;
-
-// Which leaf a request asks for.
-enum leaf_kind : std::uint64_t { leaf_of_table = 0, leaf_of_growth = 1, growth_directory = 2 };
-
-// A request, written by one group and then read by one service thread. 64 bytes: one write burst
-// over the bus.
-struct alignas(64) ring_request {
-    std::uint64_t published;  // ticket + 1, stored last
-    op operation;
-    std::uint32_t bytes;  // read, fill: wanted bytes; open: length of the name in the staging area
-    std::uint32_t file_slot;   // open: the flags
-    std::uint32_t generation;  // open: see open_slot
-    std::uint64_t offset;    // read, fill, write: byte offset; leaf: leaf number; open: path extent
-                             // to give back + 1, or 0
-    std::uint64_t argument;  // open: length of that extent in 8-byte units; fill: the stamp
-                             // (engine/fill.hpp); leaf: leaf_kind; read: 1 if bytes that the file
-                             // does not have yet read as zeros; write: 1 if the whole page is
-                             // marked
-    std::uint64_t
-        lost_extent;  // any: an extent that the slot's last owner left (engine/lost_open.hpp) or 0
-    std::uint64_t open_slot;  // open: slot + 1 of the file that is open by this name now, and
-                              // `generation`; 0: none
-    std::uint64_t reserved;
-};
-static_assert(sizeof(ring_request) == 64);
-
-// The answer, written by the service thread. 64 bytes.
-struct alignas(64) ring_reply {
-    std::uint64_t completed;  // ticket + 1, stored last
-    std::int64_t result;      // bytes read, 0, or a negative errno
-    std::uint64_t words[6];   // open: see reply_* below; leaf: words[0] = arena index
-};
-static_assert(sizeof(ring_reply) == 64);
-
-// Words of the reply to open. slot_and_generation: slot in the low half, generation in the high
-// half. path_and_flags: path extent + 1 in the low half, 0 for none; bit 32: two-level table; from
-// bit 33 on: the epoch.
-enum reply_index : std::uint32_t {
-    reply_slot_and_generation = 0,
-    reply_size_bytes = 1,
-    reply_table = 2,
-    reply_path_and_flags = 3,
-    reply_inode = 4,
-    reply_modified_ns = 5
-};
-
 // Counters. Sharded: a group adds to its own shard without waiting; the host sums them.
 enum counter : std::uint32_t {
     count_hits,            // page accesses served from a valid page
@@ -235,7 +172,7 @@ struct tier_view {
     std::uint32_t clock_shards;
 };
 
-// The first error of an element view or a gather (engine/fault.hpp). Device memory.
+// The first error of an element view or a gather (engine/counters.hpp). Device memory.
 struct alignas(64) fault_record {
     std::uint32_t claimed;
     std::uint32_t slot;

@@ -126,14 +126,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cach
         give_back(c, load);
         return code;
     }
-    ring_request request{};
-    request.operation = op::read;
-    request.bytes = load.wanted_bytes;
-    request.file_slot = f.slot;
-    request.generation = f.generation;
-    request.offset = begin;
-    request.argument = written ? 1 : 0;
-    post(g, c, load.at, request);
+    const read_request request{f.slot, f.generation, load.wanted_bytes, begin, written};
+    post(g, c, load.at, request.packed());
     return 1;
 }
 

@@ -148,12 +148,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t ask_for_words(const Group& g, const c
                                                          const file_handle& f, leaf_kind kind,
                                                          std::uint64_t number,
                                                          std::uint64_t& word_index) {
-    ring_request request{};
-    request.operation = op::leaf;
-    request.file_slot = f.slot;
-    request.generation = f.generation;
-    request.offset = number;
-    request.argument = kind;
+    const ring_request request = leaf_request{f.slot, f.generation, kind, number}.packed();
     wait_deadline room(g, c.frame_wait_ns);
     for (std::uint32_t round = 0;; ++round) {
         ring_ticket at{};

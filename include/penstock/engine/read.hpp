@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "penstock/base/by_address.hpp"
+#include "penstock/base/macros.hpp"
 #include "penstock/engine/load.hpp"
 #include "penstock/engine/read_ahead.hpp"
 

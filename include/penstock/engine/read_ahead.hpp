@@ -131,16 +131,15 @@ PENSTOCK_HD PENSTOCK_NOINLINE void post_fill(const Group& g, const cache_view& c
         publish(&c.tier.words[plan.index + i], plan.frames[i]);
         set_frame_word(c.tier, plan.frames[i], make_owned(file_slot, plan.index + i));
     }
-    ring_request request{};
-    request.operation = op::fill;
+    fill_request request{};
     request.offset = plan.first << c.page_shift;
     const file_handle f = handle_of(c, file_slot);
     const std::uint64_t left = f.size_bytes - request.offset, wanted = plan.claimed << c.page_shift;
     request.bytes = static_cast<std::uint32_t>(left < wanted ? left : wanted);
     request.file_slot = file_slot;
     request.generation = f.generation;
-    request.argument = stamp;
-    post(g, c, at, request);
+    request.stamp = stamp;
+    post(g, c, at, request.packed());
     orphan_slot(c,
                 at);  // the answer is the done marks; the slot is free once the host has given it
     count(g, c, count_fill_pages, plan.claimed);

@@ -119,11 +119,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t retire_one(const Group& g, const cach
         }
         // Vacant before the host hears of it: the host may give the slot out again at once.
         end_retire(&c.file_words[slot], generation);
-        ring_request request{};
-        request.operation = op::retire;
-        request.file_slot = slot;
-        request.generation = generation;
-        post(g, c, at, request);
+        post(g, c, at, file_request{op::retire, slot, generation}.packed());
         code = await(g, c, at);
         if (code != 0) orphan_slot(c, at);
         else recycle_slot(c, at);

@@ -78,7 +78,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t truncate_file(const Group g, const ca
     if (code != 0) return code;
     if (g.is_leader()) {
         const std::uint64_t old_bytes = size_of(c, slot);
-        code = ask_about_file(g, c, op::truncate, slot, size_bytes, 0);
+        code = ask_about_file(g, c, op::truncate, slot, size_bytes);
         if (code == 0) {
             cut_to(c, slot, size_bytes);
             cut_stored(c, slot, size_bytes);

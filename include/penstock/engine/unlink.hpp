@@ -38,10 +38,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t ask_to_unlink(const Group& g, const c
     if (const std::int64_t code = claim_slot(g, c, true, at); code != 0) return code;
     const ring_view& r = c.rings[at.ring];
     put_name(r.staging + r.staging_stride * slot_of(r, at.ticket), key);
-    ring_request request{};
-    request.operation = op::unlink;
-    request.bytes = key.bytes;
-    post(g, c, at, request);
+    post(g, c, at, unlink_request{key.bytes}.packed());
     if (const std::int64_t code = await(g, c, at); code != 0) {
         orphan_slot(c, at);
         return code;

@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <cstdint>
 
-#include "penstock/base/by_address.hpp"
+#include "penstock/base/macros.hpp"
 #include "penstock/engine/flush.hpp"
 #include "penstock/engine/read.hpp"
 #include "penstock/engine/write_behind.hpp"
@@ -66,22 +66,17 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_file(const Group g, const cache
     return static_cast<std::int64_t>(done);
 }
 
-// Leader only. Posts a request about a written file and returns its result.
+// Leader only. Posts a request about a written file and returns its result. `size_bytes` is
+// truncate's, `epoch` settle's; 0 for the others.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t ask_about_generation(const Group& g, const cache_view& c,
                                                                 op operation, std::uint32_t slot,
                                                                 std::uint32_t generation,
-                                                                std::uint64_t offset,
-                                                                std::uint64_t argument) {
+                                                                std::uint64_t size_bytes,
+                                                                std::uint64_t epoch) {
     ring_ticket at{};
     if (const std::int64_t code = claim_slot(g, c, true, at); code != 0) return code;
-    ring_request request{};
-    request.operation = operation;
-    request.file_slot = slot;
-    request.generation = generation;
-    request.offset = offset;
-    request.argument = argument;
-    post(g, c, at, request);
+    post(g, c, at, file_request{operation, slot, generation, size_bytes, epoch}.packed());
     if (const std::int64_t code = await(g, c, at); code != 0) {
         orphan_slot(c, at);
         return code;
@@ -95,10 +90,9 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t ask_about_generation(const Group& g, 
 // The same for a file that is open.
 template <typename Group>
 PENSTOCK_HD inline std::int64_t ask_about_file(const Group& g, const cache_view& c, op operation,
-                                               std::uint32_t slot, std::uint64_t offset,
-                                               std::uint64_t argument) {
-    return ask_about_generation(g, c, operation, slot, c.file_records[slot].generation, offset,
-                                argument);
+                                               std::uint32_t slot, std::uint64_t size_bytes) {
+    return ask_about_generation(g, c, operation, slot, c.file_records[slot].generation, size_bytes,
+                                0);
 }
 
 // Whole group. Does the file have pages to write back?
@@ -115,7 +109,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t sync_file(const Group g, const cache_
     std::int64_t code = 0;
     if (has_dirty_pages(g, c, slot)) code = flush_pages(g, c, slot, 0, ~std::uint64_t{0});
     if (g.is_leader()) {
-        const std::int64_t synced = ask_about_file(g, c, op::sync, slot, 0, 0);
+        const std::int64_t synced = ask_about_file(g, c, op::sync, slot, 0);
         const std::int64_t earlier = take_write_error(c, slot);
         if (code == 0) code = synced != 0 ? synced : earlier;
     }

@@ -157,17 +157,16 @@ template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE void post_write(const Group& g, const cache_view& c,
                                               std::uint32_t frame) {
     const std::uint64_t noted = noted_request(c, frame);
-    ring_request request{};
-    request.operation = op::write;
+    write_request request{};
     request.bytes = static_cast<std::uint32_t>(c.page_bytes());
     request.file_slot = owner_file_slot(look_at_frame(c, frame));
     // The generation comes from the file word, since a group that needs a frame may never have
     // opened this file. The pinned page keeps the slot in its life.
     request.generation = file_generation(load_file_relaxed(&c.file_words[request.file_slot]));
     request.offset = page_in_frame(c, frame) << c.page_shift;
-    request.argument = (noted & lock_sends_all) != 0 ? 1 : 0;
+    request.is_whole = (noted & lock_sends_all) != 0 ? 1 : 0;
     raise_stored(c, request.file_slot, request.offset + c.page_bytes());
-    post(g, c, {lock_ring(noted), lock_ticket(noted)}, request);
+    post(g, c, {lock_ring(noted), lock_ticket(noted)}, request.packed());
     count(g, c, count_write_backs);
 }
 

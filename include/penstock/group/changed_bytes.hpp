@@ -10,7 +10,7 @@
 #include "penstock/base/macros.hpp"
 
 #if defined(__CUDACC__)
-#include "penstock/group/device_copy.cuh"
+#include "penstock/group/gpu_groups.cuh"
 #endif
 
 namespace penstock {

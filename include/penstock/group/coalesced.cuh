@@ -7,7 +7,7 @@
 
 #include "penstock/base/macros.hpp"
 #include "penstock/group/concept.hpp"
-#include "penstock/group/device_copy.cuh"
+#include "penstock/group/gpu_groups.cuh"
 
 namespace penstock {
 

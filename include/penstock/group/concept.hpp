@@ -1,5 +1,6 @@
 // The contract of a group: the platform that the engine is a template over. It is the specification
-// that lane.hpp, warp.cuh and block.cuh meet, and a static check that they do; it adds no code.
+// that lane.hpp, gpu_groups.cuh and coalesced.cuh meet, and a static check that they do; it adds no
+// code.
 //
 // A group is a set of threads that call together with equal arguments ("convergent"). Rank 0 is the
 // leader; it alone touches shared state words, while all threads copy. On a group of one lane every

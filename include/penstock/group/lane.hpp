@@ -1,7 +1,7 @@
 // One thread as a group: a lane of the cpu back end, or a single CUDA thread on the GPU.
 //
 // Convergence: none needed. On the GPU, lanes of one warp may call with different arguments; they
-// then run one after the other, so prefer warp.cuh if the lanes want the same page.
+// then run one after the other, so prefer a warp if the lanes want the same page.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 #include "penstock/group/host_copy.hpp"
 
 #if defined(__CUDACC__)
-#include "penstock/group/device_copy.cuh"
+#include "penstock/group/gpu_groups.cuh"
 #endif
 
 namespace penstock {

@@ -14,7 +14,7 @@
 #include "buffer/pool/dedu_request.hpp"
 #include "buffer/pool/device_frames.hpp"
 #include "buffer/pool/content_hash.hpp"
-#include "buffer/pool/waiting.hpp"
+#include "buffer/pool/page_io.hpp"
 
 namespace penstock::buffer {
 

@@ -7,7 +7,6 @@
 #include "buffer/core/core.hpp"
 #include "buffer/pool/block_loader.hpp"
 #include "buffer/pool/block_mover.hpp"
-#include "buffer/pool/waiting.hpp"
 
 namespace penstock::buffer {
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "buffer/pool/dedu_window.hpp"
+#include "buffer/pool/page_io.hpp"
 #include "buffer/pool/paged_session.hpp"
-#include "buffer/pool/waiting.hpp"
 
 namespace penstock::buffer {
 

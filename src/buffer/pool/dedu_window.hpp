@@ -11,7 +11,6 @@
 
 #include "buffer/pool/dedu_manager.hpp"
 #include "buffer/pool/page_io.hpp"
-#include "buffer/pool/waiting.hpp"
 
 namespace penstock::buffer {
 

@@ -11,7 +11,6 @@
 #include "buffer/pool/file_states.hpp"
 #include "buffer/pool/locked_core.hpp"
 #include "buffer/pool/page_flusher.hpp"
-#include "buffer/pool/waiting.hpp"
 
 namespace penstock::buffer {
 

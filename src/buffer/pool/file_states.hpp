@@ -34,13 +34,21 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
+#include <thread>
 #include <vector>
 
-#include "buffer/pool/waiting.hpp"
 #include "buffer/core/types.hpp"
 #include "os/process_owner.hpp"
 
 namespace penstock::buffer {
+
+using deadline = std::chrono::steady_clock::time_point;
+
+// A short while without the processor, in which others can come to an end.
+inline void pause_between_looks(std::uint32_t round) {
+    if (round < 16) std::this_thread::yield();
+    else std::this_thread::sleep_for(std::chrono::microseconds(50));
+}
 
 class file_states {
 public:

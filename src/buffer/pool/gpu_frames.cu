@@ -8,7 +8,7 @@
 #include "buffer/pool/device_frames.hpp"
 #include "buffer/pool/gpu_hashes.cuh"
 #include "device/gpu_context.cuh"
-#include "penstock/group/warp.cuh"
+#include "penstock/group/gpu_groups.cuh"
 
 namespace penstock::buffer {
 

@@ -1,4 +1,5 @@
-// Content hashes of many blocks at once, on a GPU.
+// Content hashes of many blocks at once, on a GPU. Short, because it alone needs CUDA's headers:
+// content_hash.hpp is compiled without them too.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -13,7 +13,6 @@
 #include "buffer/pool/file_states.hpp"
 #include "buffer/pool/locked_core.hpp"
 #include "buffer/pool/page_mover.hpp"
-#include "buffer/pool/waiting.hpp"
 
 namespace penstock::buffer {
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -16,6 +17,20 @@
 #include "os/size_signal.hpp"
 
 namespace penstock::buffer {
+
+// How long something took.
+class stopwatch {
+public:
+    // Since it was made.
+    [[nodiscard]] std::uint64_t ns() const {
+        return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                              std::chrono::steady_clock::now() - begun_)
+                                              .count());
+    }
+
+private:
+    std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
+};
 
 // Not for ever: a thread that serves others must not hang in a call that says "again".
 inline constexpr int most_attempts = 1000;

@@ -20,7 +20,6 @@
 #include "buffer/pool/page_loader.hpp"
 #include "buffer/pool/page_mover.hpp"
 #include "buffer/pool/paged_session.hpp"
-#include "buffer/pool/waiting.hpp"
 
 namespace penstock::buffer {
 

@@ -1,4 +1,4 @@
-#include "mount/inode_table.hpp"
+#include "mount/tree.hpp"
 
 #include <fcntl.h>
 #include <sys/statvfs.h>
@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <new>
 #include <utility>
+
+#include "mount/file_buffer.hpp"
 
 namespace penstock::mount {
 
@@ -170,6 +172,31 @@ void inode_table::forget(std::uint64_t number, std::uint64_t lookups) {
     const auto found = nodes_.find(file_node.key());
     gone = std::move(found->second);
     nodes_.erase(found);
+}
+
+tree::tree(int root_fd) : nodes(root_fd) {}
+tree::~tree() = default;
+
+tree& tree_of(fuse_req_t request) { return *static_cast<tree*>(fuse_req_userdata(request)); }
+
+node& begin(fuse_req_t request, fuse_ino_t number) {
+    tree& t = tree_of(request);
+    t.counted.requests.fetch_add(1, std::memory_order_relaxed);
+    return t.nodes.at(number);
+}
+
+void tell_buffer(fuse_req_t request, node& file_node, std::uint64_t offset, std::uint64_t bytes) {
+    if (file_buffer* const buffer = tree_of(request).buffer.get(); buffer != nullptr)
+        buffer->changed(file_node, offset, bytes);
+}
+
+region::client_file file_of(fuse_req_t request, const node& file_node) {
+    return {*tree_of(request).shared, {file_node.device, file_node.inode}};
+}
+
+void reply(fuse_req_t request, int code) {
+    if (code != 0) tree_of(request).counted.errors.fetch_add(1, std::memory_order_relaxed);
+    fuse_reply_err(request, code);
 }
 
 }  // namespace penstock::mount

@@ -1,5 +1,14 @@
-// Cooperative copies on the GPU, written once for every group width: thread `rank` of `size`
-// threads takes part.
+// The groups of a GPU, part of a warp (tile; warp is the tile of 32 lanes) and a whole thread block
+// (block), and the copies that all groups of a GPU share. The copies are written once for every
+// width: thread `rank` of `size` threads takes part.
+//
+// Convergence
+//   tile<N>  N = 2, 4, 8, 16 or 32 consecutive lanes: all of them call together with equal
+//            arguments. A block whose size is not a multiple of N has no last tile; do not call
+//            from it.
+//   block    every thread of the block calls together with equal arguments; each call synchronises
+//            the block several times. Uses 8 bytes of static shared memory.
+// group/coalesced.cuh has the group of lanes that happen to be together.
 //
 // Frames are read with relaxed device-scope loads. These loads go to the second-level cache, where
 // the stores of other multiprocessors arrive. So a copy that races with an eviction reads old or
@@ -12,8 +21,11 @@
 #include <cstdint>
 
 #include "penstock/base/macros.hpp"
+#include "penstock/group/concept.hpp"
 
-namespace penstock::detail {
+namespace penstock {
+
+namespace detail {
 
 PENSTOCK_D PENSTOCK_INLINE std::uint64_t device_now_ns() {
     std::uint64_t now;
@@ -209,4 +221,129 @@ PENSTOCK_D PENSTOCK_NOINLINE inline void copy_to_frame(std::byte* to, const std:
         store_frame_1(to + i, static_cast<std::uint32_t>(from[i]));
 }
 
-}  // namespace penstock::detail
+}  // namespace detail
+
+template <std::uint32_t Lanes>
+class tile {
+    static_assert(Lanes >= 2 && Lanes <= 32 && (Lanes & (Lanes - 1)) == 0,
+                  "a tile has 2, 4, 8, 16 or 32 lanes");
+
+public:
+    PENSTOCK_D PENSTOCK_INLINE tile()
+        : rank_(detail::device_thread_in_block() % Lanes),
+          mask_(Lanes == 32 ? 0xffffffffu
+                            : ((1u << (Lanes % 32)) - 1u)
+                                  << ((detail::device_thread_in_block() % 32u) & ~(Lanes - 1u))) {}
+
+    PENSTOCK_D PENSTOCK_INLINE std::uint32_t size() const { return Lanes; }
+    PENSTOCK_D PENSTOCK_INLINE std::uint32_t rank() const { return rank_; }
+    PENSTOCK_D PENSTOCK_INLINE bool is_leader() const { return rank_ == 0; }
+    PENSTOCK_D PENSTOCK_INLINE void sync() const { __syncwarp(mask_); }
+    PENSTOCK_D PENSTOCK_INLINE std::uint64_t broadcast(std::uint64_t value) const {
+        return __shfl_sync(mask_, static_cast<unsigned long long>(value), 0, Lanes);
+    }
+    PENSTOCK_D PENSTOCK_INLINE bool all(bool flag) const { return __all_sync(mask_, flag) != 0; }
+    PENSTOCK_D PENSTOCK_INLINE std::uint32_t home() const { return detail::device_warp_number(); }
+    PENSTOCK_D PENSTOCK_INLINE std::uint64_t now_ns() const { return detail::device_now_ns(); }
+    PENSTOCK_D PENSTOCK_INLINE void pause(std::uint32_t round) const {
+        detail::device_pause(round);
+    }
+    PENSTOCK_D PENSTOCK_INLINE void wake(host_doorbell*) const {}
+    static constexpr PENSTOCK_HD bool copies_race() { return true; }
+
+    PENSTOCK_D PENSTOCK_INLINE void copy_out(std::byte* to, const std::byte* from,
+                                             std::size_t bytes) const {
+        detail::copy_from_frame(to, from, bytes, rank_, Lanes);
+    }
+    PENSTOCK_D PENSTOCK_INLINE void copy_in(std::byte* to, const std::byte* from,
+                                            std::size_t bytes) const {
+        detail::copy_from_host(to, from, bytes, rank_, Lanes);
+    }
+    PENSTOCK_D PENSTOCK_INLINE void zero(std::byte* to, std::size_t bytes) const {
+        detail::zero_bytes(to, bytes, rank_, Lanes);
+    }
+    PENSTOCK_D PENSTOCK_INLINE void copy_store(std::byte* to, const std::byte* from,
+                                               std::size_t bytes) const {
+        detail::copy_to_frame(to, from, bytes, rank_, Lanes);
+    }
+    PENSTOCK_D PENSTOCK_INLINE void copy_written(std::byte* to, const std::byte* from,
+                                                 std::size_t bytes) const {
+        detail::copy_from_frame(to, from, bytes, rank_, Lanes);
+    }
+    PENSTOCK_D PENSTOCK_INLINE void copy_frame(std::byte* to, const std::byte* from,
+                                               std::size_t bytes) const {
+        detail::copy_between_frames(to, from, bytes, rank_, Lanes);
+    }
+
+private:
+    std::uint32_t rank_;
+    std::uint32_t mask_;
+};
+
+using warp = tile<32>;
+
+class block {
+public:
+    PENSTOCK_D PENSTOCK_INLINE std::uint32_t size() const {
+        return blockDim.x * blockDim.y * blockDim.z;
+    }
+    PENSTOCK_D PENSTOCK_INLINE std::uint32_t rank() const {
+        return detail::device_thread_in_block();
+    }
+    PENSTOCK_D PENSTOCK_INLINE bool is_leader() const { return rank() == 0; }
+    PENSTOCK_D PENSTOCK_INLINE void sync() const { __syncthreads(); }
+
+    PENSTOCK_D PENSTOCK_INLINE std::uint64_t broadcast(std::uint64_t value) const {
+        __shared__ unsigned long long word;
+        __syncthreads();  // all threads have read the word of the last broadcast
+        if (is_leader()) word = value;
+        __syncthreads();  // the leader's value is there
+        return word;
+    }
+
+    PENSTOCK_D PENSTOCK_INLINE bool all(bool flag) const { return __syncthreads_and(flag) != 0; }
+    PENSTOCK_D PENSTOCK_INLINE std::uint32_t home() const {
+        return detail::device_block_number() * 32u;
+    }
+    PENSTOCK_D PENSTOCK_INLINE std::uint64_t now_ns() const { return detail::device_now_ns(); }
+    PENSTOCK_D PENSTOCK_INLINE void pause(std::uint32_t round) const {
+        detail::device_pause(round);
+    }
+    PENSTOCK_D PENSTOCK_INLINE void wake(host_doorbell*) const {}
+    static constexpr PENSTOCK_HD bool copies_race() { return true; }
+
+    PENSTOCK_D PENSTOCK_INLINE void copy_out(std::byte* to, const std::byte* from,
+                                             std::size_t bytes) const {
+        detail::copy_from_frame(to, from, bytes, rank(), size());
+    }
+    PENSTOCK_D PENSTOCK_INLINE void copy_in(std::byte* to, const std::byte* from,
+                                            std::size_t bytes) const {
+        detail::copy_from_host(to, from, bytes, rank(), size());
+    }
+    PENSTOCK_D PENSTOCK_INLINE void zero(std::byte* to, std::size_t bytes) const {
+        detail::zero_bytes(to, bytes, rank(), size());
+    }
+    PENSTOCK_D PENSTOCK_INLINE void copy_store(std::byte* to, const std::byte* from,
+                                               std::size_t bytes) const {
+        detail::copy_to_frame(to, from, bytes, rank(), size());
+    }
+    PENSTOCK_D PENSTOCK_INLINE void copy_written(std::byte* to, const std::byte* from,
+                                                 std::size_t bytes) const {
+        detail::copy_from_frame(to, from, bytes, rank(), size());
+    }
+    PENSTOCK_D PENSTOCK_INLINE void copy_frame(std::byte* to, const std::byte* from,
+                                               std::size_t bytes) const {
+        detail::copy_between_frames(to, from, bytes, rank(), size());
+    }
+};
+
+static_assert(group<warp> && group<tile<8>> && group<block>);
+
+template <std::uint32_t Lanes>
+PENSTOCK_D PENSTOCK_INLINE tile<Lanes> this_tile() {
+    return {};
+}
+PENSTOCK_D PENSTOCK_INLINE warp this_warp() { return {}; }
+PENSTOCK_D PENSTOCK_INLINE block this_block() { return {}; }
+
+}  // namespace penstock
