@@ -13,10 +13,9 @@
 #include <vector>
 
 #include "cases.hpp"
-#include "workload.hpp"
-#include "machine.hpp"
-#include "penstock/write.hpp"
 #include "host.hpp"
+#include "penstock/write.hpp"
+#include "workload.hpp"
 
 namespace penstock::bench {
 
@@ -44,20 +43,17 @@ struct append_records {
 
 // Each group's record stands in the file as often as it was appended, and nothing else does. Record
 // g has the words mix64(16 g) and so on.
-status check_records(const std::string& path, std::uint64_t groups, std::uint64_t rounds) {
-    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (file < 0) return {-errno, path + ": " + error_text(-errno)};
+void check_records(const scratch_file& log, std::uint64_t groups, std::uint64_t rounds) {
+    const apps::unique_fd file = log.open(O_RDONLY);
     struct stat facts {};
-    bool good = ::fstat(file, &facts) == 0 &&
-                static_cast<std::uint64_t>(facts.st_size) == groups * rounds * record_bytes;
+    const std::uint64_t end = groups * rounds * record_bytes;
+    bool good = ::fstat(file, &facts) == 0 && static_cast<std::uint64_t>(facts.st_size) == end;
     std::unordered_map<std::uint64_t, std::uint64_t> group_of;
     for (std::uint64_t g = 0; g < groups; ++g) group_of.emplace(mix64(g * record_words), g);
     std::vector<std::uint64_t> seen(groups), words(mib / 8);
-    for (std::uint64_t at = 0, end = good ? static_cast<std::uint64_t>(facts.st_size) : 0;
-         good && at < end; at += mib) {
+    for (std::uint64_t at = 0; good && at < end; at += mib) {
         const std::uint64_t bytes = std::min(mib, end - at);
-        good = ::pread(file, words.data(), bytes, static_cast<off_t>(at)) ==
-               static_cast<ssize_t>(bytes);
+        good = apps::read_all(file, words.data(), bytes, at) == 0;
         for (std::uint64_t i = 0; good && i < bytes / 8; i += record_words) {
             const auto found = group_of.find(words[i]);
             good = found != group_of.end();
@@ -66,19 +62,16 @@ status check_records(const std::string& path, std::uint64_t groups, std::uint64_
             if (good) ++seen[found->second];
         }
     }
-    ::close(file);
-    for (const std::uint64_t times : seen) good = good && times == rounds;
-    return good ? status{}
-                : status{-EIO, "a record that was appended is not in the file once, or not whole"};
+    if (!good || !std::all_of(seen.begin(), seen.end(), [=](auto n) { return n == rounds; }))
+        throw failure(-EIO, "a record that was appended is not in the file once, or not whole");
 }
 
-// `records` records by all threads, `together` of them by one write(2).
-status append_by_hand(const context& here, const std::string& path, std::uint64_t records,
-                      std::uint64_t together, series& rate) {
-    const int file = ::open(path.c_str(), O_WRONLY | O_TRUNC | O_APPEND | O_CLOEXEC);
-    if (file < 0) return {-errno, path + ": " + error_text(-errno)};
+// Millions a second of `records` records by all threads, `together` of them by one write(2).
+double append_by_hand(const context& here, const scratch_file& log, std::uint64_t records,
+                      std::uint64_t together) {
+    const apps::unique_fd file = log.open(O_WRONLY | O_TRUNC | O_APPEND);
     // Fewer than the groups append: each costs a system call, and a rate is a rate.
-    const std::uint64_t threads = host_threads(here);
+    const std::uint64_t threads = here.host_threads();
     const std::uint64_t most = std::min<std::uint64_t>(records, 4'000'000 * together);
     const std::uint64_t writes = std::max<std::uint64_t>(most / threads / together, 1);
     std::atomic<int> code{0};
@@ -93,73 +86,56 @@ status append_by_hand(const context& here, const std::string& path, std::uint64_
             if (done != static_cast<ssize_t>(buffer.size())) code = done < 0 ? -errno : -EIO;
         }
     });
-    ::close(file);
-    if (code != 0) return {code, "appending by hand: " + error_text(code)};
-    rate.add(1e-6 * static_cast<double>(writes * together * threads) / seconds);
-    return {};
+    require(code, "appending by hand");
+    return 1e-6 * static_cast<double>(writes * together * threads) / seconds;
 }
 
-status append_with_pages_of(context& here, std::uint64_t page, const scratch_file& log,
-                            std::uint64_t log_bytes) {
-    std::unique_ptr<runtime> rt;
-    if (status s = here.make_runtime(
-            {.page_bytes = page, .cache_bytes = 256 * mib, .file_bytes = mib, .writable = true},
-            rt);
-        !s)
-        return s;
+void append_with_pages_of(context& here, std::uint64_t page, const scratch_file& log,
+                          std::uint64_t log_bytes) {
+    const auto rt = here.make_runtime(
+        {.page_bytes = page, .cache_bytes = 256 * mib, .file_bytes = mib, .writable = true});
     const std::uint64_t groups = group_count(here, *rt, page),
                         rounds = std::max<std::uint64_t>(log_bytes / record_bytes / groups, 1);
-    memory records, failures;
-    if (status s = records.make(rt->where(), groups * record_bytes); !s) return s;
-    if (status s = failures.make(rt->where(), 8); !s) return s;
-    if (const int code = launch<width::warp>(
-            *rt, groups, fill_words{records.as<std::uint64_t>(), groups * record_words, groups});
-        code != 0)
-        return {code, "kernel: " + error_text(code)};
-    series rate, cores, one_by_one, buffered;
+    const memory records(rt->where(), groups * record_bytes), failures(rt->where(), 8);
+    run_kernel<width::warp>(*rt, groups, fill_words{records.as(), groups * record_words, groups});
+    measured appends;
+    series buffered;
     for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat) {
         const int fd = rt->open(log.path(), open_write | open_truncate);
-        if (fd < 0) return {fd, "opening " + log.path() + ": " + error_text(fd)};
+        require(fd, "opening " + log.path());
         const stopwatch watch;
         int code = launch<width::warp>(
-            *rt, groups,
-            append_records{fd, records.as<std::byte>(), failures.as<std::uint64_t>(), rounds});
+            *rt, groups, append_records{fd, records.as<std::byte>(), failures.as(), rounds});
         if (const int closed = rt->close(fd); code == 0) code = closed;
         const double seconds = watch.seconds();
-        if (code != 0) return {code, "appending: " + error_text(code)};
-        rate.add(1e-6 * static_cast<double>(groups * rounds) / seconds);
-        cores.add(watch.cores(seconds));
-        std::uint64_t failed = 0;
-        if (status s = failures.copy_out(&failed, sizeof failed); !s) return s;
-        if (failed != 0) return {-EIO, std::to_string(failed) + " appends failed"};
-        if (status s = check_records(log.path(), groups, rounds); !s) return s;
-        if (status s = append_by_hand(here, log.path(), groups * rounds, 1, one_by_one); !s)
-            return s;
-        if (status s =
-                append_by_hand(here, log.path(), groups * rounds, buffered_records, buffered);
-            !s)
-            return s;
+        require(code, "appending");
+        appends.add(1e-6 * static_cast<double>(groups * rounds) / seconds, watch, seconds);
+        require_none(failures, "appends failed");
+        check_records(log, groups, rounds);
+        appends.baseline.add(append_by_hand(here, log, groups * rounds, 1));
+        buffered.add(append_by_hand(here, log, groups * rounds, buffered_records));
     }
     const std::string label = groups_label(here, groups) + ", each record found in the file";
     const char* const title = "records of 128 bytes appended to one file by all groups, and close";
-    if (status s = here.add({"append", title, "", page, rate, "million/s",
-                             "all cores: write of 512 records at a time with O_APPEND", buffered,
-                             cores, label});
-        !s)
-        return s;
-    return here.add({"append", title, "", page, rate, "million/s",
-                     "all cores: write of each record with O_APPEND", one_by_one, cores, label});
+    here.add({"append",
+              title,
+              page,
+              "million/s",
+              {appends.ours, buffered, appends.cores},
+              "all cores: write of 512 records at a time with O_APPEND",
+              label});
+    here.add({"append", title, page, "million/s", appends,
+              "all cores: write of each record with O_APPEND", label});
 }
 
 }  // namespace
 
-status append_path(context& here) {
-    const std::uint64_t log_bytes = here.file_bytes(here.on_gpu() ? 4 * gib : 256 * mib) / 8;
+void append_path(context& here) {
+    const std::uint64_t log_bytes = here.file_bytes(4 * gib, 256 * mib) / 8;
     scratch_file log;
-    if (status s = log.make_empty(here.asked().directory, log_bytes); !s) return s;
+    log.make_empty(here.asked().directory, log_bytes);
     for (const std::uint64_t page : here.pages({64 * kib}))
-        if (status s = append_with_pages_of(here, page, log, log_bytes); !s) return s;
-    return {};
+        append_with_pages_of(here, page, log, log_bytes);
 }
 
 }  // namespace penstock::bench

@@ -1,8 +1,9 @@
-// Command penstock bench: its settings, as text and checked, and the run that measures Penstock
-// and its baselines and prints one JSON object.
+// Command penstock bench: its settings, as text and checked, the run that measures Penstock and its
+// baselines and prints one JSON object, and the failure that ends it.
 #pragma once
 
 #include <cstdint>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -38,8 +39,31 @@ struct settings {
 // pages of every size.
 inline constexpr std::uint64_t file_step_bytes = std::uint64_t{2} << 20;
 
-// -EINVAL and a message with option, value and cure. `known`: the names of the cases.
-status settle(const request& asked, const std::vector<std::string>& known, settings& out);
+// What ends a run, with a negative errno: no figure is worth printing without the others. Thrown by
+// the thread that runs the case; other threads leave it a status or a code.
+struct failure : std::runtime_error {
+    failure(std::int64_t why, const std::string& message)
+        : std::runtime_error(message), code(static_cast<int>(why)) {}
+    int code;
+};
+
+inline void require(const status& s) {
+    if (!s) throw failure(s.code, s.message);
+}
+// Of a call that gives a negative errno where it fails: "ACT: No such file or directory (ENOENT)".
+// Returns what it gave.
+inline std::int64_t require(std::int64_t result, const std::string& act) {
+    if (result < 0) throw failure(result, act + ": " + error_text(result));
+    return result;
+}
+// Of a call that moves so many bytes or pages, or fails.
+inline void require_all(std::int64_t moved, std::uint64_t wanted, const std::string& act) {
+    if (moved != static_cast<std::int64_t>(wanted)) require(moved < 0 ? moved : -EIO, act);
+}
+
+// A failure with -EINVAL and a message with option, value and cure. `known`: the names of the
+// cases.
+settings settle(const request& asked, const std::vector<std::string>& known);
 
 // For the help: one line a case.
 std::string about_cases();

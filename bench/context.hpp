@@ -7,14 +7,16 @@
 #include <memory>
 #include <set>
 #include <string>
-#include <sys/resource.h>
 #include <vector>
 
 #include "bench.hpp"
+#include "common/process.hpp"
 #include "penstock/runtime.hpp"
 #include "scratch_file.hpp"
 
 namespace penstock::bench {
+
+inline constexpr std::uint64_t kib = 1u << 10, mib = 1u << 20, gib = 1u << 30;
 
 // Time that passed, and processor time that this process used meanwhile.
 
@@ -23,27 +25,23 @@ inline double now_s() {
         .count();
 }
 
-// Of all threads of this process: user and system.
-inline double cpu_s() {
-    rusage used{};
-    ::getrusage(RUSAGE_SELF, &used);
-    const auto seconds = [](const timeval& t) {
-        return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
-    };
-    return seconds(used.ru_utime) + seconds(used.ru_stime);
-}
-
 class stopwatch {
 public:
     [[nodiscard]] double seconds() const { return now_s() - began_s_; }
     // Processors kept busy in the mean since the start, given how long that was.
     [[nodiscard]] double cores(double over_s) const {
-        return over_s > 0 ? (cpu_s() - used_s_) / over_s : 0;
+        return over_s > 0 ? (apps::cpu_seconds() - used_s_) / over_s : 0;
     }
+    [[nodiscard]] double cores() const { return cores(seconds()); }
 
 private:
-    double began_s_ = now_s(), used_s_ = cpu_s();
+    double began_s_ = now_s(), used_s_ = apps::cpu_seconds();
 };
+
+// "GB/s" of so many bytes in so many seconds.
+inline double gigabytes_a_second(std::uint64_t bytes, double seconds) {
+    return 1e-9 * static_cast<double>(bytes) / seconds;
+}
 
 // Figures: what was measured again and again, its median and spread, and the row of the report that
 // it becomes.
@@ -65,29 +63,50 @@ private:
     std::vector<double> values_;
 };
 
+// What a case measures in turns: Penstock, the baseline, and the processors that this process kept
+// busy during Penstock's part (empty: not measured, shown as 0).
+struct measured {
+    series ours, baseline, cores;
+
+    // Of Penstock's part, which `watch` has run for so long.
+    void add(double value, const stopwatch& watch, double seconds) {
+        ours.add(value);
+        cores.add(watch.cores(seconds));
+    }
+};
+
 // One row: Penstock and its baseline in the same run.
 struct figure {
     std::string goal;  // a row of the goals, or the number of an issue
     std::string name;
-    std::string backend;
     std::uint64_t page_bytes = 0;  // 0: nothing that has pages
-    series value;
     std::string unit;
+    measured values;
     std::string baseline;
-    series baseline_value;
-    series
-        cores;  // processors that this process kept busy meanwhile; empty: not measured, shown as 0
-    std::string note;  // median and spread are put before it
+    std::string note{};     // median and spread are put before it
+    std::string backend{};  // empty: the one that is measured
 };
 
 // Times and ratios of waste: there the quotient is turned round, so that more is better in every
 // row.
-bool smaller_is_better(const std::string& unit);
-
 double ratio_of(const figure& row);
 
 // "median of 5, spread -1 to +2 %, baseline -1 to +1 %; NOTE"
 std::string note_of(const figure& row);
+
+// Words of names and notes.
+
+// By a form of printf.
+[[gnu::format(printf, 1, 2)]] std::string text_of(const char* form, ...);
+
+// "1 thread", "2 threads"
+std::string counted(std::uint64_t count, const std::string& noun);
+
+// "cache 1/16 of the file", or its size where it is no simple part.
+std::string cache_label(std::uint64_t cache_bytes, std::uint64_t file_bytes);
+
+// What is said where a file that should be gone from memory is not.
+inline constexpr const char* not_cold = ": NOT a cold file, so these figures are not the disk's";
 
 // A runtime for one measurement. 0: the default, or what the environment says.
 struct runtime_shape {
@@ -98,6 +117,13 @@ struct runtime_shape {
     std::uint64_t worker_threads = 0;
     bool writable = false;
     std::uint64_t write_behind_bytes = 0;
+};
+
+// A runtime that has the file open. Two would share the device's memory, so one goes before the
+// next is made.
+struct opened_file {
+    std::unique_ptr<runtime> rt;
+    int fd = -1;
 };
 
 class context {
@@ -121,29 +147,34 @@ public:
     [[nodiscard]] std::uint64_t threads(std::uint64_t own) const {
         return asked_.threads != 0 ? asked_.threads : own;
     }
+    // --threads, or all processors.
+    [[nodiscard]] std::uint64_t host_threads() const;
     [[nodiscard]] std::uint64_t file_bytes(std::uint64_t own) const {
         return asked_.file_bytes != 0 ? asked_.file_bytes : own;
     }
+    [[nodiscard]] std::uint64_t file_bytes(std::uint64_t on_gpu_own, std::uint64_t on_cpu) const {
+        return file_bytes(on_gpu() ? on_gpu_own : on_cpu);
+    }
 
     // The file of that size, in the page cache; the one before is kept if it has it.
-    status use_file(std::uint64_t bytes);
+    void use_file(std::uint64_t bytes);
     [[nodiscard]] const scratch_file& file() const { return file_; }
-    // By a case that changed it: the next one gets a new file.
+    // By a case that changed it: it has no longer the words that others expect, so the next one
+    // gets a new file.
     void forget_file() { file_.remove(); }
 
-    // `out` holds no runtime when this is called: two would share the device's memory.
-    status make_runtime(const runtime_shape& shape, std::unique_ptr<runtime>& out);
+    std::unique_ptr<runtime> make_runtime(const runtime_shape& shape);
     // The same, and the file opened in it.
-    status make_runtime(const runtime_shape& shape, std::unique_ptr<runtime>& out, int& fd);
+    opened_file open(const runtime_shape& shape);
 
     // Says on standard error what is being done.
     void progress(const std::string& text) const;
     // A case, or a part of one, that cannot be run here; its rows are left out.
     void leave_out(const std::string& text, const std::string& why) const;
 
-    // Backend is filled in if empty. A figure that is no positive number fails the run: something
-    // was not measured.
-    status add(figure row);
+    // Fills in the backend. A figure that is no positive number fails the run: something was not
+    // measured.
+    void add(figure row);
     [[nodiscard]] const std::vector<figure>& figures() const { return figures_; }
 
 private:
@@ -154,14 +185,9 @@ private:
     std::vector<figure> figures_;
 };
 
-// "cache 1/16 of the file", or its size where it is no simple part.
-std::string cache_label(std::uint64_t cache_bytes, std::uint64_t file_bytes);
-
-// "GB/s" of so many bytes in so many seconds.
-inline double gigabytes_a_second(std::uint64_t bytes, double seconds) {
-    return 1e-9 * static_cast<double>(bytes) / seconds;
+// The cache that a case takes which measures only one: a 16th of the file, at least 16 pages.
+inline std::uint64_t small_cache(std::uint64_t file_bytes, std::uint64_t page_bytes) {
+    return file_bytes / 16 > 16 * page_bytes ? file_bytes / 16 : 16 * page_bytes;
 }
-
-inline constexpr std::uint64_t kib = 1u << 10, mib = 1u << 20, gib = 1u << 30;
 
 }  // namespace penstock::bench

@@ -2,15 +2,16 @@
 // they do when a miss of the host is found there. Baseline: the copy engine with 64 MiB at a time
 // to the host, which is what the bus can do; on the cpu memcpy.
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <numeric>
 #include <random>
-#include <thread>
 #include <vector>
 
 #include "buffer/pool/device_frames.hpp"
 #include "cases.hpp"
 #include "common/threads.hpp"
+#include "machine.hpp"
 
 #if defined(__CUDACC__)
 #include "gpu.cuh"
@@ -49,7 +50,7 @@ public:
             }
     }
     // GB that came to the host in a second.
-    status measure(buffer::device_frames& frames, std::uint64_t times, double& out) const {
+    [[nodiscard]] double measure(buffer::device_frames& frames, std::uint64_t times) const {
         std::vector<int> codes(lists_.size(), 0);
         const stopwatch watch;
         apps::on_threads(static_cast<std::uint32_t>(lists_.size()), [&](std::uint32_t t) {
@@ -57,10 +58,10 @@ public:
                 for (const auto& batch : lists_[t])
                     if (codes[t] == 0) codes[t] = frames.move(t, batch);
         });
-        out = gigabytes_a_second(times * pages() * frame_bytes, watch.seconds());
-        return std::all_of(codes.begin(), codes.end(), [](int code) { return code == 0; })
-                   ? status{}
-                   : status{-EIO, "the device failed to move pages"};
+        const double seconds = watch.seconds();
+        if (!std::all_of(codes.begin(), codes.end(), [](int code) { return code == 0; }))
+            throw failure(-EIO, "the device failed to move pages");
+        return gigabytes_a_second(times * pages() * frame_bytes, seconds);
     }
     [[nodiscard]] std::uint64_t pages() const {
         return std::accumulate(
@@ -72,62 +73,47 @@ private:
     std::vector<std::vector<std::vector<frame_move>>> lists_;
 };
 
+// GB/s of the copy engine, or of memcpy where there is none.
+series plain_copies(context& here, std::uint64_t bytes) {
+    series out;
 #if defined(__CUDACC__)
-
-status copy_engine(context& here, series& out) {
-    constexpr std::uint64_t piece = 64 * mib;
-    gpu_memory near, far;
-    if (status s = near.on_device(piece); !s) return s;
-    if (status s = far.on_host(piece); !s) return s;
-    for (std::uint64_t repeat = 0; repeat < here.repeats(7); ++repeat) {
-        float ms = 0;
-        const auto copies = [&] {
-            for (int i = 0; i < 16; ++i)
-                cudaMemcpyAsync(far.as<std::byte>(), near.as<std::byte>(), piece,
-                                cudaMemcpyDeviceToHost);
-        };
-        if (status s = kernel_ms(copies, ms); !s) return s;
-        out.add(gigabytes_a_second(16 * piece, 1e-3 * ms));
+    if (here.on_gpu()) {
+        constexpr std::uint64_t piece = 64 * mib;
+        const memory near(backend::gpu, piece), far = memory::pinned(piece);
+        for (std::uint64_t repeat = 0; repeat < here.repeats(7); ++repeat) {
+            const double seconds = kernel_seconds([&] {
+                for (int i = 0; i < 16; ++i)
+                    cudaMemcpyAsync(far.as<void>(), near.as<void>(), piece, cudaMemcpyDeviceToHost);
+            });
+            out.add(gigabytes_a_second(16 * piece, seconds));
+        }
+        return out;
     }
-    return {};
-}
-
-#else
-
-status copy_engine(context&, series&) { return {-ENODEV, "built without CUDA"}; }
-
 #endif
-
-status plain_copies(context& here, std::uint64_t bytes, series& out) {
     std::vector<std::byte> from(bytes, std::byte{1}), to(bytes, std::byte{2});
     for (std::uint64_t repeat = 0; repeat < here.repeats(7); ++repeat) {
         const stopwatch watch;
         std::memcpy(to.data(), from.data(), bytes);
         out.add(gigabytes_a_second(bytes, watch.seconds()));
     }
-    return to.back() == std::byte{1} ? status{} : status{-EIO, "memcpy did not"};
+    if (to.back() != std::byte{1}) throw failure(-EIO, "memcpy did not");
+    return out;
 }
 
 }  // namespace
 
-status exchange_path(context& here) {
+void exchange_path(context& here) {
     const auto frames_each =
-        static_cast<std::uint32_t>(here.file_bytes(here.on_gpu() ? gib : 64 * mib) / frame_bytes);
+        static_cast<std::uint32_t>(here.file_bytes(gib, 64 * mib) / frame_bytes);
     const auto queues = static_cast<unsigned>(
         std::min<std::uint64_t>(here.threads(here.on_gpu() ? 4 : 1), most_queues));
     const buffer::frames_shape shape{frames_each, frames_each, frame_bytes, queues, most_moves};
     std::string why;
     const auto frames = here.on_gpu() ? buffer::make_gpu_frames(0, shape, why)
                                       : buffer::make_cpu_frames(shape, why);
-    if (frames == nullptr) return {-ENOMEM, "exchange: " + why + "; give a smaller --file"};
+    if (frames == nullptr) throw failure(-ENOMEM, "exchange: " + why + "; give a smaller --file");
     std::memset(frames->host_frames(), 1, frames_each * frame_bytes);
-    series bus;
-    if (status s = here.on_gpu() ? copy_engine(here, bus)
-                                 : plain_copies(here, frames_each * frame_bytes, bus);
-        !s)
-        return s;
-    const std::string baseline =
-        here.on_gpu() ? "the copy engine, 64 MiB at a time to the host" : "memcpy";
+    const series bus = plain_copies(here, frames_each * frame_bytes);
     for (const direction way : {direction::exchange, direction::to_host})
         for (const std::uint32_t size : {1u, 16u, 64u, 256u, 1024u, 4096u}) {
             const batches all(frames_each, frames_each, queues, size, way);
@@ -135,32 +121,24 @@ status exchange_path(context& here) {
             const std::string name =
                 std::string(way == direction::exchange ? "pages that change places with victims"
                                                        : "pages to the host") +
-                ", " + std::to_string(size) + " a batch, " + std::to_string(queues) +
-                (queues == 1 ? " thread" : " threads");
+                ", " + std::to_string(size) + " a batch, " + counted(queues, "thread");
             here.progress(name);
             // Single pages take long.
             const std::uint64_t times =
-                size >= 64 ? std::max<std::uint64_t>(1, gib / (all.pages() * frame_bytes)) : 1;
+                here.on_gpu() && size >= 64
+                    ? std::max<std::uint64_t>(1, gib / (all.pages() * frame_bytes))
+                    : 1;
             series moved;
-            for (std::uint64_t repeat = 0; repeat < here.repeats(7); ++repeat) {
-                double speed = 0;
-                if (status s = all.measure(*frames, here.on_gpu() ? times : 1, speed); !s) return s;
-                moved.add(speed);
-            }
-            if (status s = here.add({"S14",
-                                     name,
-                                     "",
-                                     frame_bytes,
-                                     moved,
-                                     "GB/s",
-                                     baseline,
-                                     bus,
-                                     {},
-                                     "GB that come to the host"});
-                !s)
-                return s;
+            for (std::uint64_t repeat = 0; repeat < here.repeats(7); ++repeat)
+                moved.add(all.measure(*frames, times));
+            here.add({"S14",
+                      name,
+                      frame_bytes,
+                      "GB/s",
+                      {moved, bus, {}},
+                      here.on_gpu() ? "the copy engine, 64 MiB at a time to the host" : "memcpy",
+                      "GB that come to the host"});
         }
-    return {};
 }
 
 }  // namespace penstock::bench

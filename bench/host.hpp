@@ -1,8 +1,9 @@
 // Measuring on the host: threads that start at one moment, and a file that lies in the cache of a
-// cpu runtime as a whole.
+// runtime as a whole.
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <barrier>
 #include <cstddef>
 #include <cstdint>
@@ -47,35 +48,46 @@ double seconds_at_random(std::uint64_t threads, std::uint64_t rounds, std::uint6
     });
 }
 
-struct resident_file {
-    std::unique_ptr<runtime> rt;
-    int fd = -1;
-    // Laid out as the cache is: anonymous memory that may have huge pages.
-    std::unique_ptr<std::byte, void (*)(void*)> plain{nullptr, std::free};
+// take(offset, bytes) for the pieces of a whole, each by the thread that comes first.
+template <typename Take>
+void take_pieces(std::atomic<std::uint64_t>& next, std::uint64_t whole, std::uint64_t piece,
+                 const Take& take) {
+    for (std::uint64_t at = next.fetch_add(piece); at < whole; at = next.fetch_add(piece))
+        take(at, std::min(piece, whole - at));
+}
 
-    status make(context& here, std::uint64_t bytes, std::uint64_t page_bytes,
-                std::uint64_t worker_threads = 0) {
-        if (status s = here.use_file(bytes); !s) return s;
-        if (status s = here.make_runtime({.page_bytes = page_bytes,
-                                          .cache_bytes = 2 * bytes,
-                                          .file_bytes = bytes,
-                                          .worker_threads = worker_threads},
-                                         rt, fd);
-            !s)
-            return s;
-        const auto wanted = static_cast<std::int64_t>(bytes);
-        plain.reset(static_cast<std::byte*>(std::aligned_alloc(file_step_bytes, bytes)));
+inline constexpr const char* not_resident =
+    "the file could not be brought into the cache (give a smaller --file)";
+
+inline void bring_into_cache(const opened_file& file, std::uint64_t bytes) {
+    require_all(file.rt->prefetch(file.fd, 0, static_cast<std::int64_t>(bytes)), bytes,
+                not_resident);
+}
+
+// A file in the cache of a cpu runtime, and the same bytes in plain memory.
+struct resident_file : opened_file {
+    // Laid out as the cache is: anonymous memory that may have huge pages.
+    std::unique_ptr<std::byte, void (*)(void*)> plain;
+
+    resident_file(context& here, std::uint64_t bytes, std::uint64_t page_bytes,
+                  std::uint64_t worker_threads = 0)
+        : opened_file(open(here, bytes, page_bytes, worker_threads)),
+          plain(static_cast<std::byte*>(std::aligned_alloc(file_step_bytes, bytes)), std::free) {
         if (plain == nullptr)
-            return {-ENOMEM, "no memory for " + format_size(bytes) + "; give a smaller --file"};
-        if (const std::int64_t got = rt->read(fd, plain.get(), wanted, 0); got != wanted)
-            return incomplete(got);
-        return {};
+            throw failure(-ENOMEM,
+                          "no memory for " + format_size(bytes) + "; give a smaller --file");
+        require_all(rt->read(fd, plain.get(), static_cast<std::int64_t>(bytes), 0), bytes,
+                    not_resident);
     }
 
-    static status incomplete(std::int64_t got) {
-        const int code = got < 0 ? static_cast<int>(got) : -EIO;
-        return {code, "the file could not be brought into the cache: " + error_text(code) +
-                          "; give a smaller --file"};
+private:
+    static opened_file open(context& here, std::uint64_t bytes, std::uint64_t page_bytes,
+                            std::uint64_t worker_threads) {
+        here.use_file(bytes);
+        return here.open({.page_bytes = page_bytes,
+                          .cache_bytes = 2 * bytes,
+                          .file_bytes = bytes,
+                          .worker_threads = worker_threads});
     }
 };
 

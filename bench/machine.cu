@@ -1,6 +1,5 @@
 #include "machine.hpp"
 
-#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -10,10 +9,6 @@
 #include <thread>
 
 #include "scratch_file.hpp"
-
-#if defined(PENSTOCK_WITH_CUDA)
-#include <cuda_runtime.h>
-#endif
 
 #if defined(PENSTOCK_WITH_CUDA)
 #include "gpu.cuh"
@@ -60,25 +55,23 @@ std::string driver_name() {
 
 }  // namespace
 
-status choose_backend(backend asked, [[maybe_unused]] int device, backend& out) {
+backend choose_backend(backend asked, [[maybe_unused]] int device) {
     const std::string why = asked == backend::cpu ? std::string() : why_no_gpu();
     if (asked == backend::gpu && !why.empty())
-        return {-ENODEV, "--backend: 'gpu' cannot be used: " + why + "; give --backend cpu"};
-    out = asked == backend::cpu || !why.empty() ? backend::cpu : backend::gpu;
+        throw failure(-ENODEV, "--backend: 'gpu' cannot be used: " + why + "; give --backend cpu");
+    if (asked == backend::cpu || !why.empty()) return backend::cpu;
 #if defined(PENSTOCK_WITH_CUDA)
-    if (out == backend::gpu) {
-        cudaError_t code = cudaSetDevice(device);
-        if (code == cudaSuccess) code = cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync);
-        if (code != cudaSuccess)
-            return {-ENODEV,
-                    "GPU " + std::to_string(device) + ": " + cudaGetErrorString(code) +
-                        "; set PENSTOCK_DEVICE to one that is there, or give --backend cpu"};
-    }
+    cudaError_t code = cudaSetDevice(device);
+    if (code == cudaSuccess) code = cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync);
+    if (code != cudaSuccess)
+        throw failure(-ENODEV,
+                      "GPU " + std::to_string(device) + ": " + cudaGetErrorString(code) +
+                          "; set PENSTOCK_DEVICE to one that is there, or give --backend cpu");
 #endif
-    return {};
+    return backend::gpu;
 }
 
-nlohmann::ordered_json machine_json(backend where, const std::string& directory,
+nlohmann::ordered_json machine_json([[maybe_unused]] backend where, const std::string& directory,
                                     const std::string& commit) {
     std::string device = "cpu", driver;
 #if defined(PENSTOCK_WITH_CUDA)
@@ -89,8 +82,6 @@ nlohmann::ordered_json machine_json(backend where, const std::string& directory,
         device = properties.name;
         driver = driver_name();
     }
-#else
-    static_cast<void>(where);
 #endif
     utsname system{};
     ::uname(&system);
@@ -101,43 +92,50 @@ nlohmann::ordered_json machine_json(backend where, const std::string& directory,
 }
 
 memory::~memory() {
-    if (data_ == nullptr) return;
 #if defined(PENSTOCK_WITH_CUDA)
-    if (where_ == backend::gpu) {
-        cudaFree(data_);
-        return;
-    }
+    if (place_ == place::device) cudaFree(data_);
+    if (place_ == place::pinned) cudaFreeHost(data_);
+    if (place_ != place::host) return;
 #endif
     std::free(data_);
 }
 
-status memory::make(backend where, std::uint64_t bytes) {
-    where_ = where;
+memory::memory(backend where, std::uint64_t bytes) {
 #if defined(PENSTOCK_WITH_CUDA)
     if (where == backend::gpu) {
-        if (status s =
-                cuda_status(cudaMalloc(&data_, bytes), format_size(bytes) + " of device memory");
-            !s)
-            return s;
-        return cuda_status(cudaMemset(data_, 0, bytes), "memory");
+        place_ = place::device;
+        require_cuda(cudaMalloc(&data_, bytes), format_size(bytes) + " of device memory");
+        require_cuda(cudaMemset(data_, 0, bytes), "memory");
+        return;
     }
 #endif
+    static_cast<void>(where);
     const std::uint64_t rounded = (bytes + 4095) / 4096 * 4096;
     data_ = std::aligned_alloc(4096, rounded);
     if (data_ == nullptr)
-        return {-ENOMEM, format_size(bytes) + " of memory could not be had; give a smaller --file"};
+        throw failure(-ENOMEM,
+                      format_size(bytes) + " of memory could not be had; give a smaller --file");
     std::memset(data_, 0, rounded);
-    return {};
 }
 
-status memory::copy_out(void* to, std::uint64_t bytes) const {
 #if defined(PENSTOCK_WITH_CUDA)
-    if (where_ == backend::gpu)
-        return cuda_status(cudaMemcpy(to, data_, bytes, cudaMemcpyDeviceToHost),
-                           "copy from the device");
+memory memory::pinned(std::uint64_t bytes) {
+    memory out;
+    out.place_ = place::pinned;
+    require_cuda(cudaHostAlloc(&out.data_, bytes, cudaHostAllocMapped),
+                 format_size(bytes) + " of pinned memory");
+    std::memset(out.data_, 0, bytes);
+    return out;
+}
+#endif
+
+void memory::copy_out(void* to, std::uint64_t bytes) const {
+#if defined(PENSTOCK_WITH_CUDA)
+    if (place_ == place::device)
+        return require_cuda(cudaMemcpy(to, data_, bytes, cudaMemcpyDeviceToHost),
+                            "copy from the device");
 #endif
     std::memcpy(to, data_, bytes);
-    return {};
 }
 
 }  // namespace penstock::bench

@@ -1,12 +1,12 @@
 // Signatures of blocks of 4 KiB: on a GPU against all cores and one core, on the cpu by all cores
 // against one. What the device finds is compared with what a core finds.
-#include <algorithm>
-#include <thread>
+#include <cerrno>
 #include <vector>
 
 #include "buffer/pool/content_hash.hpp"
 #include "cases.hpp"
 #include "common/threads.hpp"
+#include "machine.hpp"
 #include "penstock/base/hash.hpp"
 
 #if defined(__CUDACC__)
@@ -55,104 +55,72 @@ const char* name_of_kind(signature_kind kind) {
     return kind == signature_kind::md5 ? "MD5" : "quick signatures";
 }
 
+// GB/s of what a device makes of the blocks, again and again.
+series sign_on_gpu([[maybe_unused]] context& here, [[maybe_unused]] const signed_input& input,
+                   [[maybe_unused]] signature_kind kind) {
+    series out;
 #if defined(__CUDACC__)
-
-// What a device makes of the blocks, again and again.
-status sign_on_gpu(context& here, const signed_input& input, signature_kind kind, series& out) {
-    gpu_memory blocks, signatures;
-    if (status s = blocks.on_device(input.bytes()); !s) return s;
-    if (status s = signatures.on_device(input.count * sizeof(content_hash)); !s) return s;
-    if (status s = cuda_status(cudaMemcpy(blocks.as<std::byte>(), input.block(0), input.bytes(),
-                                          cudaMemcpyHostToDevice),
-                               "copy");
-        !s)
-        return s;
+    const memory blocks(backend::gpu, input.bytes()),
+        signatures(backend::gpu, input.count * sizeof(content_hash));
+    require_cuda(
+        cudaMemcpy(blocks.as<void>(), input.block(0), input.bytes(), cudaMemcpyHostToDevice),
+        "copy");
     for (std::uint64_t repeat = 0; repeat < here.repeats(7) + 1; ++repeat) {
-        float ms = 0;
-        const auto launch = [&] {
+        const double seconds = kernel_seconds([&] {
             return buffer::hash_blocks(kind, blocks.as<std::byte>(), input.count, block_bytes,
                                        signatures.as<content_hash>(), nullptr);
-        };
-        if (status s = kernel_ms(launch, ms); !s) return s;
+        });
         if (repeat != 0)
-            out.add(gigabytes_a_second(input.bytes(), 1e-3 * ms));  // the first loads the code
+            out.add(gigabytes_a_second(input.bytes(), seconds));  // the first loads the code
     }
     std::vector<content_hash> got(input.count);
-    if (status s =
-            cuda_status(cudaMemcpy(got.data(), signatures.as<content_hash>(),
-                                   input.count * sizeof(content_hash), cudaMemcpyDeviceToHost),
-                        "copy");
-        !s)
-        return s;
-    return got == input.found ? status{}
-                              : status{-EIO, std::string(name_of_kind(kind)) +
-                                                 ": the device found others than the cores"};
-}
-
-#else
-
-status sign_on_gpu(context&, const signed_input&, signature_kind, series&) {
-    return {-ENODEV, "built without CUDA"};
-}
-
+    signatures.copy_out(got.data(), input.count * sizeof(content_hash));
+    if (got != input.found)
+        throw failure(-EIO,
+                      std::string(name_of_kind(kind)) + ": the device found others than the cores");
 #endif
+    return out;
+}
 
 }  // namespace
 
-status signature_speed(context& here) {
-    signed_input input(here.file_bytes(here.on_gpu() ? gib : 256 * mib) / block_bytes *
-                       block_bytes);
-    const std::uint64_t cores = here.threads(std::max(1u, std::thread::hardware_concurrency()));
+void signature_speed(context& here) {
+    signed_input input(here.file_bytes(gib, 256 * mib) / block_bytes * block_bytes);
+    const std::uint64_t cores = here.host_threads();
     for (const signature_kind kind : {signature_kind::quick, signature_kind::md5}) {
         here.progress(name_of_kind(kind));
-        series single, all, device;
+        series single, all;
         for (std::uint64_t repeat = 0; repeat < here.repeats(7); ++repeat) {
             single.add(input.sign(kind, 1));
             all.add(input.sign(kind, cores));
         }
         const std::string name = std::string(name_of_kind(kind)) + " of blocks of 4 KiB";
         if (!here.on_gpu()) {
-            if (status s = here.add({"6",
-                                     name + ", " + std::to_string(cores) + " threads",
-                                     "",
-                                     block_bytes,
-                                     all,
-                                     "GB/s",
-                                     "one core",
-                                     single,
-                                     {},
-                                     ""});
-                !s)
-                return s;
+            here.add({"6",
+                      name + ", " + std::to_string(cores) + " threads",
+                      block_bytes,
+                      "GB/s",
+                      {all, single, {}},
+                      "one core"});
             continue;
         }
-        if (status s = sign_on_gpu(here, input, kind, device); !s) return s;
-        if (status s = here.add({"6",
-                                 name,
-                                 "",
-                                 block_bytes,
-                                 device,
-                                 "GB/s",
-                                 "all cores, the same signatures",
-                                 all,
-                                 {},
-                                 "kernel only, blocks in device memory"});
-            !s)
-            return s;
-        if (status s = here.add({"6",
-                                 name,
-                                 "",
-                                 block_bytes,
-                                 device,
-                                 "GB/s",
-                                 "one core, the same signatures",
-                                 single,
-                                 {},
-                                 "kernel only, blocks in device memory"});
-            !s)
-            return s;
+        const series device = sign_on_gpu(here, input, kind);
+        const char* const note = "kernel only, blocks in device memory";
+        here.add({"6",
+                  name,
+                  block_bytes,
+                  "GB/s",
+                  {device, all, {}},
+                  "all cores, the same signatures",
+                  note});
+        here.add({"6",
+                  name,
+                  block_bytes,
+                  "GB/s",
+                  {device, single, {}},
+                  "one core, the same signatures",
+                  note});
     }
-    return {};
 }
 
 }  // namespace penstock::bench

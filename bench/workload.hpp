@@ -1,5 +1,5 @@
-// The work that most cases run: reads by many groups, the same blocks by pread, and the output of
-// kernels that write, with the way it takes to a file by hand.
+// The work that most cases run: reads by many groups, the same blocks by pread, and kernels that
+// count what went wrong.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +7,7 @@
 #include <string>
 
 #include "context.hpp"
+#include "machine.hpp"
 #include "penstock/base/atomic.hpp"
 #include "penstock/base/hash.hpp"
 #include "penstock/launch.hpp"
@@ -32,9 +33,10 @@ struct pattern {
     [[nodiscard]] std::uint64_t total_bytes() const { return block_bytes * groups * rounds; }
 };
 
-// About `total_bytes` of blocks by that many groups.
-pattern make_pattern(std::uint64_t file_bytes, std::uint64_t block_bytes, std::uint64_t step_bytes,
-                     std::uint64_t groups, std::uint64_t total_bytes, bool in_order);
+// About `total_bytes` of blocks by that many groups. 0: a step is a block.
+pattern make_pattern(std::uint64_t file_bytes, std::uint64_t block_bytes, std::uint64_t groups,
+                     std::uint64_t total_bytes, bool in_order = false,
+                     std::uint64_t step_bytes = 0);
 
 enum class caller { warps, blocks };
 
@@ -42,16 +44,22 @@ enum class caller { warps, blocks };
 struct run_result {
     double seconds = 0;
     double cores = 0;
+    double rate = 0;          // GB/s of the pattern's blocks
     double loaded_bytes = 0;  // into the cache
     // Requests that a service thread took together, in the mean; 0: none.
     double batch_requests = 0;
+
+    run_result(const stopwatch& watch, const pattern& blocks)
+        : seconds(watch.seconds()),
+          cores(watch.cores(seconds)),
+          rate(gigabytes_a_second(blocks.total_bytes(), seconds)) {}
 };
 
 // Runs the pattern through the file calls and checks what came. On the cpu back end a group is a
 // thread. `clock_shards`: a power of two, at most what the runtime chose, the same in every run
 // over one runtime; 0: what it chose.
-status run_reads(runtime& rt, int fd, const pattern& reads, run_result& out,
-                 caller kind = caller::warps, std::uint32_t clock_shards = 0);
+run_result run_reads(const opened_file& file, const pattern& reads, caller kind = caller::warps,
+                     std::uint32_t clock_shards = 0);
 
 // How many groups keep a back end busy without taking more than a fraction of its frames; --threads
 // on the cpu back end.
@@ -62,22 +70,21 @@ std::string groups_label(const context& here, std::uint64_t groups, caller kind 
 
 // The same by pread, `reads.groups` threads with a buffer each. `direct`: past the page cache
 // (O_DIRECT); -EINVAL where the file system has none.
-status run_preads(const std::string& path, const pattern& reads, bool direct, run_result& out);
+run_result run_preads(const std::string& path, const pattern& reads, bool direct = false);
 
-// All processors, or --threads.
-std::uint64_t host_threads(const context& here);
-
-// Parts of the case miss that both back ends share.
-
-// Records of 3 KiB on 4 KiB boundaries and blocks of 32 KiB anywhere, at random, with pages of this
-// size: what reaches the caller a second, and how much was loaded for it.
-status random_records(context& here, std::uint64_t file_bytes, std::uint64_t page_bytes);
-
-// The time of one run that evicts all the while, with fewer and fewer shards of the clock.
-status fewer_shards(context& here, std::uint64_t file_bytes, std::uint64_t page_bytes);
+// Adds the rate at which prefetch brings a file into the cache, or finds it there.
+void add_prefetch(const opened_file& file, std::uint64_t bytes, measured& out);
 
 // Opens windows onto the whole file where there is a GPU; nothing elsewhere.
-status open_all_windows(const context& here, runtime& rt, int fd, std::uint64_t file_bytes);
+void open_all_windows(const context& here, const opened_file& file, std::uint64_t file_bytes);
+
+// Parts of the case miss that both back ends share: records of 3 KiB on 4 KiB boundaries and blocks
+// of 32 KiB anywhere, at random, with pages of this size: what reaches the caller a second, and how
+// much was loaded for it.
+void random_records(context& here, std::uint64_t file_bytes, std::uint64_t page_bytes);
+
+// The time of one run that evicts all the while, with fewer and fewer shards of the clock.
+void fewer_shards(context& here, std::uint64_t file_bytes, std::uint64_t page_bytes);
 
 // Kernel that makes up words which tell where they belong. The i-th word is mix64(first + i), as in
 // the scratch file.
@@ -92,11 +99,16 @@ struct fill_words {
     }
 };
 
-// The baseline: a programmer's way without Penstock to bring the output of a kernel to a file.
-std::string write_by_hand_name(const context& here);
+template <width Width, typename Body>
+void run_kernel(runtime& rt, std::uint64_t groups, const Body& body,
+                const launch_shape& shape = {}) {
+    require(launch<Width>(rt, groups, body, shape), "kernel");
+}
 
-// The whole file from `output`, memory of that back end. On a GPU each thread copies pieces of 4
-// MiB to pinned buffers, two of its own, and writes one while the next is on its way.
-status write_by_hand(const context& here, backend where, const std::byte* output, series& rate);
+// Of what a kernel has counted: "3 FAILURES".
+inline void require_none(const memory& counter, const std::string& failures) {
+    if (const std::uint64_t found = counter.number(); found != 0)
+        throw failure(-EIO, std::to_string(found) + " " + failures);
+}
 
 }  // namespace penstock::bench
