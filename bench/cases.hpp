@@ -1,7 +1,22 @@
-// Cases of penstock bench: their bodies. The table that names them is in bench.cpp.
+// Cases of penstock bench: their bodies, and the headers that most of them are written with. The
+// table that names them is in bench.cpp.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <memory>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+#include "common/threads.hpp"
 #include "context.hpp"
+#include "machine.hpp"
+#include "penstock/group/lane.hpp"
+#include "workload.hpp"
 
 namespace penstock::bench {
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdarg>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "common/command_line.hpp"
@@ -27,20 +28,20 @@ std::string series::spread() const {
     return text_of("%+.1f to %+.1f %%", 100 * (*least / middle - 1), 100 * (*most / middle - 1));
 }
 
-double ratio_of(const figure& row) {
-    const double ours = row.values.ours.median(), theirs = row.values.baseline.median();
-    for (const char* const unit : {"us", "ms", "s", "bytes loaded per byte asked for"})
-        if (row.unit == unit) return theirs / ours;
-    return ours / theirs;
+namespace {
+
+using json = nlohmann::ordered_json;
+
+// "median of 5, spread -1 to +2 %, baseline -1 to +1 %; NOTE"
+std::string note_of(const measured& values, const std::string& note) {
+    if (values.ours.size() < 2) return note;
+    std::string out =
+        "median of " + std::to_string(values.ours.size()) + ", spread " + values.ours.spread();
+    if (values.baseline.size() > 1) out += ", baseline " + values.baseline.spread();
+    return note.empty() ? out : out + "; " + note;
 }
 
-std::string note_of(const figure& row) {
-    const series &ours = row.values.ours, &theirs = row.values.baseline;
-    if (ours.size() < 2) return row.note;
-    std::string out = "median of " + std::to_string(ours.size()) + ", spread " + ours.spread();
-    if (theirs.size() > 1) out += ", baseline " + theirs.spread();
-    return row.note.empty() ? out : out + "; " + row.note;
-}
+}  // namespace
 
 std::string text_of(const char* form, ...) {
     char text[256];
@@ -55,9 +56,9 @@ std::string counted(std::uint64_t count, const std::string& noun) {
     return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
-std::string cache_label(std::uint64_t cache_bytes, std::uint64_t file_bytes) {
-    if (cache_bytes != 0 && file_bytes % cache_bytes == 0 && file_bytes / cache_bytes <= 1024)
-        return "cache 1/" + std::to_string(file_bytes / cache_bytes) + " of the file";
+std::string context::cache_label(std::uint64_t cache_bytes) const {
+    if (cache_bytes != 0 && bytes() % cache_bytes == 0 && bytes() / cache_bytes <= 1024)
+        return "cache 1/" + std::to_string(bytes() / cache_bytes) + " of the file";
     return "cache " + format_size(cache_bytes);
 }
 
@@ -67,13 +68,11 @@ std::vector<std::uint64_t> context::pages(std::initializer_list<std::uint64_t> o
     return {4 * kib, 16 * kib, 64 * kib, 256 * kib, mib};
 }
 
-std::vector<std::uint64_t> context::caches(std::uint64_t file_bytes,
-                                           std::uint64_t page_bytes) const {
+std::vector<std::uint64_t> context::caches(std::uint64_t page_bytes) const {
     if (!asked_.cache_bytes.empty()) return asked_.cache_bytes;
-    if (!asked_.sweep) return {small_cache(file_bytes, page_bytes)};
+    if (!asked_.sweep) return {small_cache(page_bytes)};
     std::vector<std::uint64_t> out;
-    for (const std::uint64_t part : {64, 16, 4, 2})
-        out.push_back(std::max(file_bytes / part, 16 * page_bytes));
+    for (const unsigned part : {64u, 16u, 4u, 2u}) out.push_back(small_cache(page_bytes, part));
     out.erase(std::unique(out.begin(), out.end()), out.end());
     return out;
 }
@@ -87,18 +86,19 @@ std::uint64_t context::host_threads() const {
     return threads(std::max(1u, std::thread::hardware_concurrency()));
 }
 
-void context::use_file(std::uint64_t bytes) {
+std::uint64_t context::use_file(std::uint64_t bytes) {
     if (file_.bytes() != bytes) {
         progress("writing a file of " + format_size(bytes));
         file_.make(asked_.directory, bytes);
     }
-    if (file_.resident_share() == 1) return;
+    if (file_.resident_share() == 1) return bytes;
     // The case before may have dropped it.
     file_.bring_into_page_cache();
     if (const double share = file_.resident_share(); share < 0.999)
         apps::say("bench: only " + std::to_string(static_cast<int>(100 * share)) +
                   " % of the file stays in the page cache, so the disk has a part in what is "
                   "measured; give a smaller --file");
+    return bytes;
 }
 
 std::unique_ptr<runtime> context::make_runtime(const runtime_shape& shape) {
@@ -111,8 +111,8 @@ std::unique_ptr<runtime> context::make_runtime(const runtime_shape& shape) {
     o.writable = o.writable || shape.writable;
     if (shape.write_behind_bytes != 0) o.write_behind_bytes = shape.write_behind_bytes;
     // A table of more than a quarter would have two levels.
-    o.table_bytes =
-        std::max<std::uint64_t>(mib, shape.file_bytes / shape.page_bytes * 8 * 4 + 64 * kib);
+    const std::uint64_t file_bytes = shape.file_bytes != 0 ? shape.file_bytes : bytes();
+    o.table_bytes = std::max<std::uint64_t>(mib, file_bytes / shape.page_bytes * 8 * 4 + 64 * kib);
     if (shape.service_threads != 0)
         o.service_threads = static_cast<std::uint32_t>(shape.service_threads);
     if (shape.worker_threads != 0)
@@ -126,9 +126,9 @@ std::unique_ptr<runtime> context::make_runtime(const runtime_shape& shape) {
     return out;
 }
 
-opened_file context::open(const runtime_shape& shape) {
-    opened_file out{make_runtime(shape), -1};
-    out.fd = out.rt->open(file_.path());
+opened_file context::open(const runtime_shape& shape, int flags) {
+    opened_file out{make_runtime(shape), -1, bytes()};
+    out.fd = out.rt->open(file_.path(), flags);
     if (out.fd < 0) file_.fail(out.fd, "it must stay while it is measured");
     return out;
 }
@@ -141,18 +141,35 @@ void context::leave_out(const std::string& text, const std::string& why) const {
     apps::say("bench: " + text + " left out: " + why);
 }
 
-void context::add(figure row) {
-    if (row.backend.empty()) row.backend = backend_name();
-    const double value = row.values.ours.median(), baseline = row.values.baseline.median();
+void context::add(const std::string& goal, const std::string& name, std::uint64_t page_bytes,
+                  const std::string& unit, const measured& values, const std::string& baseline,
+                  const std::string& note, const std::string& where) {
+    const double ours = values.ours.median(), theirs = values.baseline.median();
     // A policy may well have no hit at all.
-    const bool good = std::isfinite(value) && (row.unit == "hit ratio" ? value >= 0 : value > 0) &&
-                      std::isfinite(baseline) && baseline > 0;
-    if (!good)
+    if (!std::isfinite(ours) || ours < 0 || (ours == 0 && unit != "hit ratio") ||
+        !std::isfinite(theirs) || theirs <= 0)
         throw failure(-ERANGE,
-                      "bench: '" + row.name + "' gave " + std::to_string(value) + " beside " +
-                          std::to_string(baseline) +
+                      "bench: '" + name + "' gave " + std::to_string(ours) + " beside " +
+                          std::to_string(theirs) +
                           "; nothing was measured, give a larger --file or more --repeats");
-    figures_.push_back(std::move(row));
+    // Times and ratios of waste: the quotient is turned round, so that more is better in every row.
+    const bool less_is_better =
+        unit == "us" || unit == "ms" || unit == "s" || unit == "bytes loaded per byte asked for";
+    // Four digits are more than any of these figures is good for, and fewer hide a change of a
+    // tenth of a percent.
+    const auto rounded = [](double value) { return json::parse(text_of("%.5g", value)); };
+    const json row{{"goal", goal},
+                   {"case", name},
+                   {"backend", where.empty() ? name_of(where_) : where},
+                   {"page_bytes", page_bytes},
+                   {"value", rounded(ours)},
+                   {"unit", unit},
+                   {"baseline", baseline},
+                   {"baseline_value", rounded(theirs)},
+                   {"ratio", rounded(less_is_better ? theirs / ours : ours / theirs)},
+                   {"cpu_cores_used", rounded(values.cores.median())},
+                   {"note", note_of(values, note)}};
+    rows_.push_back(row.dump(-1, ' ', false, json::error_handler_t::replace));
 }
 
 }  // namespace penstock::bench

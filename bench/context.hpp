@@ -1,6 +1,7 @@
 // What every case is handed: the settings, the file, runtimes, and the list that its figures go to.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <initializer_list>
@@ -40,11 +41,10 @@ private:
 
 // "GB/s" of so many bytes in so many seconds.
 inline double gigabytes_a_second(std::uint64_t bytes, double seconds) {
-    return 1e-9 * static_cast<double>(bytes) / seconds;
+    return 1e-9 * bytes / seconds;
 }
 
-// Figures: what was measured again and again, its median and spread, and the row of the report that
-// it becomes.
+// Figures: what was measured again and again, and its median and spread.
 
 // The values of one figure, one for each repeat.
 class series {
@@ -66,33 +66,21 @@ private:
 // What a case measures in turns: Penstock, the baseline, and the processors that this process kept
 // busy during Penstock's part (empty: not measured, shown as 0).
 struct measured {
-    series ours, baseline, cores;
+    series ours, baseline, cores{};
 
     // Of Penstock's part, which `watch` has run for so long.
     void add(double value, const stopwatch& watch, double seconds) {
         ours.add(value);
         cores.add(watch.cores(seconds));
     }
+    void add(double value, const stopwatch& watch) { add(value, watch, watch.seconds()); }
+    // Of a run that has a rate and cores.
+    template <typename Run>
+    void add(const Run& run) {
+        ours.add(run.rate);
+        cores.add(run.cores);
+    }
 };
-
-// One row: Penstock and its baseline in the same run.
-struct figure {
-    std::string goal;  // a row of the goals, or the number of an issue
-    std::string name;
-    std::uint64_t page_bytes = 0;  // 0: nothing that has pages
-    std::string unit;
-    measured values;
-    std::string baseline;
-    std::string note{};     // median and spread are put before it
-    std::string backend{};  // empty: the one that is measured
-};
-
-// Times and ratios of waste: there the quotient is turned round, so that more is better in every
-// row.
-double ratio_of(const figure& row);
-
-// "median of 5, spread -1 to +2 %, baseline -1 to +1 %; NOTE"
-std::string note_of(const figure& row);
 
 // Words of names and notes.
 
@@ -102,9 +90,6 @@ std::string note_of(const figure& row);
 // "1 thread", "2 threads"
 std::string counted(std::uint64_t count, const std::string& noun);
 
-// "cache 1/16 of the file", or its size where it is no simple part.
-std::string cache_label(std::uint64_t cache_bytes, std::uint64_t file_bytes);
-
 // What is said where a file that should be gone from memory is not.
 inline constexpr const char* not_cold = ": NOT a cold file, so these figures are not the disk's";
 
@@ -112,18 +97,19 @@ inline constexpr const char* not_cold = ": NOT a cold file, so these figures are
 struct runtime_shape {
     std::uint64_t page_bytes = 65536;
     std::uint64_t cache_bytes = 0;
-    std::uint64_t file_bytes = 0;  // of the file that will be read: its table has one level
     std::uint64_t service_threads = 0;
     std::uint64_t worker_threads = 0;
     bool writable = false;
     std::uint64_t write_behind_bytes = 0;
+    std::uint64_t file_bytes = 0;  // of the file whose table has one level; 0: the context's
 };
 
 // A runtime that has the file open. Two would share the device's memory, so one goes before the
 // next is made.
 struct opened_file {
     std::unique_ptr<runtime> rt;
-    int fd = -1;
+    int fd;
+    std::uint64_t bytes;
 };
 
 class context {
@@ -132,14 +118,17 @@ public:
 
     [[nodiscard]] const settings& asked() const { return asked_; }
     [[nodiscard]] bool on_gpu() const { return where_ == backend::gpu; }
-    [[nodiscard]] const char* backend_name() const { return name_of(where_); }
 
     // What was asked for, else the case's own choice; with --sweep, the sweep's.
     [[nodiscard]] std::vector<std::uint64_t> pages(std::initializer_list<std::uint64_t> own) const;
     // Sizes of a cache smaller than the file, each at least 16 pages; the case's own is a 16th of
     // the file.
-    [[nodiscard]] std::vector<std::uint64_t> caches(std::uint64_t file_bytes,
-                                                    std::uint64_t page_bytes) const;
+    [[nodiscard]] std::vector<std::uint64_t> caches(std::uint64_t page_bytes) const;
+    [[nodiscard]] std::uint64_t small_cache(std::uint64_t page_bytes, unsigned part = 16) const {
+        return std::max(bytes() / part, 16 * page_bytes);
+    }
+    // "cache 1/16 of the file", or its size where it is no simple part.
+    [[nodiscard]] std::string cache_label(std::uint64_t cache_bytes) const;
     [[nodiscard]] std::vector<std::uint64_t> service_threads() const;
     [[nodiscard]] std::uint64_t repeats(std::uint64_t own) const {
         return asked_.repeats != 0 ? asked_.repeats : own;
@@ -156,38 +145,40 @@ public:
         return file_bytes(on_gpu() ? on_gpu_own : on_cpu);
     }
 
-    // The file of that size, in the page cache; the one before is kept if it has it.
-    void use_file(std::uint64_t bytes);
+    // The file of that size, in the page cache; the one before is kept if it has it. Returns the
+    // size.
+    std::uint64_t use_file(std::uint64_t bytes);
     [[nodiscard]] const scratch_file& file() const { return file_; }
+    [[nodiscard]] std::uint64_t bytes() const { return file_.bytes(); }
     // By a case that changed it: it has no longer the words that others expect, so the next one
     // gets a new file.
     void forget_file() { file_.remove(); }
 
     std::unique_ptr<runtime> make_runtime(const runtime_shape& shape);
     // The same, and the file opened in it.
-    opened_file open(const runtime_shape& shape);
+    opened_file open(const runtime_shape& shape, int flags = open_read);
 
     // Says on standard error what is being done.
     void progress(const std::string& text) const;
     // A case, or a part of one, that cannot be run here; its rows are left out.
     void leave_out(const std::string& text, const std::string& why) const;
 
-    // Fills in the backend. A figure that is no positive number fails the run: something was not
-    // measured.
-    void add(figure row);
-    [[nodiscard]] const std::vector<figure>& figures() const { return figures_; }
+    // Adds a row of the report: Penstock and its baseline in the same run. A figure that is no
+    // positive number fails the run: something was not measured. `goal`: a row of the goals, or the
+    // number of an issue. `page_bytes`: 0 for what has no pages. Number of repeats and spread are
+    // put before the note.
+    void add(const std::string& goal, const std::string& name, std::uint64_t page_bytes,
+             const std::string& unit, const measured& values, const std::string& baseline,
+             const std::string& note = "", const std::string& where = "");
+    // In JSON.
+    [[nodiscard]] const std::vector<std::string>& rows() const { return rows_; }
 
 private:
     const settings& asked_;
     backend where_;
     scratch_file file_;
     std::set<std::string> said_;  // notes of runtimes, each said once
-    std::vector<figure> figures_;
+    std::vector<std::string> rows_;
 };
-
-// The cache that a case takes which measures only one: a 16th of the file, at least 16 pages.
-inline std::uint64_t small_cache(std::uint64_t file_bytes, std::uint64_t page_bytes) {
-    return file_bytes / 16 > 16 * page_bytes ? file_bytes / 16 : 16 * page_bytes;
-}
 
 }  // namespace penstock::bench

@@ -8,23 +8,36 @@
 #include <cstdint>
 #include <cuda_runtime.h>
 #include <string>
+#include <string_view>
 
 #include "bench.hpp"
 #include "common/gpu.cuh"
 
 namespace penstock::bench {
 
-inline status cuda_status(cudaError_t code, const std::string& call) {
-    if (code == cudaSuccess) return {};
+inline void require_cuda(cudaError_t code, std::string_view call) {
+    if (code == cudaSuccess) return;
     cudaGetLastError();
-    return {code == cudaErrorMemoryAllocation ? -ENOMEM : -EIO,
-            "CUDA, " + call + ": " + cudaGetErrorString(code) +
-                (code == cudaErrorMemoryAllocation ? "; give a smaller --file" : "")};
+    const bool no_room = code == cudaErrorMemoryAllocation;
+    throw failure(no_room ? -ENOMEM : -EIO, "CUDA, " + std::string(call) + ": " +
+                                                cudaGetErrorString(code) +
+                                                (no_room ? "; give a smaller --file" : ""));
 }
 
-inline void require_cuda(cudaError_t code, const std::string& call) {
-    require(cuda_status(code, call));
-}
+// Host memory that kernels reach by its address.
+class registered_memory {
+public:
+    registered_memory(void* data, std::uint64_t bytes, unsigned flags) : data_(data) {
+        require_cuda(cudaHostRegister(data, bytes, flags | cudaHostRegisterMapped),
+                     "registering " + format_size(bytes) + " of host memory");
+    }
+    ~registered_memory() { cudaHostUnregister(data_); }
+    registered_memory(const registered_memory&) = delete;
+    registered_memory& operator=(const registered_memory&) = delete;
+
+private:
+    void* data_;
+};
 
 inline int multiprocessors() {
     int count = 0, device = 0;

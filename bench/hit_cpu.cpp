@@ -1,12 +1,8 @@
 // Cached pages on the cpu back end: copying reads, held pointers and elements, each against plain
 // memory.
-#include <atomic>
-#include <cerrno>
-#include <cstring>
 #include <numeric>
 
 #include "cases.hpp"
-#include "host.hpp"
 #include "penstock/view.hpp"
 
 namespace penstock::bench {
@@ -51,25 +47,21 @@ void whole_pages(context& here, std::uint64_t bytes, std::uint64_t page) {
                             static_cast<std::int64_t>(p * page)) != static_cast<std::int64_t>(page))
                         failures.fetch_add(1, std::memory_order_relaxed);
                 });
-            hits[many].add(gigabytes_a_second(moved, seconds), watch, watch.seconds());
+            hits[many].add(gigabytes_a_second(moved, seconds), watch);
             ratios[many].add(hits[many].ours.last() / hits[many].baseline.last());
         }
         gains.add(hits[1].ours.last() / hits[0].ours.last());
         plain_gains.add(hits[1].baseline.last() / hits[0].baseline.last());
     }
-    if (failures != 0) throw failure(-EIO, not_resident);
+    expect(failures == 0, not_resident);
     const std::string size = ", " + format_size(bytes),
                       several = std::to_string(threads[1]) + " threads";
     for (const int many : {0, 1})
-        here.add({"issue-2", "hit, " + (many == 0 ? "1 thread" : several) + size, page, "GB/s",
-                  hits[many], "memcpy of random pages", percent_of_pairs(ratios[many])});
-    here.add({"issue-2",
-              "hit, " + several + " over 1" + size,
-              page,
-              "GB/s",
-              {hits[1].ours, hits[0].ours, hits[1].cores},
-              "1 thread",
-              percent_of_pairs(gains) + text_of("; memcpy gained %.3f", plain_gains.median())});
+        here.add("issue-2", "hit, " + (many == 0 ? "1 thread" : several) + size, page, "GB/s",
+                 hits[many], "memcpy of random pages", percent_of_pairs(ratios[many]));
+    here.add("issue-2", "hit, " + several + " over 1" + size, page, "GB/s",
+             {hits[1].ours, hits[0].ours, hits[1].cores}, "1 thread",
+             percent_of_pairs(gains) + text_of("; memcpy gained %.3f", plain_gains.median()));
 }
 
 void hot_page(context& here) {
@@ -90,16 +82,16 @@ void hot_page(context& here) {
                              static_cast<std::int64_t>(at * 64)) != sizeof line)
                         failures.fetch_add(1, std::memory_order_relaxed);
                 });
-            const double rate = 1e-6 * static_cast<double>(threads[many] * rounds) / seconds;
+            const double rate = 1e-6 * (threads[many] * rounds) / seconds;
             if (many == 0) rates.baseline.add(rate);
-            else rates.add(rate, watch, watch.seconds());
+            else rates.add(rate, watch);
         }
         gains.add(rates.ours.last() / rates.baseline.last());
     }
-    if (failures != 0) throw failure(-EIO, not_resident);
-    here.add({"issue-2",
-              "hit, 64 bytes of one page, " + std::to_string(threads[1]) + " threads over 1", page,
-              "million/s", rates, "1 thread", percent_of_pairs(gains)});
+    expect(failures == 0, not_resident);
+    here.add("issue-2",
+             "hit, 64 bytes of one page, " + std::to_string(threads[1]) + " threads over 1", page,
+             "million/s", rates, "1 thread", percent_of_pairs(gains));
 }
 
 }  // namespace
@@ -153,12 +145,11 @@ void measure_map_page(context& here, std::uint64_t bytes, std::uint64_t page) {
             unmap(lane{}, fs, m);
             return sum;
         });
-        looks.add(rate, watch, watch.seconds());
-        if (sums[0] != sums[1])
-            throw failure(-EIO, "what the mappings showed differs from the file");
+        looks.add(rate, watch);
+        expect(sums[0] == sums[1], "what the mappings showed differs from the file");
     }
-    here.add({"S2", "map, look at " + format_size(block) + ", unmap, " + counted(threads, "thread"),
-              page, "GB/s", looks, "looking at plain memory", format_size(bytes) + " resident"});
+    here.add("S2", "map, look at " + format_size(block) + ", unmap, " + counted(threads, "thread"),
+             page, "GB/s", looks, "looking at plain memory", format_size(bytes) + " resident");
 }
 
 }  // namespace
@@ -184,7 +175,7 @@ struct element_run {
         const double seconds =
             seconds_together(threads, [&](std::uint64_t t) { sums[t * 8] = sum(t); });
         total = std::accumulate(sums.begin(), sums.end(), std::uint64_t{0});
-        return 1e-9 * static_cast<double>(threads * rounds) / seconds;
+        return 1e-9 * (threads * rounds) / seconds;
     }
 
     // Sums over the same elements, from the plain array and through the view.
@@ -195,13 +186,12 @@ struct element_run {
             std::uint64_t expected = 0, got = 0;
             sums.baseline.add(run(from_plain, expected));
             const stopwatch watch;
-            const double rate = run(from_view, got);
-            sums.add(rate, watch, watch.seconds());
-            if (expected != got) throw failure(-EIO, "the elements differ from the file");
+            sums.add(run(from_view, got), watch);
+            expect(expected == got, "the elements differ from the file");
         }
-        here.add({"S3", name, page, "billion/s", sums, "the same loads from plain memory",
-                  text_of("%.3f times slower; ", sums.baseline.median() / sums.ours.median()) +
-                      counted(threads, "thread") + ", " + format_size(elements * 8) + " resident"});
+        here.add("S3", name, page, "billion/s", sums, "the same loads from plain memory",
+                 text_of("%.3f times slower; ", sums.baseline.median() / sums.ours.median()) +
+                     counted(threads, "thread") + ", " + format_size(elements * 8) + " resident");
     }
 };
 

@@ -4,9 +4,6 @@
 // and in order, and for_each by warps.
 #include "cases.hpp"
 #include "gpu.cuh"
-#include "host.hpp"
-#include "machine.hpp"
-#include "penstock/launch.hpp"
 #include "penstock/view.hpp"
 
 namespace penstock::bench {
@@ -15,16 +12,13 @@ namespace {
 
 // Everything resident, and an array of as many plain bytes.
 struct resident_on_gpu : opened_file {
-    std::uint64_t bytes;
     memory plain, failures = memory::pinned(8);
 
     resident_on_gpu(context& here, std::uint64_t page, std::uint64_t cache_bytes)
-        : opened_file(here.open(
-              {.page_bytes = page, .cache_bytes = cache_bytes, .file_bytes = here.file().bytes()})),
-          bytes(here.file().bytes()),
+        : opened_file(here.open({.page_bytes = page, .cache_bytes = cache_bytes})),
           plain(backend::gpu, bytes) {
-        bring_into_cache(*this, bytes);
-        require_cuda(cudaMemset(plain.as<void>(), 1, bytes), "memory");
+        bring_into_cache(*this);
+        plain.fill(1, bytes);
     }
 };
 
@@ -140,20 +134,18 @@ void compare(context& here, const comparison& pair, const resident_on_gpu& file,
     const hit_run runner{file, {static_cast<std::uint32_t>(piece_bytes), file.bytes / piece_bytes}};
     measured rates;
     for (std::uint64_t seed = 0; seed < here.repeats(11); ++seed) {
-        rates.baseline.add(runner.template rate<Plain, Group>(seed));
+        rates.baseline.add(runner.rate<Plain, Group>(seed));
         const stopwatch watch;
-        const double rate = runner.template rate<Ours, Group>(seed);
-        rates.add(rate, watch, watch.seconds());
+        rates.add(runner.rate<Ours, Group>(seed), watch);
     }
-    if (*file.failures.as<unsigned>() != 0)
-        throw failure(-EIO, std::string(pair.name) + ": some calls failed");
+    expect(*file.failures.as<unsigned>() == 0, std::string(pair.name) + ": some calls failed");
     const bool whole = piece_bytes != block_bytes;
-    here.add({pair.goal, std::string(pair.name) + (whole ? ", whole pages" : ""), page, "GB/s",
-              rates, pair.baseline,
-              "random " + std::string(whole ? "pages" : "4 KiB blocks") +
-                  (std::is_same_v<Group, block> ? " by blocks of 256 threads, " : " by warps, ") +
-                  format_size(file.bytes) + " resident; misses " +
-                  std::to_string(file.rt->stats().misses)});
+    here.add(pair.goal, std::string(pair.name) + (whole ? ", whole pages" : ""), page, "GB/s",
+             rates, pair.baseline,
+             "random " + std::string(whole ? "pages" : "4 KiB blocks") +
+                 (std::is_same_v<Group, block> ? " by blocks of 256 threads, " : " by warps, ") +
+                 format_size(file.bytes) + " resident; misses " +
+                 std::to_string(file.rt->stats().misses));
 }
 
 // Whole pages as well, where they are larger than the blocks and, if they are copied, fit the
@@ -165,7 +157,7 @@ constexpr std::uint64_t largest_copied = 128 * kib;
 void hit_on_gpu(context& here) {
     here.use_file(here.file_bytes(2 * gib));
     for (const std::uint64_t page : here.pages({4 * kib, 64 * kib})) {
-        const resident_on_gpu file(here, page, 2 * here.file().bytes());
+        const resident_on_gpu file(here, page, 2 * here.bytes());
         compare<way::read, way::copy_plain, warp>(here, by_read, file, page, block_bytes);
         if (page > largest_copied)
             here.leave_out("copies of whole pages of " + format_size(page),
@@ -183,7 +175,7 @@ void map_on_gpu(context& here) {
                            "a mapping ends with its page, and blocks of 4 KiB are looked at");
             continue;
         }
-        const resident_on_gpu file(here, page, 2 * here.file().bytes());
+        const resident_on_gpu file(here, page, 2 * here.bytes());
         compare<way::map, way::look_plain, warp>(here, by_map, file, page, block_bytes);
         if (page != block_bytes)
             compare<way::map, way::look_plain, warp>(here, by_map, file, page, page);
@@ -265,8 +257,7 @@ template <typename Kernel, typename... Arguments>
 double elements_a_second(std::uint64_t visited, Kernel* kernel, Arguments... arguments) {
     const std::uint32_t grid = full_grid(kernel);
     const double seconds = kernel_seconds([&] { kernel<<<grid, 256>>>(arguments...); });
-    return 1e-9 * (visited != 0 ? static_cast<double>(visited) : grid * 256.0 * element_rounds) /
-           seconds;
+    return 1e-9 * (visited != 0 ? visited : grid * 256ull * element_rounds) / seconds;
 }
 
 struct element_run {
@@ -283,21 +274,20 @@ struct element_run {
             rates.baseline.add(elements_a_second(
                 visited, plain_kernel, file.plain.as<const std::uint64_t>(), elements, seed, sink));
             const stopwatch watch;
-            const double rate = elements_a_second(visited, view_kernel, file.rt->ref(), file.fd,
-                                                  elements, seed, sink);
-            rates.add(rate, watch, watch.seconds());
+            rates.add(elements_a_second(visited, view_kernel, file.rt->ref(), file.fd, elements,
+                                        seed, sink),
+                      watch);
         }
-        here.add({"S3", name, page, "billion/s", rates, "the same loads from plain memory",
-                  text_of("%.3f times slower; ", rates.baseline.median() / rates.ours.median()) +
-                      format_size(elements * 8) + " resident"});
+        here.add("S3", name, page, "billion/s", rates, "the same loads from plain memory",
+                 text_of("%.3f times slower; ", rates.baseline.median() / rates.ours.median()) +
+                     format_size(elements * 8) + " resident");
     }
 };
 
 }  // namespace
 
 void element_on_gpu(context& here) {
-    const std::uint64_t bytes = here.file_bytes(2 * gib);
-    here.use_file(bytes);
+    const std::uint64_t bytes = here.use_file(here.file_bytes(2 * gib));
     const memory sink(backend::gpu, 8);
     for (const std::uint64_t page : here.pages({4 * kib, 64 * kib})) {
         const resident_on_gpu file(here, page, bytes + bytes / 8);

@@ -100,22 +100,17 @@ memory::~memory() {
     std::free(data_);
 }
 
-memory::memory(backend where, std::uint64_t bytes) {
+memory::memory(backend where, std::uint64_t bytes)
+    : place_(where == backend::gpu ? place::device : place::host) {
 #if defined(PENSTOCK_WITH_CUDA)
-    if (where == backend::gpu) {
-        place_ = place::device;
+    if (where == backend::gpu)
         require_cuda(cudaMalloc(&data_, bytes), format_size(bytes) + " of device memory");
-        require_cuda(cudaMemset(data_, 0, bytes), "memory");
-        return;
-    }
 #endif
-    static_cast<void>(where);
-    const std::uint64_t rounded = (bytes + 4095) / 4096 * 4096;
-    data_ = std::aligned_alloc(4096, rounded);
+    if (where != backend::gpu) data_ = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
     if (data_ == nullptr)
         throw failure(-ENOMEM,
                       format_size(bytes) + " of memory could not be had; give a smaller --file");
-    std::memset(data_, 0, rounded);
+    fill(0, bytes);
 }
 
 #if defined(PENSTOCK_WITH_CUDA)
@@ -124,10 +119,20 @@ memory memory::pinned(std::uint64_t bytes) {
     out.place_ = place::pinned;
     require_cuda(cudaHostAlloc(&out.data_, bytes, cudaHostAllocMapped),
                  format_size(bytes) + " of pinned memory");
-    std::memset(out.data_, 0, bytes);
+    out.fill(0, bytes);
     return out;
 }
 #endif
+
+void memory::fill(int byte, std::uint64_t bytes) const {
+#if defined(PENSTOCK_WITH_CUDA)
+    if (place_ == place::device) {
+        require_cuda(cudaMemset(data_, byte, bytes), "memory");
+        return require_cuda(cudaDeviceSynchronize(), "memory");
+    }
+#endif
+    std::memset(data_, byte, bytes);
+}
 
 void memory::copy_out(void* to, std::uint64_t bytes) const {
 #if defined(PENSTOCK_WITH_CUDA)

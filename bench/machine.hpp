@@ -33,6 +33,8 @@ public:
         return *this;
     }
 
+    // Sets its first bytes.
+    void fill(int byte, std::uint64_t bytes) const;
     void copy_out(void* to, std::uint64_t bytes) const;
     // The first number in it, such as one that a kernel counted up.
     [[nodiscard]] std::uint64_t number() const {

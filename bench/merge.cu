@@ -2,24 +2,13 @@
 // page, by CPU threads or by warps; against copying as many pages in the same memory. And, on a
 // GPU, the cache's own way: pages mapped to be changed and unmapped, whose comparison is the same
 // work.
-#include <algorithm>
-#include <cerrno>
-#include <cstdint>
-#include <cstring>
-#include <vector>
 
 #include "cases.hpp"
-#include "common/threads.hpp"
-#include "host.hpp"
-#include "machine.hpp"
-#include "penstock/base/hash.hpp"
-#include "penstock/group/lane.hpp"
 #include "penstock/merge.hpp"
 
 #if defined(__CUDACC__)
 #include "gpu.cuh"
 #include "penstock/write.hpp"
-#include "workload.hpp"
 #endif
 
 namespace penstock::bench {
@@ -34,7 +23,7 @@ constexpr std::uint64_t merge_page_bytes = 4096;
 class merge_input {
 public:
     explicit merge_input(std::uint64_t pages)
-        : pages_(pages), memory_(5 * pages * merge_page_bytes / sizeof(block)) {
+        : pages_(pages), memory_(backend::cpu, 5 * pages * merge_page_bytes) {
         for (std::uint64_t i = 0; i < pages * merge_page_bytes; ++i) {
             const auto old = static_cast<std::uint8_t>(mix64(i) >> 7);
             at(0)[i] = at(1)[i] = at(2)[i] = old;
@@ -51,22 +40,15 @@ public:
         return true;
     }
 
-    std::uint8_t* pristine(std::uint64_t page) { return at(0) + page * merge_page_bytes; }
-    std::uint8_t* first(std::uint64_t page) { return at(1) + page * merge_page_bytes; }
-    std::uint8_t* second(std::uint64_t page) { return at(2) + page * merge_page_bytes; }
-    std::uint8_t* into(std::uint64_t page) { return at(3) + page * merge_page_bytes; }
-    std::uint8_t* spare(std::uint64_t page) { return at(4) + page * merge_page_bytes; }
-
-private:
-    struct alignas(64) block {
-        std::uint8_t bytes[64];
-    };
-    std::uint8_t* at(std::uint64_t which) {
-        return memory_[0].bytes + which * pages_ * merge_page_bytes;
+    // Of the pristine pages (0), those of the two writers (1, 2), what they are merged into (3),
+    // and as much room (4).
+    std::uint8_t* at(std::uint64_t which, std::uint64_t page = 0) {
+        return memory_.as<std::uint8_t>() + (which * pages_ + page) * merge_page_bytes;
     }
 
+private:
     std::uint64_t pages_;
-    std::vector<block> memory_;
+    memory memory_;
 };
 
 template <typename Work>
@@ -82,9 +64,9 @@ double seconds_by_all(std::uint64_t threads, std::uint64_t pages, const Work& wo
 // A row, if the pages are as they have to be.
 void add_merges(context& here, const std::string& name, const measured& times, const char* baseline,
                 bool merged) {
-    if (!merged) throw failure(-EIO, "merged pages lack a change, or have one that no writer made");
-    here.add({"S10", "merge of a page of 4 KiB" + name, merge_page_bytes, "us", times, baseline,
-              "two writers a page, every eighth byte each"});
+    expect(merged, "merged pages lack a change, or have one that no writer made");
+    here.add("S10", "merge of a page of 4 KiB" + name, merge_page_bytes, "us", times, baseline,
+             "two writers a page, every eighth byte each");
 }
 
 }  // namespace
@@ -98,15 +80,15 @@ void merge_on_cpu(context& here) {
     for (std::uint64_t repeat = 0; repeat < here.repeats(7); ++repeat) {
         input.begin();
         const double copying = seconds_by_all(threads, pages, [&](std::uint64_t i) {
-            std::memcpy(input.spare(i), input.pristine(i), merge_page_bytes);
+            std::memcpy(input.at(4, i), input.at(0, i), merge_page_bytes);
         });
-        times.baseline.add(1e6 * copying / static_cast<double>(pages));
+        times.baseline.add(1e6 * copying / pages);
         const stopwatch watch;
         const double merging = seconds_by_all(threads, pages, [&](std::uint64_t i) {
-            merge(lane{}, input.into(i), input.first(i), input.pristine(i), merge_page_bytes);
-            merge(lane{}, input.into(i), input.second(i), input.pristine(i), merge_page_bytes);
+            merge(lane{}, input.at(3, i), input.at(1, i), input.at(0, i), merge_page_bytes);
+            merge(lane{}, input.at(3, i), input.at(2, i), input.at(0, i), merge_page_bytes);
         });
-        times.add(1e6 * merging / static_cast<double>(2 * pages), watch, watch.seconds());
+        times.add(1e6 * merging / (2 * pages), watch);
         merged = merged && input.is_merged();
     }
     add_merges(here, ", " + std::to_string(threads) + " threads", times, "copying a page", merged);
@@ -169,21 +151,18 @@ void merge_kernel(context& here, std::uint64_t pages) {
     const auto put = [&](std::uint64_t which, const void* from) {
         require_cuda(cudaMemcpy(base + which * bytes, from, bytes, cudaMemcpyHostToDevice), "copy");
     };
-    put(0, input.pristine(0));
-    put(1, input.first(0));
-    put(2, input.second(0));
+    for (const std::uint64_t which : {0, 1, 2}) put(which, input.at(which));
     measured times;
     const auto grid = static_cast<std::uint32_t>(8 * multiprocessors());
     for (std::uint64_t repeat = 0; repeat < here.repeats(11); ++repeat) {
-        times.baseline.add(1e6 * copy_seconds(base + 4 * bytes, base, bytes) /
-                           static_cast<double>(pages));
-        put(3, input.pristine(0));
+        times.baseline.add(1e6 * copy_seconds(base + 4 * bytes, base, bytes) / pages);
+        put(3, input.at(0));
         const stopwatch watch;
         const double seconds = kernel_seconds([&] {
             merge_all<<<grid, 256>>>({base + 3 * bytes, base + bytes, base + 2 * bytes, base},
                                      pages);
         });
-        times.add(1e6 * seconds / static_cast<double>(2 * pages), watch, watch.seconds());
+        times.add(1e6 * seconds / (2 * pages), watch);
     }
     std::vector<std::uint8_t> got(bytes);
     require_cuda(cudaMemcpy(got.data(), base + 3 * bytes, bytes, cudaMemcpyDeviceToHost), "copy");
@@ -195,20 +174,17 @@ void merge_kernel(context& here, std::uint64_t pages) {
 void changed_mappings(context& here, std::uint64_t page) {
     const std::uint64_t bytes = 64 * mib, pages = bytes / page;
     here.use_file(bytes);
-    opened_file file{here.make_runtime(
-        {.page_bytes = page, .cache_bytes = 16 * bytes, .file_bytes = bytes, .writable = true})};
-    file.fd = file.rt->open(here.file().path(), open_read_write);
-    require(file.fd, here.file().path());
-    bring_into_cache(file, bytes);
+    const opened_file file = here.open(
+        {.page_bytes = page, .cache_bytes = 16 * bytes, .writable = true}, open_read_write);
+    bring_into_cache(file);
     const memory failed(backend::gpu, 8), copy(backend::gpu, 2 * bytes);
     measured times;
     const std::uint64_t warps = std::min<std::uint64_t>(pages, 32ull * multiprocessors());
     for (std::uint64_t repeat = 0;
          repeat < 2 * std::clamp<std::uint64_t>(here.repeats(6) / 2, 1, 5);
          ++repeat) {  // an even number: the file is as it was
-        times.baseline.add(1e6 *
-                           copy_seconds(copy.as<std::byte>() + bytes, copy.as<std::byte>(), bytes) /
-                           static_cast<double>(pages));
+        times.baseline.add(
+            1e6 * copy_seconds(copy.as<std::byte>() + bytes, copy.as<std::byte>(), bytes) / pages);
         int code = 0;
         const stopwatch watch;
         const double seconds = kernel_seconds([&] {
@@ -218,12 +194,12 @@ void changed_mappings(context& here, std::uint64_t page) {
                 {128, 0});
         });
         require(code, "the kernel that changes pages");
-        times.add(1e6 * seconds / static_cast<double>(pages), watch, watch.seconds());
+        times.add(1e6 * seconds / pages, watch);
     }
     require_none(failed, "pages could not be mapped to be changed");
     require(file.rt->close(file.fd), here.file().path());
-    here.add({"S10", "map, change 256 bytes, compare and unmap a cached page", page, "us", times,
-              "copying a page within device memory", std::to_string(warps) + " warps"});
+    here.add("S10", "map, change 256 bytes, compare and unmap a cached page", page, "us", times,
+             "copying a page within device memory", std::to_string(warps) + " warps");
 }
 
 }  // namespace

@@ -1,16 +1,10 @@
 // Misses on a GPU with files in the operating system's page cache: random pages, and a whole file
 // in order. Beside what the bus and the copy engine allow, and what one would write by hand.
-#include <cerrno>
-#include <cstring>
-#include <fcntl.h>
 #include <sys/mman.h>
 
 #include "cases.hpp"
 #include "gpu.cuh"
-#include "machine.hpp"
-#include "penstock/launch.hpp"
 #include "pipeline_by_hand.cuh"
-#include "workload.hpp"
 
 namespace penstock::bench {
 
@@ -87,31 +81,6 @@ measured timed(const miss_shape& shape, std::uint64_t repeats, const Kernel& ker
     return out;
 }
 
-// A file's pages in the page cache, mapped and registered: what a window can give at most.
-class registered_file {
-public:
-    explicit registered_file(const scratch_file& file) : bytes_(file.bytes()) {
-        const apps::unique_fd fd = file.open(O_RDONLY);
-        mapped_ = ::mmap(nullptr, bytes_, PROT_READ, MAP_SHARED, fd, 0);
-        if (mapped_ == MAP_FAILED) require(-errno, "mapping the file");
-        require_cuda(
-            cudaHostRegister(mapped_, bytes_, cudaHostRegisterMapped | cudaHostRegisterReadOnly),
-            "registering the file");
-    }
-    ~registered_file() {
-        cudaHostUnregister(mapped_);
-        ::munmap(mapped_, bytes_);
-    }
-    registered_file(const registered_file&) = delete;
-    registered_file& operator=(const registered_file&) = delete;
-
-    [[nodiscard]] const std::byte* data() const { return static_cast<const std::byte*>(mapped_); }
-
-private:
-    std::uint64_t bytes_;
-    void* mapped_;
-};
-
 // Rates at which warps copy random pages of plain host memory, against which misses are measured.
 series measure_limits(context& here, const miss_shape& shape, const memory& plain,
                       const memory& device) {
@@ -123,25 +92,27 @@ series measure_limits(context& here, const miss_shape& shape, const memory& plai
         });
     };
     const series limit = copies(plain.as<std::byte>()).ours;
-    const registered_file mapped(here.file());
-    measured scattered = copies(mapped.data());
+    // The file's pages in the page cache: what a window can give at most.
+    const apps::unique_fd fd = here.file().open(O_RDONLY);
+    const mapped_memory mapped(here.bytes(), PROT_READ, MAP_SHARED, fd);
+    const registered_memory registered(mapped.as<void>(), here.bytes(), cudaHostRegisterReadOnly);
+    measured scattered = copies(mapped.as<std::byte>());
     scattered.baseline = limit;
-    here.add({shape.page_bytes == 512 ? "S5" : "S4",
-              "no Penstock: warps copying random pages of the file's registered page cache",
-              shape.page_bytes, "GB/s", scattered,
-              "warps copying random pages of registered host memory"});
+    here.add(shape.page_bytes == 512 ? "S5" : "S4",
+             "no Penstock: warps copying random pages of the file's registered page cache",
+             shape.page_bytes, "GB/s", scattered,
+             "warps copying random pages of registered host memory");
     return limit;
 }
 
 template <std::uint32_t Lanes>
 void through_windows(context& here, const miss_shape& shape, std::uint64_t cache,
                      const memory& device, const series& limit) {
-    const std::uint64_t file_bytes = here.file().bytes(), page = shape.page_bytes;
+    const std::uint64_t page = shape.page_bytes;
     const memory wrong = memory::pinned(8);
-    const opened_file file =
-        here.open({.page_bytes = page, .cache_bytes = cache, .file_bytes = file_bytes});
+    const opened_file file = here.open({.page_bytes = page, .cache_bytes = cache});
     const stopwatch watch;
-    open_all_windows(here, file, file_bytes);
+    open_all_windows(here, file);
     const double opening = watch.seconds();
     const statistics before = file.rt->stats();
     const measured windows = timed(shape, here.repeats(5), [&](std::uint64_t seed) {
@@ -158,16 +129,13 @@ void through_windows(context& here, const miss_shape& shape, std::uint64_t cache
                           (runs * static_cast<double>(shape.moved_bytes()));
     const series loaded = windows.ours.times(missed);
     const std::string by = Lanes == 32 ? "" : "by tiles of " + std::to_string(Lanes) + " lanes, ";
-    here.add({page == 512 ? "S5" : "S4",
-              "loads of random pages through windows, " + by + cache_label(cache, file_bytes),
-              page,
-              "GB/s",
-              {loaded, limit, windows.cores},
-              "warps copying random pages of registered host memory",
-              text_of("%.1f million misses/s; %.3f of the pages missed, %.1f GB/s delivered; "
-                      "opening %.1f GB of windows took %.2f s",
-                      1e3 * loaded.median() / static_cast<double>(page), missed,
-                      windows.ours.median(), 1e-9 * static_cast<double>(file_bytes), opening)});
+    here.add(page == 512 ? "S5" : "S4",
+             "loads of random pages through windows, " + by + here.cache_label(cache), page, "GB/s",
+             {loaded, limit, windows.cores}, "warps copying random pages of registered host memory",
+             text_of("%.1f million misses/s; %.3f of the pages missed, %.1f GB/s delivered; "
+                     "opening %.1f GB of windows took %.2f s",
+                     1e3 * loaded.median() / page, missed, windows.ours.median(),
+                     1e-9 * here.bytes(), opening));
 }
 
 // A page of 512 bytes gives the 32 lanes of a warp 16 bytes each, and the misses of a group come
@@ -175,9 +143,8 @@ void through_windows(context& here, const miss_shape& shape, std::uint64_t cache
 template <std::uint32_t Lanes>
 void tiles_through_windows(context& here, const series& limit) {
     constexpr std::uint64_t page = 512;
-    const std::uint64_t file_bytes = here.file().bytes();
-    for (const std::uint64_t cache : here.caches(file_bytes, page)) {
-        const miss_shape shape = shape_for(file_bytes, page, cache, Lanes);
+    for (const std::uint64_t cache : here.caches(page)) {
+        const miss_shape shape = shape_for(here.bytes(), page, cache, Lanes);
         const memory device(backend::gpu, shape.groups() * page);
         through_windows<Lanes>(here, shape, cache, device, limit);
     }
@@ -186,11 +153,10 @@ void tiles_through_windows(context& here, const series& limit) {
 }  // namespace
 
 void miss_on_gpu(context& here) {
-    const std::uint64_t file_bytes = here.file_bytes(8 * gib);
-    here.use_file(file_bytes);
+    const std::uint64_t file_bytes = here.use_file(here.file_bytes(8 * gib));
     const memory plain = memory::pinned(file_bytes);
     for (const std::uint64_t page : here.pages({4 * kib, 512, 64 * kib})) {
-        const std::vector<std::uint64_t> caches = here.caches(file_bytes, page);
+        const std::vector<std::uint64_t> caches = here.caches(page);
         const miss_shape shape = shape_for(file_bytes, page, caches.front(), 32);
         const memory device(backend::gpu, shape.groups() * page);
         const series limit = measure_limits(here, shape, plain, device);
@@ -200,9 +166,9 @@ void miss_on_gpu(context& here) {
             tiles_through_windows<8>(here, limit);
             tiles_through_windows<4>(here, limit);
         }
-        random_records(here, file_bytes, page);
+        random_records(here, page);
     }
-    if (here.asked().sweep) fewer_shards(here, file_bytes, 4 * kib);
+    if (here.asked().sweep) fewer_shards(here, 4 * kib);
 }
 
 namespace {
@@ -218,19 +184,18 @@ struct ways {
 
 void measure_once(context& here, std::uint64_t page, const by_hand& hand, ways& out) {
     const std::uint64_t bytes = here.file().bytes();
-    const runtime_shape shape{
-        .page_bytes = page, .cache_bytes = bytes + bytes / 8, .file_bytes = bytes};
+    const runtime_shape shape{.page_bytes = page, .cache_bytes = bytes + bytes / 8};
     const auto rate = [&](double seconds) { return gigabytes_a_second(bytes, seconds); };
     {
         const opened_file file = here.open(shape);
         const stopwatch watch;
-        open_all_windows(here, file, bytes);
-        add_prefetch(file, bytes, out.windows);
+        open_all_windows(here, file);
+        add_prefetch(file, out.windows);
         out.with_opening.add(rate(watch.seconds()));
-        add_prefetch(file, bytes, out.again);
+        add_prefetch(file, out.again);
         file.rt->close_windows();
     }
-    add_prefetch(here.open(shape), bytes, out.requests);
+    add_prefetch(here.open(shape), out.requests);
     out.hand.add(rate(hand.seconds(piece_bytes)));
     if (here.asked().sweep) out.hand_page.add(rate(hand.seconds(page)));
     out.engine.add(rate(hand.engine_seconds()));
@@ -239,15 +204,15 @@ void measure_once(context& here, std::uint64_t page, const by_hand& hand, ways& 
 void add_rows(context& here, std::uint64_t page, ways& all) {
     const auto add = [&](const char* name, const series& ours, const series& cores,
                          const char* note) {
-        here.add({"S6", name, page, "GB/s", {ours, all.hand, cores}, pipeline_name, note});
+        here.add("S6", name, page, "GB/s", {ours, all.hand, cores}, pipeline_name, note);
     };
     add("whole file, windows open", all.windows.ours, all.windows.cores, "");
     add("whole file, windows opened first, in the time", all.with_opening, series(1),
         "one thread registers");
     add("whole file, by requests", all.requests.ours, all.requests.cores, "");
     all.again.baseline = all.windows.ours;
-    here.add({"S6", "whole file, in the cache already: look-ups only", page, "GB/s", all.again,
-              "the same when it had to be loaded, windows open", "no byte is copied"});
+    here.add("S6", "whole file, in the cache already: look-ups only", page, "GB/s", all.again,
+             "the same when it had to be loaded, windows open", "no byte is copied");
     if (here.asked().sweep)
         add("no Penstock: pipeline by hand, pieces of a page", all.hand_page, {}, "");
 }
@@ -255,8 +220,7 @@ void add_rows(context& here, std::uint64_t page, ways& all) {
 }  // namespace
 
 void sequential_on_gpu(context& here) {
-    const std::uint64_t bytes = here.file_bytes(8 * gib);
-    here.use_file(bytes);
+    const std::uint64_t bytes = here.use_file(here.file_bytes(8 * gib));
     const by_hand hand(here);
     ways last;
     for (const std::uint64_t page : here.pages({64 * kib})) {
@@ -265,23 +229,15 @@ void sequential_on_gpu(context& here) {
             measure_once(here, page, hand, last);
         add_rows(here, page, last);
     }
-    here.add({"S6",
-              "no Penstock: pipeline by hand, pieces of 4 MiB",
-              0,
-              "GB/s",
-              {last.hand, last.engine, {}},
-              "the copy engine, pieces of 64 MiB"});
+    here.add("S6", "no Penstock: pipeline by hand, pieces of 4 MiB", 0, "GB/s",
+             {last.hand, last.engine}, "the copy engine, pieces of 64 MiB");
     if (!here.asked().sweep) return;
     const memory whole = memory::pinned(bytes);
     series rates;
     for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat)
         rates.add(gigabytes_a_second(bytes, hand.seconds_in_one_piece(whole)));
-    here.add({"S6",
-              "no Penstock: the file in one piece",
-              0,
-              "GB/s",
-              {rates, last.hand, {}},
-              pipeline_name});
+    here.add("S6", "no Penstock: the file in one piece", 0, "GB/s", {rates, last.hand},
+             pipeline_name);
 }
 
 }  // namespace penstock::bench

@@ -1,23 +1,12 @@
 // Cases at a mount: programs there against the file itself, and reads of a file that a region or
 // the cache has in part.
-#include <algorithm>
-#include <atomic>
-#include <cerrno>
-#include <fcntl.h>
 #include <filesystem>
-#include <memory>
-#include <string>
-#include <unistd.h>
-#include <vector>
 
 #include "cases.hpp"
 #include "common/message.hpp"
-#include "common/process.hpp"
-#include "common/threads.hpp"
 #include "mount/mount.hpp"
 #include "penstock/mount.hpp"
 #include "penstock/region.hpp"
-#include "workload.hpp"
 
 namespace penstock::bench {
 
@@ -86,15 +75,12 @@ private:
 // `cached_bytes`.
 struct mounted_file {
     context& here;
-    const std::uint64_t bytes;
     std::unique_ptr<runtime> rt;
     scratch_mount mounted;
 
     mounted_file(context& run, std::uint64_t cached_bytes)
         : here(run),
-          bytes(run.file().bytes()),
-          rt(run.make_runtime(
-              {.page_bytes = 65536, .cache_bytes = cached_bytes, .file_bytes = bytes})),
+          rt(run.make_runtime({.page_bytes = 65536, .cache_bytes = cached_bytes})),
           mounted(*rt, run) {}
 };
 
@@ -127,21 +113,16 @@ constexpr mount_access mount_accesses[] = {
 // Writes what the file has already, so that it stays what other cases expect.
 run_result write_blocks(const std::string& path, const pattern& blocks) {
     const apps::unique_fd fd = open_measured(path, O_WRONLY);
-    std::atomic<int> code{0};
     const stopwatch watch;
     apps::on_new_threads(static_cast<std::uint32_t>(blocks.groups), [&](std::uint32_t t) {
         std::vector<std::uint64_t> words(blocks.block_bytes / 8);
         for (std::uint64_t i = 0; i < blocks.rounds; ++i) {
             const std::uint64_t at = blocks.offset_bytes(t, i);
             for (std::uint64_t w = 0; w < words.size(); ++w) words[w] = mix64(at / 8 + w);
-            const ssize_t done =
-                ::pwrite(fd, words.data(), blocks.block_bytes, static_cast<off_t>(at));
-            if (done != static_cast<ssize_t>(blocks.block_bytes)) code = done < 0 ? -errno : -EIO;
+            require(apps::write_exactly(path, fd, words.data(), blocks.block_bytes, at));
         }
     });
-    const run_result out(watch, blocks);
-    require(code, "pwrite of " + path);
-    return out;
+    return {watch, blocks};
 }
 
 run_result access_once(const std::string& path, act action, const pattern& blocks) {
@@ -152,20 +133,19 @@ run_result access_once(const std::string& path, act action, const pattern& block
 
 void mount_row(const mounted_file& at, const mount_access& access, std::uint64_t threads) {
     context& here = at.here;
-    pattern blocks = make_pattern(
-        at.bytes, access.block_bytes, threads,
-        access.in_order ? at.bytes : std::min(at.bytes, 64 * mib * threads), access.in_order);
+    pattern blocks =
+        make_pattern(here, access.block_bytes, threads,
+                     access.in_order ? here.bytes() : std::min(here.bytes(), 64 * mib * threads),
+                     access.in_order);
     measured rates;
     for (std::uint64_t repeat = 0; repeat < here.repeats(3); ++repeat) {
         blocks.seed = repeat;
         at.mounted.forget_pages();
-        const run_result got = access_once(at.mounted.file(), access.action, blocks);
-        rates.ours.add(got.rate);
-        rates.cores.add(got.cores);
+        rates.add(access_once(at.mounted.file(), access.action, blocks));
         rates.baseline.add(access_once(here.file().path(), access.action, blocks).rate);
     }
-    here.add({"5", std::string("at a mount: ") + access.name + ", " + counted(threads, "thread"), 0,
-              "GB/s", rates, "the same at the file itself", "the file is in memory"});
+    here.add("5", std::string("at a mount: ") + access.name + ", " + counted(threads, "thread"), 0,
+             "GB/s", rates, "the same at the file itself", "the file is in memory");
 }
 
 }  // namespace
@@ -204,8 +184,7 @@ void load_part(const mounted_file& at, unsigned percent) {
     const std::string& path = at.here.file().path();
     const int file = at.rt->open(path);
     require(file, path);
-    const std::int64_t there =
-        at.rt->prefetch(file, 0, static_cast<std::int64_t>(part_of(at.bytes, percent, 65536)));
+    const std::int64_t there = at.rt->prefetch(file, 0, part_of(at.here.bytes(), percent, 65536));
     at.rt->close(file);
     require(there, path);
 }
@@ -214,10 +193,10 @@ void peer_row(const mounted_file& at, const std::string& held, const peer_access
               std::uint64_t threads) {
     context& here = at.here;
     // In order each thread has its own part of the file, one behind the other.
-    pattern blocks =
-        make_pattern(at.bytes, access.block_bytes, threads,
-                     access.in_order ? at.bytes : std::min(at.bytes, access.most_bytes * threads),
-                     access.in_order);
+    pattern blocks = make_pattern(
+        here, access.block_bytes, threads,
+        access.in_order ? here.bytes() : std::min(here.bytes(), access.most_bytes * threads),
+        access.in_order);
     measured rates;
     double left = 0, delivered = 0, asked = 0;
     const auto drop = [&] {
@@ -228,9 +207,7 @@ void peer_row(const mounted_file& at, const std::string& held, const peer_access
         blocks.seed = 2 * repeat;
         drop();
         const mount_report before = at.mounted.report();
-        const run_result got = run_preads(at.mounted.file(), blocks);
-        rates.ours.add(got.rate);
-        rates.cores.add(got.cores);
+        rates.add(run_preads(at.mounted.file(), blocks));
         const mount_report after = at.mounted.report();
         delivered += static_cast<double>(after.bytes_from_devices - before.bytes_from_devices);
         asked += static_cast<double>(after.bytes_asked - before.bytes_asked);
@@ -238,14 +215,14 @@ void peer_row(const mounted_file& at, const std::string& held, const peer_access
         drop();
         rates.baseline.add(run_preads(here.file().path(), blocks).rate);
     }
-    here.add({"S13",
-              std::string("a program reads ") + access.name + ", " + counted(threads, "thread") +
-                  ", " + held,
-              4096, "GB/s", rates, "the same from the file system",
-              text_of("%.1f %% of what the kernel asked for came from there; %.2f %% of the file "
-                      "stayed in memory when it was dropped%s",
-                      asked > 0 ? 100 * delivered / asked : 0, 100 * left,
-                      left > 0.01 ? not_cold : "")});
+    here.add(
+        "S13",
+        std::string("a program reads ") + access.name + ", " + counted(threads, "thread") + ", " +
+            held,
+        4096, "GB/s", rates, "the same from the file system",
+        text_of("%.1f %% of what the kernel asked for came from there; %.2f %% of the file "
+                "stayed in memory when it was dropped%s",
+                asked > 0 ? 100 * delivered / asked : 0, 100 * left, left > 0.01 ? not_cold : ""));
 }
 
 void peer_rows(const mounted_file& at, unsigned percent, const char* where) {
@@ -263,7 +240,7 @@ void peer(context& here) {
     for (const unsigned percent : {0u, 25u, 50u, 100u}) {
         std::unique_ptr<file_region> region;
         // A region of 0 bytes is one of the whole file.
-        if (const std::uint64_t held = part_of(at.bytes, percent, 4096); held != 0)
+        if (const std::uint64_t held = part_of(here.bytes(), percent, 4096); held != 0)
             require(map_region(*at.rt, here.file().path(), 0, percent == 100 ? 0 : held,
                                protection::read, {.outside_writers = false}, region));
         peer_rows(at, percent, "with a region");

@@ -63,39 +63,31 @@ struct by_hand {
     }
 
 private:
-    // 0, a negative errno, or a positive CUDA error.
-    int part(std::uint64_t t, std::uint64_t piece, std::byte* buffers,
-             std::atomic<std::uint64_t>& next) const {
-        if (const cudaError_t code = cudaSetDevice(number); code != cudaSuccess)
-            return code;  // a new thread begins with device 0
+    void part(std::uint64_t t, std::uint64_t piece, std::byte* buffers,
+              std::atomic<std::uint64_t>& next) const {
+        require_cuda(cudaSetDevice(number), "pipeline");  // a new thread begins with device 0
         for (unsigned turn = 0;; turn ^= 1) {
             const std::uint64_t at = next.fetch_add(piece);
             if (at >= bytes) break;
             std::byte* const buffer = buffers + (2 * t + turn) * piece;
             const cudaEvent_t done = copied[2 * t + turn];
-            if (const cudaError_t code = cudaEventSynchronize(done); code != cudaSuccess)
-                return code;
+            require_cuda(cudaEventSynchronize(done), "pipeline");
             const std::uint64_t length = std::min(piece, bytes - at);
-            if (const int code = apps::read_all(file, buffer, length, at); code != 0) return code;
-            cudaError_t code = cudaMemcpyAsync(device.as<std::byte>() + at, buffer, length,
-                                               cudaMemcpyHostToDevice, streams[t]);
-            if (code == cudaSuccess) code = cudaEventRecord(done, streams[t]);
-            if (code != cudaSuccess) return code;
+            require(apps::read_all(file, buffer, length, at), "pread");
+            require_cuda(cudaMemcpyAsync(device.as<std::byte>() + at, buffer, length,
+                                         cudaMemcpyHostToDevice, streams[t]),
+                         "pipeline");
+            require_cuda(cudaEventRecord(done, streams[t]), "pipeline");
         }
-        return cudaStreamSynchronize(streams[t]);
+        require_cuda(cudaStreamSynchronize(streams[t]), "pipeline");
     }
     [[nodiscard]] double seconds_by(std::uint64_t readers, std::uint64_t piece,
                                     std::byte* buffers) const {
         std::atomic<std::uint64_t> next{0};
-        std::atomic<int> code{0};
         const stopwatch watch;
-        apps::on_new_threads(static_cast<std::uint32_t>(readers), [&](std::uint32_t t) {
-            if (const int failed = part(t, piece, buffers, next); failed != 0) code = failed;
-        });
-        const double out = watch.seconds();
-        require(code, "pread");
-        require_cuda(static_cast<cudaError_t>(code.load()), "pipeline");
-        return out;
+        apps::on_new_threads(static_cast<std::uint32_t>(readers),
+                             [&](std::uint32_t t) { part(t, piece, buffers, next); });
+        return watch.seconds();
     }
 };
 

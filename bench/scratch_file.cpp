@@ -28,6 +28,14 @@ namespace {
 
 }  // namespace
 
+mapped_memory::mapped_memory(std::uint64_t bytes, int protection, int flags, int fd)
+    : bytes_(bytes), data_(::mmap(nullptr, bytes, protection, flags, fd, 0)) {
+    if (data_ == MAP_FAILED)
+        require(-errno, "mapping " + format_size(bytes) + " (give a smaller --file)");
+}
+
+mapped_memory::~mapped_memory() { ::munmap(data_, bytes_); }
+
 apps::unique_fd open_measured(const std::string& path, int flags) {
     apps::unique_fd out(::open(path.c_str(), flags | O_CLOEXEC));
     if (out < 0) fail_of(path, -errno, "it must stay while it is measured");
@@ -103,13 +111,11 @@ void scratch_file::bring_into_page_cache() const {
 
 double scratch_file::resident_share() const {
     const apps::unique_fd fd = open(O_RDONLY);
-    void* const mapped = ::mmap(nullptr, bytes_, PROT_READ, MAP_SHARED, fd, 0);
-    if (mapped == MAP_FAILED) fail(-errno, "give a smaller --file");
+    const mapped_memory mapped(bytes_, PROT_READ, MAP_SHARED, fd);
     const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGE_SIZE));
     std::vector<unsigned char> there((bytes_ + page - 1) / page);
-    const int code = ::mincore(mapped, bytes_, there.data()) == 0 ? 0 : -errno;
-    ::munmap(mapped, bytes_);
-    if (code != 0) fail(code, "mincore is needed to know what is in memory");
+    if (::mincore(mapped.as<void>(), bytes_, there.data()) != 0)
+        fail(-errno, "mincore is needed to know what is in memory");
     const std::uint64_t resident =
         std::accumulate(there.begin(), there.end(), std::uint64_t{0},
                         [](std::uint64_t sum, unsigned char state) { return sum + (state & 1u); });

@@ -46,6 +46,24 @@ private:
     apps::leftover noted_;  // for signals
 };
 
+// What mmap gave; of a file, or of none.
+class mapped_memory {
+public:
+    mapped_memory(std::uint64_t bytes, int protection, int flags, int fd = -1);
+    ~mapped_memory();
+    mapped_memory(const mapped_memory&) = delete;
+    mapped_memory& operator=(const mapped_memory&) = delete;
+
+    template <typename T>
+    [[nodiscard]] T* as() const {
+        return static_cast<T*>(data_);
+    }
+
+private:
+    std::uint64_t bytes_;
+    void* data_;
+};
+
 // Any file that is measured, opened by the operating system.
 apps::unique_fd open_measured(const std::string& path, int flags);
 

@@ -1,10 +1,7 @@
 #include "workload.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
-#include <cstdlib>
-#include <cstring>
 #include <fcntl.h>
 #include <memory>
 #include <vector>
@@ -59,27 +56,14 @@ int launch_reads(runtime& rt, const read_blocks& body, caller kind, std::uint32_
     return launch<width::warp>(rt, body.reads.groups, read_blocks_with_shards{body, other});
 }
 
-// One thread's part. 0 or a negative errno; -EIO also for bytes that are not the file's.
-int read_part(int fd, const pattern& reads, std::uint64_t thread, std::byte* buffer) {
-    for (std::uint64_t i = 0; i < reads.rounds; ++i) {
-        const std::uint64_t at = reads.offset_bytes(thread, i);
-        if (const int code = apps::read_all(fd, buffer, reads.block_bytes, at); code != 0)
-            return code;
-        std::uint64_t first = 0;
-        std::memcpy(&first, buffer, sizeof first);
-        if (first != mix64(at / 8)) return -EIO;
-    }
-    return 0;
-}
-
 }  // namespace
 
-pattern make_pattern(std::uint64_t file_bytes, std::uint64_t block_bytes, std::uint64_t groups,
+pattern make_pattern(const context& here, std::uint64_t block_bytes, std::uint64_t groups,
                      std::uint64_t total_bytes, bool in_order, std::uint64_t step_bytes) {
     pattern out;
     out.block_bytes = block_bytes;
     out.step_bytes = step_bytes != 0 ? step_bytes : block_bytes;
-    out.blocks = (file_bytes - block_bytes) / out.step_bytes + 1;
+    out.blocks = (here.bytes() - block_bytes) / out.step_bytes + 1;
     out.groups = std::max<std::uint64_t>(groups, 1);
     out.rounds = std::max<std::uint64_t>(total_bytes / block_bytes / out.groups, 1);
     out.in_order = in_order;
@@ -109,32 +93,38 @@ run_result run_reads(const opened_file& file, const pattern& reads, caller kind,
 
 run_result run_preads(const std::string& path, const pattern& reads, bool direct) {
     const apps::unique_fd fd = open_measured(path, O_RDONLY | (direct ? O_DIRECT : 0));
+    const std::string act = (direct ? "pread with O_DIRECT of " : "pread of ") + path;
     std::vector<memory> buffers;
     for (std::uint64_t t = 0; t < reads.groups; ++t)
         buffers.emplace_back(backend::cpu, reads.block_bytes);
-    std::atomic<int> code{0};
     const stopwatch watch;
     apps::on_new_threads(static_cast<std::uint32_t>(reads.groups), [&](std::uint32_t t) {
-        if (const int failed = read_part(fd, reads, t, buffers[t].as<std::byte>()); failed != 0)
-            code = failed;
+        for (std::uint64_t i = 0; i < reads.rounds; ++i) {
+            const std::uint64_t at = reads.offset_bytes(t, i);
+            require(apps::read_all(fd, buffers[t].as<void>(), reads.block_bytes, at), act);
+            if (*buffers[t].as() != mix64(at / 8)) require(-EIO, act);
+        }
     });
-    const run_result out(watch, reads);
-    require(code, std::string(direct ? "pread with O_DIRECT" : "pread") + " of " + path);
-    return out;
+    return {watch, reads};
 }
 
-void add_prefetch(const opened_file& file, std::uint64_t bytes, measured& out) {
+std::string pread_by_all(const context& here) {
+    return "pread of the same into one buffer a thread, " + std::to_string(here.host_threads()) +
+           " threads";
+}
+
+void add_prefetch(const opened_file& file, measured& out) {
     const stopwatch watch;
-    const std::int64_t got = file.rt->prefetch(file.fd, 0, static_cast<std::int64_t>(bytes));
+    const std::int64_t got = file.rt->prefetch(file.fd, 0, file.bytes);
     const double seconds = watch.seconds();
-    require_all(got, bytes, "prefetch brought " + std::to_string(got) + " bytes");
-    out.add(gigabytes_a_second(bytes, seconds), watch, seconds);
+    require_all(got, file.bytes, "prefetch brought " + std::to_string(got) + " bytes");
+    out.add(gigabytes_a_second(file.bytes, seconds), watch, seconds);
 }
 
-void open_all_windows(const context& here, const opened_file& file, std::uint64_t file_bytes) {
+void open_all_windows(const context& here, const opened_file& file) {
     if (!here.on_gpu()) return;
     const std::int64_t inside = require(file.rt->open_windows(file.fd), "windows");
-    if (inside != static_cast<std::int64_t>(file_bytes))
+    if (inside != static_cast<std::int64_t>(file.bytes))
         throw failure(-ENOMEM, "only " + format_size(static_cast<std::uint64_t>(inside)) +
                                    " of the file lie in windows; the rest is not in the page cache "
                                    "or beyond PENSTOCK_WINDOW: give a smaller --file");

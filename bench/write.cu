@@ -1,17 +1,9 @@
 // Writes: what a kernel made goes to a file in the operating system's page cache, by write from the
 // kernel and a close; against what one would do by hand: copy it back to pinned memory in pieces
 // and pwrite from all processors.
-#include <algorithm>
-#include <atomic>
-#include <cerrno>
-#include <fcntl.h>
-#include <unistd.h>
-#include <vector>
 
 #include "cases.hpp"
-#include "host.hpp"
 #include "penstock/write.hpp"
-#include "workload.hpp"
 
 #if defined(__CUDACC__)
 #include "gpu.cuh"
@@ -22,6 +14,7 @@ namespace penstock::bench {
 namespace {
 
 constexpr std::uint64_t written_piece_bytes = 4 * mib;
+constexpr const char* hand_name = "writing by hand";
 
 #if defined(__CUDACC__)
 // Each thread copies pieces to pinned buffers, two of its own, and writes one while the next is on
@@ -34,9 +27,9 @@ public:
         for (apps::gpu_stream& stream : streams_)
             require_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
     }
-    status part(std::uint64_t thread, const std::string& path, int file, const std::byte* output,
-                std::uint64_t bytes, std::atomic<std::uint64_t>& next) const {
-        if (status s = cuda_status(cudaSetDevice(device_), "writing by hand"); !s) return s;
+    void part(std::uint64_t thread, const std::string& path, int file, const std::byte* output,
+              std::uint64_t bytes, std::atomic<std::uint64_t>& next) const {
+        require_cuda(cudaSetDevice(device_), hand_name);
         std::uint64_t at[2] = {bytes, bytes};
         const auto buffer = [&](unsigned turn) {
             return pinned_.as<std::byte>() + (2 * thread + turn) * written_piece_bytes;
@@ -44,25 +37,19 @@ public:
         const auto length = [&](unsigned turn) {
             return std::min(written_piece_bytes, bytes - at[turn]);
         };
-        const auto begin = [&](unsigned turn) -> status {
+        const auto begin = [&](unsigned turn) {
             at[turn] = next.fetch_add(written_piece_bytes);
-            if (at[turn] >= bytes) return {};
-            return cuda_status(cudaMemcpyAsync(buffer(turn), output + at[turn], length(turn),
-                                               cudaMemcpyDeviceToHost, streams_[2 * thread + turn]),
-                               "writing by hand");
+            if (at[turn] < bytes)
+                require_cuda(cudaMemcpyAsync(buffer(turn), output + at[turn], length(turn),
+                                             cudaMemcpyDeviceToHost, streams_[2 * thread + turn]),
+                             hand_name);
         };
-        if (status s = begin(0); !s) return s;
+        begin(0);
         for (unsigned turn = 0; at[turn] < bytes; turn ^= 1) {
-            if (status s = begin(turn ^ 1); !s) return s;
-            if (status s = cuda_status(cudaStreamSynchronize(streams_[2 * thread + turn]),
-                                       "writing by hand");
-                !s)
-                return s;
-            if (status s = apps::write_exactly(path, file, buffer(turn), length(turn), at[turn]);
-                !s)
-                return s;
+            begin(turn ^ 1);
+            require_cuda(cudaStreamSynchronize(streams_[2 * thread + turn]), hand_name);
+            require(apps::write_exactly(path, file, buffer(turn), length(turn), at[turn]));
         }
-        return {};
     }
 
 private:
@@ -79,23 +66,19 @@ double write_by_hand(const context& here, const std::byte* output) {
     const std::uint64_t bytes = to.bytes(), threads = here.host_threads();
     const apps::unique_fd file = to.open(O_WRONLY);
     std::atomic<std::uint64_t> next{0};
-    apps::first_error errors;
-    double seconds = 0;
-    if (here.on_gpu()) {
 #if defined(__CUDACC__)
+    if (here.on_gpu()) {
         const hand_of_gpu hand(threads);
-        seconds = seconds_together(threads, [&](std::uint64_t thread) {
-            errors.note(hand.part(thread, to.path(), file, output, bytes, next));
-        });
-#endif
-    } else {
-        seconds = seconds_together(threads, [&](std::uint64_t) {
-            take_pieces(next, bytes, written_piece_bytes, [&](std::uint64_t at, std::uint64_t n) {
-                errors.note(apps::write_exactly(to.path(), file, output + at, n, at));
-            });
-        });
+        return gigabytes_a_second(bytes, seconds_together(threads, [&](std::uint64_t thread) {
+                                      hand.part(thread, to.path(), file, output, bytes, next);
+                                  }));
     }
-    require(errors.get());
+#endif
+    const double seconds = seconds_together(threads, [&](std::uint64_t) {
+        take_pieces(next, bytes, written_piece_bytes, [&](std::uint64_t at, std::uint64_t n) {
+            require(apps::write_exactly(to.path(), file, output + at, n, at));
+        });
+    });
     return gigabytes_a_second(bytes, seconds);
 }
 
@@ -121,44 +104,33 @@ struct write_page {
 };
 
 // work(file, offset, bytes) for all pieces of a MiB of the file, by as many threads as the host
-// has; gives a negative errno where it fails.
+// has.
 template <typename Work>
-void each_piece(const context& here, int flags, const char* act, const Work& work) {
+void each_piece(const context& here, int flags, const Work& work) {
     const apps::unique_fd file = here.file().open(flags);
     std::atomic<std::uint64_t> next{0};
-    std::atomic<int> code{0};
     seconds_together(here.host_threads(), [&](std::uint64_t) {
-        take_pieces(next, here.file().bytes(), mib, [&](std::uint64_t at, std::uint64_t bytes) {
-            if (const int failed = work(file, at, bytes); failed != 0) code = failed;
-        });
+        take_pieces(next, here.bytes(), mib,
+                    [&](std::uint64_t at, std::uint64_t bytes) { work(file, at, bytes); });
     });
-    require(code, act);
 }
 
 // All words of the file are the output's.
 void check_file(const context& here) {
-    std::atomic<std::uint64_t> wrong{0};
-    each_piece(here, O_RDONLY, "reading what was written",
-               [&](int file, std::uint64_t at, std::uint64_t bytes) {
-                   std::vector<std::uint64_t> words(bytes / 8);
-                   const int code = apps::read_all(file, words.data(), bytes, at);
-                   for (std::uint64_t i = 0; i < words.size(); ++i)
-                       if (words[i] != mix64(at / 8 + i)) ++wrong;
-                   return code;
-               });
-    if (wrong != 0)
-        throw failure(-EIO,
-                      std::to_string(wrong.load()) + " words of the file are not what was written");
+    each_piece(here, O_RDONLY, [&](int file, std::uint64_t at, std::uint64_t bytes) {
+        std::vector<std::uint64_t> words(bytes / 8);
+        require(apps::read_all(file, words.data(), bytes, at), "reading what was written");
+        for (std::uint64_t i = 0; i < words.size(); ++i)
+            expect(words[i] == mix64(at / 8 + i), "words of the file are not what was written");
+    });
 }
 
 // So that bytes which are not written show.
 void clear_file(const context& here) {
     const std::vector<std::byte> zeros(mib);
-    each_piece(here, O_WRONLY, "clearing the file",
-               [&](int file, std::uint64_t at, std::uint64_t bytes) {
-                   const ssize_t done = ::pwrite(file, zeros.data(), bytes, static_cast<off_t>(at));
-                   return done == static_cast<ssize_t>(bytes) ? 0 : done < 0 ? -errno : -EIO;
-               });
+    each_piece(here, O_WRONLY, [&](int file, std::uint64_t at, std::uint64_t bytes) {
+        require(apps::write_exactly(here.file().path(), file, zeros.data(), bytes, at));
+    });
 }
 
 struct written {
@@ -170,7 +142,7 @@ struct written {
 // afterwards the same output by hand.
 written write_output(context& here, const runtime_shape& shape, double busy_seconds,
                      series* by_hand = nullptr) {
-    const std::uint64_t bytes = here.file().bytes(),
+    const std::uint64_t bytes = here.bytes(),
                         pages = (bytes + shape.page_bytes - 1) / shape.page_bytes;
     clear_file(here);
     const auto rt = here.make_runtime(shape);
@@ -183,8 +155,8 @@ written write_output(context& here, const runtime_shape& shape, double busy_seco
     const launch_shape resident{.blocks = static_cast<std::uint32_t>((groups + 15) / 16)};
     const std::uint64_t at_a_time = std::min(
         pages, here.on_gpu() ? resident.blocks * std::uint64_t{8} : *rt->settings().worker_threads);
-    const auto compute_ns = static_cast<std::uint64_t>(
-        busy_seconds * 1e9 * static_cast<double>(at_a_time) / static_cast<double>(pages));
+    const auto compute_ns =
+        static_cast<std::uint64_t>(busy_seconds * 1e9 * at_a_time / static_cast<double>(pages));
     written out;
     const stopwatch watch;
     int code = launch<width::warp>(
@@ -209,7 +181,7 @@ written write_output(context& here, const runtime_shape& shape, double busy_seco
 // The output of a kernel that does nothing else, by a cache of that size; against writing it by
 // hand.
 measured write_only(context& here, const runtime_shape& shape) {
-    const std::uint64_t bytes = here.file().bytes();
+    const std::uint64_t bytes = here.bytes();
     measured rates;
     written last;
     for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat) {
@@ -218,25 +190,25 @@ measured write_only(context& here, const runtime_shape& shape) {
         rates.cores.add(last.cores);
     }
     const statistics& counted = last.counted;
-    here.add({"S9",
-              "output of a kernel to a file, written and closed, " +
-                  (shape.cache_bytes > bytes ? "the cache holds it all"
-                                             : cache_label(shape.cache_bytes, bytes)),
-              shape.page_bytes, "GB/s", rates,
-              here.on_gpu() ? "all cores: cudaMemcpyAsync to pinned buffers, two a core, and pwrite"
-                            : "all cores: pwrite",
-              std::to_string(counted.dirty_victims) + " pages written for their frame and " +
-                  std::to_string(counted.written_behind) + " behind in the last run, " +
-                  std::to_string(counted.file_write_bytes /
-                                 std::max<std::uint64_t>(counted.file_writes, 1)) +
-                  " bytes a system call"});
+    here.add("S9",
+             "output of a kernel to a file, written and closed, " +
+                 (shape.cache_bytes > bytes ? "the cache holds it all"
+                                            : here.cache_label(shape.cache_bytes)),
+             shape.page_bytes, "GB/s", rates,
+             here.on_gpu() ? "all cores: cudaMemcpyAsync to pinned buffers, two a core, and pwrite"
+                           : "all cores: pwrite",
+             std::to_string(counted.dirty_victims) + " pages written for their frame and " +
+                 std::to_string(counted.written_behind) + " behind in the last run, " +
+                 std::to_string(counted.file_write_bytes /
+                                std::max<std::uint64_t>(counted.file_writes, 1)) +
+                 " bytes a system call");
     return rates;
 }
 
 // A kernel that computes between its writes, as long in all as writing by hand takes; against the
 // same with nothing written behind.
 void write_and_compute(context& here, runtime_shape shape, double busy_seconds) {
-    const std::uint64_t bytes = here.file().bytes();
+    const std::uint64_t bytes = here.bytes();
     measured rates;
     written behind;
     for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat) {
@@ -248,27 +220,25 @@ void write_and_compute(context& here, runtime_shape shape, double busy_seconds) 
         const written last = write_output(here, shape, busy_seconds);
         rates.baseline.add(gigabytes_a_second(bytes, last.seconds));
     }
-    here.add({"S9",
-              "output of a kernel that computes as long as writing by hand takes, the cache holds "
-              "it all",
-              shape.page_bytes, "GB/s", rates, "the same, nothing written behind",
-              std::to_string(behind.counted.written_behind) + " of " +
-                  std::to_string(behind.counted.write_backs) +
-                  " pages written behind in the last run"});
+    here.add("S9",
+             "output of a kernel that computes as long as writing by hand takes, the cache holds "
+             "it all",
+             shape.page_bytes, "GB/s", rates, "the same, nothing written behind",
+             std::to_string(behind.counted.written_behind) + " of " +
+                 std::to_string(behind.counted.write_backs) +
+                 " pages written behind in the last run");
 }
 
 }  // namespace
 
 void write_path(context& here) {
-    const std::uint64_t bytes = here.file_bytes(4 * gib, 256 * mib);
-    here.use_file(bytes);
+    const std::uint64_t bytes = here.use_file(here.file_bytes(4 * gib, 256 * mib));
     for (const std::uint64_t page : here.pages({64 * kib, 4 * kib})) {
         std::vector<std::uint64_t> caches{bytes + bytes / 8};
-        for (const std::uint64_t cache : here.caches(bytes, page))
+        for (const std::uint64_t cache : here.caches(page))
             caches.push_back(std::max(cache, 64 * page));
         for (const std::uint64_t cache : caches) {
-            const runtime_shape shape{
-                .page_bytes = page, .cache_bytes = cache, .file_bytes = bytes, .writable = true};
+            const runtime_shape shape{.page_bytes = page, .cache_bytes = cache, .writable = true};
             const double rate = write_only(here, shape).baseline.median();
             if (cache > bytes)
                 write_and_compute(here, shape, static_cast<double>(bytes) / 1e9 / rate);
