@@ -2,19 +2,11 @@
 // table that names them is in bench.cpp.
 #pragma once
 
-#include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
-#include <memory>
-#include <string>
 #include <unistd.h>
-#include <vector>
 
-#include "common/threads.hpp"
-#include "context.hpp"
-#include "machine.hpp"
 #include "penstock/group/lane.hpp"
 #include "workload.hpp"
 

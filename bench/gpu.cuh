@@ -4,11 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstddef>
-#include <cstdint>
 #include <cuda_runtime.h>
-#include <string>
-#include <string_view>
 
 #include "bench.hpp"
 #include "common/gpu.cuh"

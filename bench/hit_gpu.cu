@@ -25,24 +25,22 @@ struct resident_on_gpu : opened_file {
 constexpr std::uint32_t block_bytes = 4096, threads = 256;
 
 // 4 KiB by a warp.
-struct look {
-    template <typename Group>
-    static __device__ unsigned at(const Group& g, const std::byte* data) {
-        unsigned sum = 0;
-        uint4 v[8];
+template <typename Group>
+__device__ unsigned look(const Group& g, const std::byte* data) {
+    unsigned sum = 0;
+    uint4 v[8];
 #pragma unroll
-        for (int i = 0; i < 8; ++i) v[i] = detail::load_frame_16(data + (g.rank() + 32 * i) * 16);
+    for (int i = 0; i < 8; ++i) v[i] = detail::load_frame_16(data + (g.rank() + 32 * i) * 16);
 #pragma unroll
-        for (int i = 0; i < 8; ++i) sum += v[i].x ^ v[i].y ^ v[i].z ^ v[i].w;
-        return sum;
-    }
-    template <typename Group>
-    static __device__ unsigned at_all(const Group& g, const std::byte* data, std::uint32_t bytes) {
-        unsigned sum = 0;
-        for (std::uint32_t i = 0; i < bytes; i += block_bytes) sum += at(g, data + i);
-        return sum;
-    }
-};
+    for (int i = 0; i < 8; ++i) sum += v[i].x ^ v[i].y ^ v[i].z ^ v[i].w;
+    return sum;
+}
+template <typename Group>
+__device__ unsigned look_at_all(const Group& g, const std::byte* data, std::uint32_t bytes) {
+    unsigned sum = 0;
+    for (std::uint32_t i = 0; i < bytes; i += block_bytes) sum += look(g, data + i);
+    return sum;
+}
 
 __device__ __forceinline__ std::uint64_t random_piece(std::uint64_t group_number, std::uint32_t i,
                                                       std::uint64_t seed, std::uint64_t pieces) {
@@ -78,10 +76,10 @@ __global__ void __launch_bounds__(threads, std::is_same_v<Group, block> ? 3 : 4)
             if (read(g, fs, fd, own, piece.bytes, static_cast<std::int64_t>(at)) != piece.bytes)
                 failed = 1;
         } else if constexpr (What == way::look_plain) {
-            sum += look::at_all(g, plain + at, piece.bytes);
+            sum += look_at_all(g, plain + at, piece.bytes);
         } else {
             const mapping m = map(g, fs, fd, static_cast<std::int64_t>(at), piece.bytes);
-            if (m.bytes == piece.bytes) sum += look::at_all(g, m.data, piece.bytes);
+            if (m.bytes == piece.bytes) sum += look_at_all(g, m.data, piece.bytes);
             else failed = 1;
             unmap(g, fs, m);
         }
@@ -118,30 +116,25 @@ struct hit_run {
     }
 };
 
-// A comparison: the goal it serves, its name, and the baseline.
-struct comparison {
-    const char* goal;
-    const char* name;
-    const char* baseline;
-};
-constexpr comparison by_read{"S1", "hit, copying read into shared memory",
-                             "the same copy from plain memory"};
-constexpr comparison by_map{"S2", "hit, map, look, unmap", "looking at plain memory"};
-
-template <way Ours, way Plain, typename Group>
-void compare(context& here, const comparison& pair, const resident_on_gpu& file, std::uint64_t page,
+// Of read or map with its baseline, the same on plain memory.
+template <way Ours, typename Group>
+void compare(context& here, const resident_on_gpu& file, std::uint64_t page,
              std::uint64_t piece_bytes) {
+    constexpr bool reads = Ours == way::read;
+    constexpr way plain = reads ? way::copy_plain : way::look_plain;
+    const std::string name =
+        reads ? "hit, copying read into shared memory" : "hit, map, look, unmap";
     const hit_run runner{file, {static_cast<std::uint32_t>(piece_bytes), file.bytes / piece_bytes}};
     measured rates;
     for (std::uint64_t seed = 0; seed < here.repeats(11); ++seed) {
-        rates.baseline.add(runner.rate<Plain, Group>(seed));
+        rates.baseline.add(runner.rate<plain, Group>(seed));
         const stopwatch watch;
         rates.add(runner.rate<Ours, Group>(seed), watch);
     }
-    expect(*file.failures.as<unsigned>() == 0, std::string(pair.name) + ": some calls failed");
+    expect(*file.failures.as<unsigned>() == 0, name + ": some calls failed");
     const bool whole = piece_bytes != block_bytes;
-    here.add(pair.goal, std::string(pair.name) + (whole ? ", whole pages" : ""), page, "GB/s",
-             rates, pair.baseline,
+    here.add(reads ? "S1" : "S2", name + (whole ? ", whole pages" : ""), page, "GB/s", rates,
+             reads ? "the same copy from plain memory" : "looking at plain memory",
              "random " + std::string(whole ? "pages" : "4 KiB blocks") +
                  (std::is_same_v<Group, block> ? " by blocks of 256 threads, " : " by warps, ") +
                  format_size(file.bytes) + " resident; misses " +
@@ -158,12 +151,11 @@ void hit_on_gpu(context& here) {
     here.use_file(here.file_bytes(2 * gib));
     for (const std::uint64_t page : here.pages({4 * kib, 64 * kib})) {
         const resident_on_gpu file(here, page, 2 * here.bytes());
-        compare<way::read, way::copy_plain, warp>(here, by_read, file, page, block_bytes);
+        compare<way::read, warp>(here, file, page, block_bytes);
         if (page > largest_copied)
             here.leave_out("copies of whole pages of " + format_size(page),
                            "they go to shared memory, which has no room for that");
-        else if (page > block_bytes)
-            compare<way::read, way::copy_plain, block>(here, by_read, file, page, page);
+        else if (page > block_bytes) compare<way::read, block>(here, file, page, page);
     }
 }
 
@@ -176,9 +168,8 @@ void map_on_gpu(context& here) {
             continue;
         }
         const resident_on_gpu file(here, page, 2 * here.bytes());
-        compare<way::map, way::look_plain, warp>(here, by_map, file, page, block_bytes);
-        if (page != block_bytes)
-            compare<way::map, way::look_plain, warp>(here, by_map, file, page, page);
+        compare<way::map, warp>(here, file, page, block_bytes);
+        if (page != block_bytes) compare<way::map, warp>(here, file, page, page);
     }
 }
 

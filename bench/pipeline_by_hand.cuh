@@ -2,17 +2,10 @@
 // each, and copy them on streams of their own.
 #pragma once
 
-#include <algorithm>
-#include <atomic>
-#include <cstring>
 #include <fcntl.h>
-#include <vector>
 
-#include "common/files.hpp"
-#include "common/threads.hpp"
-#include "context.hpp"
 #include "gpu.cuh"
-#include "machine.hpp"
+#include "workload.hpp"
 
 namespace penstock::bench {
 

@@ -3,11 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
-#include <memory>
-#include <vector>
 
-#include "common/files.hpp"
-#include "common/threads.hpp"
 #include "penstock/group/lane.hpp"
 
 namespace penstock::bench {

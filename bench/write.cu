@@ -133,15 +133,10 @@ void clear_file(const context& here) {
     });
 }
 
-struct written {
-    double seconds = 0, cores = 0;
-    statistics counted{};
-};
-
 // Writes the file once, each group at work for `busy_seconds` in all, and closes it. `by_hand`:
-// afterwards the same output by hand.
-written write_output(context& here, const runtime_shape& shape, double busy_seconds,
-                     series* by_hand = nullptr) {
+// afterwards the same output by hand, for a baseline.
+statistics write_output(context& here, const runtime_shape& shape, double busy_seconds,
+                        measured& out, bool by_hand = false) {
     const std::uint64_t bytes = here.bytes(),
                         pages = (bytes + shape.page_bytes - 1) / shape.page_bytes;
     clear_file(here);
@@ -157,43 +152,37 @@ written write_output(context& here, const runtime_shape& shape, double busy_seco
         pages, here.on_gpu() ? resident.blocks * std::uint64_t{8} : *rt->settings().worker_threads);
     const auto compute_ns =
         static_cast<std::uint64_t>(busy_seconds * 1e9 * at_a_time / static_cast<double>(pages));
-    written out;
     const stopwatch watch;
     int code = launch<width::warp>(
         *rt, pages,
         write_page{fd, output.as<std::byte>(), failures.as(), bytes, shape.page_bytes, compute_ns},
         resident);
     if (code == 0) code = rt->close(fd);
-    out.seconds = watch.seconds();
+    const double seconds = watch.seconds();
     require(code, "writing");
-    out.cores = watch.cores(out.seconds);
-    out.counted = rt->stats();
+    out.add(gigabytes_a_second(bytes, seconds), watch, seconds);
+    const statistics counted = rt->stats();
     require_none(failures, "writes failed");
     check_file(here);
-    if (by_hand != nullptr) {
+    if (by_hand) {
         clear_file(here);
-        by_hand->add(write_by_hand(here, output.as<std::byte>()));
+        out.baseline.add(write_by_hand(here, output.as<std::byte>()));
         check_file(here);
     }
-    return out;
+    return counted;
 }
 
 // The output of a kernel that does nothing else, by a cache of that size; against writing it by
 // hand.
 measured write_only(context& here, const runtime_shape& shape) {
-    const std::uint64_t bytes = here.bytes();
     measured rates;
-    written last;
-    for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat) {
-        last = write_output(here, shape, 0, &rates.baseline);
-        rates.ours.add(gigabytes_a_second(bytes, last.seconds));
-        rates.cores.add(last.cores);
-    }
-    const statistics& counted = last.counted;
+    statistics counted;
+    for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat)
+        counted = write_output(here, shape, 0, rates, true);
     here.add("S9",
              "output of a kernel to a file, written and closed, " +
-                 (shape.cache_bytes > bytes ? "the cache holds it all"
-                                            : here.cache_label(shape.cache_bytes)),
+                 (shape.cache_bytes > here.bytes() ? "the cache holds it all"
+                                                   : here.cache_label(shape.cache_bytes)),
              shape.page_bytes, "GB/s", rates,
              here.on_gpu() ? "all cores: cudaMemcpyAsync to pinned buffers, two a core, and pwrite"
                            : "all cores: pwrite",
@@ -208,24 +197,20 @@ measured write_only(context& here, const runtime_shape& shape) {
 // A kernel that computes between its writes, as long in all as writing by hand takes; against the
 // same with nothing written behind.
 void write_and_compute(context& here, runtime_shape shape, double busy_seconds) {
-    const std::uint64_t bytes = here.bytes();
-    measured rates;
-    written behind;
+    measured behind, without;
+    statistics counted;
     for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat) {
         shape.write_behind_bytes = 0;
-        behind = write_output(here, shape, busy_seconds);
-        rates.ours.add(gigabytes_a_second(bytes, behind.seconds));
-        rates.cores.add(behind.cores);
+        counted = write_output(here, shape, busy_seconds, behind);
         shape.write_behind_bytes = shape.cache_bytes;
-        const written last = write_output(here, shape, busy_seconds);
-        rates.baseline.add(gigabytes_a_second(bytes, last.seconds));
+        write_output(here, shape, busy_seconds, without);
     }
+    behind.baseline = without.ours;
     here.add("S9",
              "output of a kernel that computes as long as writing by hand takes, the cache holds "
              "it all",
-             shape.page_bytes, "GB/s", rates, "the same, nothing written behind",
-             std::to_string(behind.counted.written_behind) + " of " +
-                 std::to_string(behind.counted.write_backs) +
+             shape.page_bytes, "GB/s", behind, "the same, nothing written behind",
+             std::to_string(counted.written_behind) + " of " + std::to_string(counted.write_backs) +
                  " pages written behind in the last run");
 }
 
