@@ -125,19 +125,19 @@ constexpr unsigned most_queues = 8;
 // moving, not the choice.
 class batches {
 public:
-    batches(std::uint32_t host_frames, std::uint32_t device_frames, unsigned queues,
-            std::uint32_t size, direction way)
+    batches(std::uint32_t frames, unsigned queues, std::uint32_t size, direction way)
         : lists_(queues) {
         std::mt19937_64 random(1);
-        std::vector<std::uint32_t> far(host_frames), near(device_frames);
-        std::iota(far.begin(), far.end(), 0);
-        std::iota(near.begin(), near.end(), 0);
-        std::shuffle(far.begin(), far.end(), random);
-        std::shuffle(near.begin(), near.end(), random);
-        const std::uint64_t each = std::min(host_frames, device_frames) / queues / size;
+        const auto shuffled = [&] {
+            std::vector<std::uint32_t> out(frames);
+            std::iota(out.begin(), out.end(), 0);
+            std::shuffle(out.begin(), out.end(), random);
+            return out;
+        };
+        const std::vector<std::uint32_t> far = shuffled(), near = shuffled();
         std::size_t at = 0;
         for (auto& own : lists_)
-            for (std::uint64_t i = 0; i < each; ++i) {
+            for (std::uint64_t i = 0; i < frames / queues / size; ++i) {
                 auto& batch = own.emplace_back(size);
                 for (frame_move& entry : batch) entry = {far[at], near[at], way}, ++at;
             }
@@ -205,7 +205,7 @@ void exchange_path(context& here) {
     const series bus = plain_copies(here, frames_each * frame_bytes);
     for (const direction way : {direction::exchange, direction::to_host})
         for (const std::uint32_t size : {1u, 16u, 64u, 256u, 1024u, 4096u}) {
-            const batches all(frames_each, frames_each, queues, size, way);
+            const batches all(frames_each, queues, size, way);
             if (all.pages() == 0) continue;
             const std::string name =
                 std::string(way == direction::exchange ? "pages that change places with victims"

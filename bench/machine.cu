@@ -25,21 +25,17 @@ std::string processor_name() {
     return "unknown";
 }
 
+#if defined(PENSTOCK_WITH_CUDA)
 // Empty if a GPU can be used, else why not.
 std::string why_no_gpu() {
-#if defined(PENSTOCK_WITH_CUDA)
     int count = 0;
     if (const cudaError_t code = cudaGetDeviceCount(&count); code != cudaSuccess) {
         cudaGetLastError();
         return cudaGetErrorString(code);
     }
     return count > 0 ? "" : "there is no GPU";
-#else
-    return "this build has no CUDA; configure with nvcc on PATH";
-#endif
 }
 
-#if defined(PENSTOCK_WITH_CUDA)
 // "580.159.04, CUDA 13.0": the driver's own version, where the system tells it, and what it
 // supports.
 std::string driver_name() {
@@ -51,6 +47,8 @@ std::string driver_name() {
     std::string number;
     return file >> number ? number + ", " + cuda : cuda;
 }
+#else
+const char* why_no_gpu() { return "this build has no CUDA; configure with nvcc on PATH"; }
 #endif
 
 }  // namespace

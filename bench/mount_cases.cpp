@@ -92,21 +92,31 @@ bool ready_to_mount(context& here, const char* name) {
     return s.ok();
 }
 
-// Programs at a mount of this process against the same at the file itself, which is in memory: what
-// the way through the kernel and back costs. (Beside another pass-through file system:
-// tools/mount_bench.py.)
-
 enum class act { read, read_again, write };
+
+// What a program does with the file, in blocks.
 struct mount_access {
     const char* name;
     std::uint64_t block_bytes;
     bool in_order;
-    act action;
+    act action = act::read;
+
+    // In order the file as a whole, else at most 64 MiB by each thread.
+    [[nodiscard]] pattern blocks(const context& here, std::uint64_t threads) const {
+        return make_pattern(here, block_bytes, threads,
+                            in_order ? here.bytes() : std::min(here.bytes(), 64 * mib * threads),
+                            in_order);
+    }
 };
+
+// Programs at a mount of this process against the same at the file itself, which is in memory: what
+// the way through the kernel and back costs. (Beside another pass-through file system:
+// tools/mount_bench.py.)
+
 constexpr mount_access mount_accesses[] = {
-    {"1 MiB in order, read", mib, true, act::read},
+    {"1 MiB in order, read", mib, true},
     {"1 MiB in order, read again", mib, true, act::read_again},
-    {"4 KiB at random, read", 4 * kib, false, act::read},
+    {"4 KiB at random, read", 4 * kib, false},
     {"1 MiB in order, written", mib, true, act::write},
     {"4 KiB at random, written", 4 * kib, false, act::write}};
 
@@ -133,10 +143,7 @@ run_result access_once(const std::string& path, act action, const pattern& block
 
 void mount_row(const mounted_file& at, const mount_access& access, std::uint64_t threads) {
     context& here = at.here;
-    pattern blocks =
-        make_pattern(here, access.block_bytes, threads,
-                     access.in_order ? here.bytes() : std::min(here.bytes(), 64 * mib * threads),
-                     access.in_order);
+    pattern blocks = access.blocks(here, threads);
     measured rates;
     for (std::uint64_t repeat = 0; repeat < here.repeats(3); ++repeat) {
         blocks.seed = repeat;
@@ -165,14 +172,8 @@ void mount_case(context& here) {
 
 namespace {
 
-struct peer_access {
-    const char* name;
-    std::uint64_t block_bytes;
-    bool in_order;
-    std::uint64_t most_bytes;  // of one thread and run
-};
-constexpr peer_access peer_accesses[] = {{"4 KiB at random", 4 * kib, false, 64 * mib},
-                                         {"1 MiB in order", mib, true, gib}};
+constexpr mount_access peer_accesses[] = {{"4 KiB at random", 4 * kib, false},
+                                          {"1 MiB in order", mib, true}};
 
 // So many percent of the file in whole units.
 std::uint64_t part_of(std::uint64_t bytes, unsigned percent, std::uint64_t unit) {
@@ -189,14 +190,10 @@ void load_part(const mounted_file& at, unsigned percent) {
     require(there, path);
 }
 
-void peer_row(const mounted_file& at, const std::string& held, const peer_access& access,
+void peer_row(const mounted_file& at, const std::string& held, const mount_access& access,
               std::uint64_t threads) {
     context& here = at.here;
-    // In order each thread has its own part of the file, one behind the other.
-    pattern blocks = make_pattern(
-        here, access.block_bytes, threads,
-        access.in_order ? here.bytes() : std::min(here.bytes(), access.most_bytes * threads),
-        access.in_order);
+    pattern blocks = access.blocks(here, threads);
     measured rates;
     double left = 0, delivered = 0, asked = 0;
     const auto drop = [&] {
@@ -226,7 +223,7 @@ void peer_row(const mounted_file& at, const std::string& held, const peer_access
 }
 
 void peer_rows(const mounted_file& at, unsigned percent, const char* where) {
-    for (const peer_access& access : peer_accesses)
+    for (const mount_access& access : peer_accesses)
         for (const std::uint64_t threads : {std::uint64_t{1}, at.here.host_threads()})
             peer_row(at, std::to_string(percent) + " % of the file " + where, access, threads);
 }
