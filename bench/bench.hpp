@@ -1,9 +1,11 @@
-// Command penstock bench: its settings, as text and checked, and the run that measures Penstock
-// and its baselines and prints one JSON object.
+// Command penstock bench: its settings, as text and checked, the run that measures Penstock and its
+// baselines and prints one JSON object, and the failure that ends it.
 #pragma once
 
 #include <cstdint>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "penstock/error.hpp"
@@ -38,8 +40,35 @@ struct settings {
 // pages of every size.
 inline constexpr std::uint64_t file_step_bytes = std::uint64_t{2} << 20;
 
-// -EINVAL and a message with option, value and cure. `known`: the names of the cases.
-status settle(const request& asked, const std::vector<std::string>& known, settings& out);
+// What ends a run, with a negative errno: no figure is worth printing without the others. Threads
+// of apps::on_threads throw it too.
+struct failure : std::runtime_error {
+    failure(std::int64_t why, const std::string& message)
+        : std::runtime_error(message), code(static_cast<int>(why)) {}
+    int code;
+};
+
+inline void require(const status& s) {
+    if (!s) throw failure(s.code, s.message);
+}
+// Of a call that gives a negative errno where it fails: "ACT: No such file or directory (ENOENT)".
+// Returns what it gave.
+inline std::int64_t require(std::int64_t result, std::string_view act) {
+    if (result < 0) throw failure(result, std::string(act) + ": " + error_text(result));
+    return result;
+}
+// Of a call that moves so many bytes or pages, or fails.
+inline void require_all(std::int64_t moved, std::uint64_t wanted, std::string_view act) {
+    if (moved != static_cast<std::int64_t>(wanted)) require(moved < 0 ? moved : -EIO, act);
+}
+// Of a check of what was measured.
+inline void expect(bool good, std::string_view otherwise) {
+    if (!good) throw failure(-EIO, std::string(otherwise));
+}
+
+// A failure with -EINVAL and a message with option, value and cure. `known`: the names of the
+// cases.
+settings settle(const request& asked, const std::vector<std::string>& known);
 
 // For the help: one line a case.
 std::string about_cases();

@@ -1,53 +1,55 @@
-// Cases of penstock bench: their bodies, and the table that names them.
+// Cases of penstock bench: their bodies, and the headers that most of them are written with. The
+// table that names them is in bench.cpp.
 #pragma once
 
-#include <vector>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <unistd.h>
 
-#include "context.hpp"
+#include "penstock/group/lane.hpp"
+#include "workload.hpp"
 
 namespace penstock::bench {
 
-// The bodies of the cases. Those on a GPU exist only in builds with CUDA.
-status hit_on_cpu(context& here);
-status hit_on_gpu(context& here);
-status map_on_cpu(context& here);
-status map_on_gpu(context& here);
-status element_on_cpu(context& here);
-status element_on_gpu(context& here);
-status gather_on_cpu(context& here);
-status gather_on_gpu(context& here);
-status miss_on_cpu(context& here);
-status miss_on_gpu(context& here);
-status sequential_on_cpu(context& here);
-status sequential_on_gpu(context& here);
-status merge_on_cpu(context& here);
-status merge_on_gpu(context& here);
+using case_body = void (*)(context& here);
+
+void hit_on_cpu(context& here);
+void map_on_cpu(context& here);
+void element_on_cpu(context& here);
+void gather_on_cpu(context& here);
+void miss_on_cpu(context& here);
+void sequential_on_cpu(context& here);
+void merge_on_cpu(context& here);
+void evict_on_cpu(context& here);
+
+#if defined(PENSTOCK_WITH_CUDA)
+void hit_on_gpu(context& here);
+void map_on_gpu(context& here);
+void element_on_gpu(context& here);
+void gather_on_gpu(context& here);
+void miss_on_gpu(context& here);
+void sequential_on_gpu(context& here);
+void merge_on_gpu(context& here);
+#else
+inline constexpr case_body hit_on_gpu = nullptr, map_on_gpu = nullptr, element_on_gpu = nullptr,
+                           gather_on_gpu = nullptr, miss_on_gpu = nullptr,
+                           sequential_on_gpu = nullptr, merge_on_gpu = nullptr;
+#endif
 
 // The same body on both back ends.
-status cold(context& here);
-status request_path(context& here);
-status write_path(context& here);
-status append_path(context& here);
-status fsync_path(context& here);
-status acquire_path(context& here);
-status sharing(context& here);
-status peer(context& here);
-status mount_case(context& here);
-status signature_speed(context& here);
-status exchange_path(context& here);
-status buffer_path(context& here);
-status evict_on_cpu(context& here);
-status policy_case(context& here);  // a simulation, on the CPU in both
-
-// A row of the table. A new case is a file of its own, or a part of one, and a row in bench.cpp.
-struct bench_case {
-    const char* name;
-    const char* about;                // one line of the help
-    status (*on_cpu)(context& here);  // null: needs a GPU
-    status (*on_gpu)(
-        context& here);  // null: this build has no CUDA, or the case has nothing to do there
-};
-
-const std::vector<bench_case>& case_table();
+void cold(context& here);
+void request_path(context& here);
+void write_path(context& here);
+void append_path(context& here);
+void fsync_path(context& here);
+void acquire_path(context& here);
+void sharing(context& here);
+void peer(context& here);
+void mount_case(context& here);
+void signature_speed(context& here);
+void exchange_path(context& here);
+void buffer_path(context& here);
+void policy_case(context& here);  // a simulation, on the CPU in both
 
 }  // namespace penstock::bench

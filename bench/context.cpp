@@ -1,22 +1,19 @@
 #include "context.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
+#include <cstdarg>
 #include <cstdio>
+#include <nlohmann/json.hpp>
+#include <thread>
 
 #include "common/command_line.hpp"
 #include "common/message.hpp"
+#include "common/report_text.hpp"
 
 namespace penstock::bench {
 
-double series::median() const {
-    if (values_.empty()) return 0;
-    std::vector<double> sorted = values_;
-    std::sort(sorted.begin(), sorted.end());
-    const std::size_t middle = sorted.size() / 2;
-    return sorted.size() % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
-}
+double series::median() const { return apps::median(values_); }
 
 series series::times(double factor) const {
     series out = *this;
@@ -28,27 +25,41 @@ std::string series::spread() const {
     const double middle = median();
     if (values_.empty() || middle == 0) return "none";
     const auto [least, most] = std::minmax_element(values_.begin(), values_.end());
-    char text[64];
-    std::snprintf(text, sizeof text, "%+.1f to %+.1f %%", 100 * (*least / middle - 1),
-                  100 * (*most / middle - 1));
+    return text_of("%+.1f to %+.1f %%", 100 * (*least / middle - 1), 100 * (*most / middle - 1));
+}
+
+namespace {
+
+using json = nlohmann::ordered_json;
+
+// "median of 5, spread -1 to +2 %, baseline -1 to +1 %; NOTE"
+std::string note_of(const measured& values, const std::string& note) {
+    if (values.ours.size() < 2) return note;
+    std::string out =
+        "median of " + std::to_string(values.ours.size()) + ", spread " + values.ours.spread();
+    if (values.baseline.size() > 1) out += ", baseline " + values.baseline.spread();
+    return note.empty() ? out : out + "; " + note;
+}
+
+}  // namespace
+
+std::string text_of(const char* form, ...) {
+    char text[256];
+    std::va_list values;
+    va_start(values, form);
+    std::vsnprintf(text, sizeof text, form, values);
+    va_end(values);
     return text;
 }
 
-bool smaller_is_better(const std::string& unit) {
-    return unit == "us" || unit == "ms" || unit == "s" || unit == "bytes loaded per byte asked for";
+std::string counted(std::uint64_t count, const std::string& noun) {
+    return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
-double ratio_of(const figure& row) {
-    const double ours = row.value.median(), theirs = row.baseline_value.median();
-    return smaller_is_better(row.unit) ? theirs / ours : ours / theirs;
-}
-
-std::string note_of(const figure& row) {
-    if (row.value.size() < 2) return row.note;
-    std::string out =
-        "median of " + std::to_string(row.value.size()) + ", spread " + row.value.spread();
-    if (row.baseline_value.size() > 1) out += ", baseline " + row.baseline_value.spread();
-    return row.note.empty() ? out : out + "; " + row.note;
+std::string context::cache_label(std::uint64_t cache_bytes) const {
+    if (cache_bytes != 0 && bytes() % cache_bytes == 0 && bytes() / cache_bytes <= 1024)
+        return "cache 1/" + std::to_string(bytes() / cache_bytes) + " of the file";
+    return "cache " + format_size(cache_bytes);
 }
 
 std::vector<std::uint64_t> context::pages(std::initializer_list<std::uint64_t> own) const {
@@ -57,15 +68,12 @@ std::vector<std::uint64_t> context::pages(std::initializer_list<std::uint64_t> o
     return {4 * kib, 16 * kib, 64 * kib, 256 * kib, mib};
 }
 
-std::vector<std::uint64_t> context::caches(std::uint64_t file_bytes,
-                                           std::uint64_t page_bytes) const {
+std::vector<std::uint64_t> context::caches(std::uint64_t page_bytes) const {
     if (!asked_.cache_bytes.empty()) return asked_.cache_bytes;
+    if (!asked_.sweep) return {small_cache(page_bytes)};
     std::vector<std::uint64_t> out;
-    for (const std::uint64_t part :
-         asked_.sweep ? std::vector<std::uint64_t>{64, 16, 4, 2} : std::vector<std::uint64_t>{16}) {
-        const std::uint64_t bytes = std::max(file_bytes / part, 16 * page_bytes);
-        if (out.empty() || out.back() != bytes) out.push_back(bytes);
-    }
+    for (const unsigned part : {64u, 16u, 4u, 2u}) out.push_back(small_cache(page_bytes, part));
+    out.erase(std::unique(out.begin(), out.end()), out.end());
     return out;
 }
 
@@ -74,28 +82,28 @@ std::vector<std::uint64_t> context::service_threads() const {
     return asked_.sweep ? std::vector<std::uint64_t>{1, 2, 4, 8} : std::vector<std::uint64_t>{0};
 }
 
-status context::use_file(std::uint64_t bytes) {
+std::uint64_t context::host_threads() const {
+    return threads(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+std::uint64_t context::use_file(std::uint64_t bytes) {
     if (file_.bytes() != bytes) {
         progress("writing a file of " + format_size(bytes));
-        if (status s = file_.make(asked_.directory, bytes); !s) return s;
+        file_.make(asked_.directory, bytes);
     }
-    double share = 0;
-    if (status s = file_.resident_share(share); !s) return s;
-    if (share == 1) return {};
+    if (file_.resident_share() == 1) return bytes;
     // The case before may have dropped it.
-    if (status s = file_.bring_into_page_cache(); !s) return s;
-    if (status s = file_.resident_share(share); !s) return s;
-    if (share < 0.999)
+    file_.bring_into_page_cache();
+    if (const double share = file_.resident_share(); share < 0.999)
         apps::say("bench: only " + std::to_string(static_cast<int>(100 * share)) +
                   " % of the file stays in the page cache, so the disk has a part in what is "
                   "measured; give a smaller --file");
-    return {};
+    return bytes;
 }
 
-status context::make_runtime(const runtime_shape& shape, std::unique_ptr<runtime>& out) {
-    out.reset();
+std::unique_ptr<runtime> context::make_runtime(const runtime_shape& shape) {
     options o;
-    if (status s = options::from_environment(o); !s) return s;
+    require(options::from_environment(o));
     o.where = where_;
     o.page_bytes = shape.page_bytes;
     o.cache_bytes.reset();
@@ -103,27 +111,26 @@ status context::make_runtime(const runtime_shape& shape, std::unique_ptr<runtime
     o.writable = o.writable || shape.writable;
     if (shape.write_behind_bytes != 0) o.write_behind_bytes = shape.write_behind_bytes;
     // A table of more than a quarter would have two levels.
-    o.table_bytes =
-        std::max<std::uint64_t>(mib, shape.file_bytes / shape.page_bytes * 8 * 4 + 64 * kib);
+    const std::uint64_t file_bytes = shape.file_bytes != 0 ? shape.file_bytes : bytes();
+    o.table_bytes = std::max<std::uint64_t>(mib, file_bytes / shape.page_bytes * 8 * 4 + 64 * kib);
     if (shape.service_threads != 0)
         o.service_threads = static_cast<std::uint32_t>(shape.service_threads);
     if (shape.worker_threads != 0)
         o.worker_threads = static_cast<std::uint32_t>(shape.worker_threads);
-    if (status s = o.check(); !s) return s;
+    require(o.check());
     std::vector<std::string> notes;
-    if (status s = apps::create_runtime(o, notes, out); !s) return s;
+    std::unique_ptr<runtime> out;
+    require(apps::create_runtime(o, notes, out));
     for (const std::string& note : notes)
         if (!asked_.quiet && said_.insert(note).second) apps::say(note);
-    return {};
+    return out;
 }
 
-status context::make_runtime(const runtime_shape& shape, std::unique_ptr<runtime>& out, int& fd) {
-    if (status s = make_runtime(shape, out); !s) return s;
-    fd = out->open(file_.path());
-    if (fd < 0)
-        return {fd, "file " + apps::shown(file_.path()) + ": " + error_text(fd) +
-                        "; it must stay while it is measured"};
-    return {};
+opened_file context::open(const runtime_shape& shape, int flags) {
+    opened_file out{make_runtime(shape), -1, bytes()};
+    out.fd = out.rt->open(file_.path(), flags);
+    if (out.fd < 0) file_.fail(out.fd, "it must stay while it is measured");
+    return out;
 }
 
 void context::progress(const std::string& text) const {
@@ -134,24 +141,35 @@ void context::leave_out(const std::string& text, const std::string& why) const {
     apps::say("bench: " + text + " left out: " + why);
 }
 
-status context::add(figure row) {
-    if (row.backend.empty()) row.backend = backend_name();
-    const double value = row.value.median(), baseline = row.baseline_value.median();
+void context::add(const std::string& goal, const std::string& name, std::uint64_t page_bytes,
+                  const std::string& unit, const measured& values, const std::string& baseline,
+                  const std::string& note, const std::string& where) {
+    const double ours = values.ours.median(), theirs = values.baseline.median();
     // A policy may well have no hit at all.
-    const bool good = std::isfinite(value) && (row.unit == "hit ratio" ? value >= 0 : value > 0) &&
-                      std::isfinite(baseline) && baseline > 0;
-    if (!good)
-        return {-ERANGE, "bench: '" + row.name + "' gave " + std::to_string(value) + " beside " +
-                             std::to_string(baseline) +
-                             "; nothing was measured, give a larger --file or more --repeats"};
-    figures_.push_back(std::move(row));
-    return {};
-}
-
-std::string cache_label(std::uint64_t cache_bytes, std::uint64_t file_bytes) {
-    if (cache_bytes != 0 && file_bytes % cache_bytes == 0 && file_bytes / cache_bytes <= 1024)
-        return "cache 1/" + std::to_string(file_bytes / cache_bytes) + " of the file";
-    return "cache " + format_size(cache_bytes);
+    if (!std::isfinite(ours) || ours < 0 || (ours == 0 && unit != "hit ratio") ||
+        !std::isfinite(theirs) || theirs <= 0)
+        throw failure(-ERANGE,
+                      "bench: '" + name + "' gave " + std::to_string(ours) + " beside " +
+                          std::to_string(theirs) +
+                          "; nothing was measured, give a larger --file or more --repeats");
+    // Times and ratios of waste: the quotient is turned round, so that more is better in every row.
+    const bool less_is_better =
+        unit == "us" || unit == "ms" || unit == "s" || unit == "bytes loaded per byte asked for";
+    // Four digits are more than any of these figures is good for, and fewer hide a change of a
+    // tenth of a percent.
+    const auto rounded = [](double value) { return json::parse(text_of("%.5g", value)); };
+    const json row{{"goal", goal},
+                   {"case", name},
+                   {"backend", where.empty() ? name_of(where_) : where},
+                   {"page_bytes", page_bytes},
+                   {"value", rounded(ours)},
+                   {"unit", unit},
+                   {"baseline", baseline},
+                   {"baseline_value", rounded(theirs)},
+                   {"ratio", rounded(less_is_better ? theirs / ours : ours / theirs)},
+                   {"cpu_cores_used", rounded(values.cores.median())},
+                   {"note", note_of(values, note)}};
+    rows_.push_back(row.dump(-1, ' ', false, json::error_handler_t::replace));
 }
 
 }  // namespace penstock::bench

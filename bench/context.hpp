@@ -1,20 +1,23 @@
 // What every case is handed: the settings, the file, runtimes, and the list that its figures go to.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
 #include <set>
 #include <string>
-#include <sys/resource.h>
 #include <vector>
 
 #include "bench.hpp"
+#include "common/process.hpp"
 #include "penstock/runtime.hpp"
 #include "scratch_file.hpp"
 
 namespace penstock::bench {
+
+inline constexpr std::uint64_t kib = 1u << 10, mib = 1u << 20, gib = 1u << 30;
 
 // Time that passed, and processor time that this process used meanwhile.
 
@@ -23,30 +26,25 @@ inline double now_s() {
         .count();
 }
 
-// Of all threads of this process: user and system.
-inline double cpu_s() {
-    rusage used{};
-    ::getrusage(RUSAGE_SELF, &used);
-    const auto seconds = [](const timeval& t) {
-        return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
-    };
-    return seconds(used.ru_utime) + seconds(used.ru_stime);
-}
-
 class stopwatch {
 public:
     [[nodiscard]] double seconds() const { return now_s() - began_s_; }
     // Processors kept busy in the mean since the start, given how long that was.
     [[nodiscard]] double cores(double over_s) const {
-        return over_s > 0 ? (cpu_s() - used_s_) / over_s : 0;
+        return over_s > 0 ? (apps::cpu_seconds() - used_s_) / over_s : 0;
     }
+    [[nodiscard]] double cores() const { return cores(seconds()); }
 
 private:
-    double began_s_ = now_s(), used_s_ = cpu_s();
+    double began_s_ = now_s(), used_s_ = apps::cpu_seconds();
 };
 
-// Figures: what was measured again and again, its median and spread, and the row of the report that
-// it becomes.
+// "GB/s" of so many bytes in so many seconds.
+inline double gigabytes_a_second(std::uint64_t bytes, double seconds) {
+    return 1e-9 * bytes / seconds;
+}
+
+// Figures: what was measured again and again, and its median and spread.
 
 // The values of one figure, one for each repeat.
 class series {
@@ -65,39 +63,53 @@ private:
     std::vector<double> values_;
 };
 
-// One row: Penstock and its baseline in the same run.
-struct figure {
-    std::string goal;  // a row of the goals, or the number of an issue
-    std::string name;
-    std::string backend;
-    std::uint64_t page_bytes = 0;  // 0: nothing that has pages
-    series value;
-    std::string unit;
-    std::string baseline;
-    series baseline_value;
-    series
-        cores;  // processors that this process kept busy meanwhile; empty: not measured, shown as 0
-    std::string note;  // median and spread are put before it
+// What a case measures in turns: Penstock, the baseline, and the processors that this process kept
+// busy during Penstock's part (empty: not measured, shown as 0).
+struct measured {
+    series ours, baseline, cores{};
+
+    // Of Penstock's part, which `watch` has run for so long.
+    void add(double value, const stopwatch& watch, double seconds) {
+        ours.add(value);
+        cores.add(watch.cores(seconds));
+    }
+    void add(double value, const stopwatch& watch) { add(value, watch, watch.seconds()); }
+    // Of a run that has a rate and cores.
+    template <typename Run>
+    void add(const Run& run) {
+        ours.add(run.rate);
+        cores.add(run.cores);
+    }
 };
 
-// Times and ratios of waste: there the quotient is turned round, so that more is better in every
-// row.
-bool smaller_is_better(const std::string& unit);
+// Words of names and notes.
 
-double ratio_of(const figure& row);
+// By a form of printf.
+[[gnu::format(printf, 1, 2)]] std::string text_of(const char* form, ...);
 
-// "median of 5, spread -1 to +2 %, baseline -1 to +1 %; NOTE"
-std::string note_of(const figure& row);
+// "1 thread", "2 threads"
+std::string counted(std::uint64_t count, const std::string& noun);
+
+// What is said where a file that should be gone from memory is not.
+inline constexpr const char* not_cold = ": NOT a cold file, so these figures are not the disk's";
 
 // A runtime for one measurement. 0: the default, or what the environment says.
 struct runtime_shape {
     std::uint64_t page_bytes = 65536;
     std::uint64_t cache_bytes = 0;
-    std::uint64_t file_bytes = 0;  // of the file that will be read: its table has one level
     std::uint64_t service_threads = 0;
     std::uint64_t worker_threads = 0;
     bool writable = false;
     std::uint64_t write_behind_bytes = 0;
+    std::uint64_t file_bytes = 0;  // of the file whose table has one level; 0: the context's
+};
+
+// A runtime that has the file open. Two would share the device's memory, so one goes before the
+// next is made.
+struct opened_file {
+    std::unique_ptr<runtime> rt;
+    int fd;
+    std::uint64_t bytes;
 };
 
 class context {
@@ -106,14 +118,17 @@ public:
 
     [[nodiscard]] const settings& asked() const { return asked_; }
     [[nodiscard]] bool on_gpu() const { return where_ == backend::gpu; }
-    [[nodiscard]] const char* backend_name() const { return name_of(where_); }
 
     // What was asked for, else the case's own choice; with --sweep, the sweep's.
     [[nodiscard]] std::vector<std::uint64_t> pages(std::initializer_list<std::uint64_t> own) const;
     // Sizes of a cache smaller than the file, each at least 16 pages; the case's own is a 16th of
     // the file.
-    [[nodiscard]] std::vector<std::uint64_t> caches(std::uint64_t file_bytes,
-                                                    std::uint64_t page_bytes) const;
+    [[nodiscard]] std::vector<std::uint64_t> caches(std::uint64_t page_bytes) const;
+    [[nodiscard]] std::uint64_t small_cache(std::uint64_t page_bytes, unsigned part = 16) const {
+        return std::max(bytes() / part, 16 * page_bytes);
+    }
+    // "cache 1/16 of the file", or its size where it is no simple part.
+    [[nodiscard]] std::string cache_label(std::uint64_t cache_bytes) const;
     [[nodiscard]] std::vector<std::uint64_t> service_threads() const;
     [[nodiscard]] std::uint64_t repeats(std::uint64_t own) const {
         return asked_.repeats != 0 ? asked_.repeats : own;
@@ -121,47 +136,49 @@ public:
     [[nodiscard]] std::uint64_t threads(std::uint64_t own) const {
         return asked_.threads != 0 ? asked_.threads : own;
     }
+    // --threads, or all processors.
+    [[nodiscard]] std::uint64_t host_threads() const;
     [[nodiscard]] std::uint64_t file_bytes(std::uint64_t own) const {
         return asked_.file_bytes != 0 ? asked_.file_bytes : own;
     }
+    [[nodiscard]] std::uint64_t file_bytes(std::uint64_t on_gpu_own, std::uint64_t on_cpu) const {
+        return file_bytes(on_gpu() ? on_gpu_own : on_cpu);
+    }
 
-    // The file of that size, in the page cache; the one before is kept if it has it.
-    status use_file(std::uint64_t bytes);
+    // The file of that size, in the page cache; the one before is kept if it has it. Returns the
+    // size.
+    std::uint64_t use_file(std::uint64_t bytes);
     [[nodiscard]] const scratch_file& file() const { return file_; }
-    // By a case that changed it: the next one gets a new file.
+    [[nodiscard]] std::uint64_t bytes() const { return file_.bytes(); }
+    // By a case that changed it: it has no longer the words that others expect, so the next one
+    // gets a new file.
     void forget_file() { file_.remove(); }
 
-    // `out` holds no runtime when this is called: two would share the device's memory.
-    status make_runtime(const runtime_shape& shape, std::unique_ptr<runtime>& out);
+    std::unique_ptr<runtime> make_runtime(const runtime_shape& shape);
     // The same, and the file opened in it.
-    status make_runtime(const runtime_shape& shape, std::unique_ptr<runtime>& out, int& fd);
+    opened_file open(const runtime_shape& shape, int flags = open_read);
 
     // Says on standard error what is being done.
     void progress(const std::string& text) const;
     // A case, or a part of one, that cannot be run here; its rows are left out.
     void leave_out(const std::string& text, const std::string& why) const;
 
-    // Backend is filled in if empty. A figure that is no positive number fails the run: something
-    // was not measured.
-    status add(figure row);
-    [[nodiscard]] const std::vector<figure>& figures() const { return figures_; }
+    // Adds a row of the report: Penstock and its baseline in the same run. A figure that is no
+    // positive number fails the run: something was not measured. `goal`: a row of the goals, or the
+    // number of an issue. `page_bytes`: 0 for what has no pages. Number of repeats and spread are
+    // put before the note.
+    void add(const std::string& goal, const std::string& name, std::uint64_t page_bytes,
+             const std::string& unit, const measured& values, const std::string& baseline,
+             const std::string& note = "", const std::string& where = "");
+    // In JSON.
+    [[nodiscard]] const std::vector<std::string>& rows() const { return rows_; }
 
 private:
     const settings& asked_;
     backend where_;
     scratch_file file_;
     std::set<std::string> said_;  // notes of runtimes, each said once
-    std::vector<figure> figures_;
+    std::vector<std::string> rows_;
 };
-
-// "cache 1/16 of the file", or its size where it is no simple part.
-std::string cache_label(std::uint64_t cache_bytes, std::uint64_t file_bytes);
-
-// "GB/s" of so many bytes in so many seconds.
-inline double gigabytes_a_second(std::uint64_t bytes, double seconds) {
-    return 1e-9 * static_cast<double>(bytes) / seconds;
-}
-
-inline constexpr std::uint64_t kib = 1u << 10, mib = 1u << 20, gib = 1u << 30;
 
 }  // namespace penstock::bench

@@ -1,57 +1,38 @@
-// What the cases on a GPU share: CUDA calls as status values, memory and events that go away with
-// their scope.
+// What the cases on a GPU share: CUDA calls that fail as others do, and how long and how broad
+// kernels run.
 #pragma once
 
+#include <algorithm>
 #include <cerrno>
-#include <cstddef>
-#include <cstdint>
 #include <cuda_runtime.h>
-#include <string>
 
-#include "penstock/error.hpp"
+#include "bench.hpp"
+#include "common/gpu.cuh"
 
 namespace penstock::bench {
 
-inline status cuda_status(cudaError_t code, const std::string& call) {
-    if (code == cudaSuccess) return {};
+inline void require_cuda(cudaError_t code, std::string_view call) {
+    if (code == cudaSuccess) return;
     cudaGetLastError();
-    return {code == cudaErrorMemoryAllocation ? -ENOMEM : -EIO,
-            "CUDA, " + call + ": " + cudaGetErrorString(code) +
-                (code == cudaErrorMemoryAllocation ? "; give a smaller --file" : "")};
+    const bool no_room = code == cudaErrorMemoryAllocation;
+    throw failure(no_room ? -ENOMEM : -EIO, "CUDA, " + std::string(call) + ": " +
+                                                cudaGetErrorString(code) +
+                                                (no_room ? "; give a smaller --file" : ""));
 }
 
-// Memory of the device, or pinned memory of the host that the device can reach.
-class gpu_memory {
+// Host memory that kernels reach by its address.
+class registered_memory {
 public:
-    gpu_memory() = default;
-    ~gpu_memory() { free(); }
-    gpu_memory(const gpu_memory&) = delete;
-    gpu_memory& operator=(const gpu_memory&) = delete;
-
-    status on_device(std::uint64_t bytes) {
-        free();
-        return cuda_status(cudaMalloc(&data_, bytes),
-                           std::to_string(bytes) + " bytes of device memory");
+    registered_memory(void* data, std::uint64_t bytes, unsigned flags) : data_(data) {
+        require_cuda(cudaHostRegister(data, bytes, flags | cudaHostRegisterMapped),
+                     "registering " + format_size(bytes) + " of host memory");
     }
-    status on_host(std::uint64_t bytes) {
-        free();
-        pinned_ = true;
-        return cuda_status(cudaHostAlloc(&data_, bytes, cudaHostAllocMapped),
-                           std::to_string(bytes) + " bytes of pinned memory");
-    }
-    template <typename T>
-    [[nodiscard]] T* as() const {
-        return static_cast<T*>(data_);
-    }
+    ~registered_memory() { cudaHostUnregister(data_); }
+    registered_memory(const registered_memory&) = delete;
+    registered_memory& operator=(const registered_memory&) = delete;
 
 private:
-    void free() {
-        if (data_ != nullptr) pinned_ ? cudaFreeHost(data_) : cudaFree(data_);
-        data_ = nullptr;
-        pinned_ = false;
-    }
-    void* data_ = nullptr;
-    bool pinned_ = false;
+    void* data_;
 };
 
 inline int multiprocessors() {
@@ -61,23 +42,28 @@ inline int multiprocessors() {
     return count;
 }
 
-// Milliseconds that launch() kept the device busy, by its own events.
+// As many blocks as the device holds at a time.
+template <typename Kernel>
+std::uint32_t full_grid(Kernel* kernel, int threads = 256, std::uint64_t shared_bytes = 0) {
+    int resident = 0;
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, threads, shared_bytes);
+    return static_cast<std::uint32_t>(std::max(resident * multiprocessors(), 1));
+}
+
+// Seconds that launch() kept the device busy, by its own events.
 template <typename Launch>
-status kernel_ms(const Launch& launch, float& ms) {
-    cudaEvent_t begin = nullptr, end = nullptr;
-    cudaError_t code = cudaEventCreate(&begin);
-    if (code == cudaSuccess) code = cudaEventCreate(&end);
-    if (code == cudaSuccess) code = cudaEventRecord(begin);
-    if (code == cudaSuccess) {
-        launch();
-        code = cudaGetLastError();
-    }
-    if (code == cudaSuccess) code = cudaEventRecord(end);
-    if (code == cudaSuccess) code = cudaEventSynchronize(end);
-    if (code == cudaSuccess) code = cudaEventElapsedTime(&ms, begin, end);
-    if (begin != nullptr) cudaEventDestroy(begin);
-    if (end != nullptr) cudaEventDestroy(end);
-    return cuda_status(code, "kernel");
+double kernel_seconds(const Launch& launch) {
+    apps::gpu_event begin, end;
+    float ms = 0;
+    require_cuda(cudaEventCreate(&begin), "event");
+    require_cuda(cudaEventCreate(&end), "event");
+    require_cuda(cudaEventRecord(begin), "event");
+    launch();
+    require_cuda(cudaGetLastError(), "kernel");
+    require_cuda(cudaEventRecord(end), "event");
+    require_cuda(cudaEventSynchronize(end), "kernel");
+    require_cuda(cudaEventElapsedTime(&ms, begin, end), "event");
+    return 1e-3 * ms;
 }
 
 }  // namespace penstock::bench

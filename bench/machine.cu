@@ -1,6 +1,5 @@
 #include "machine.hpp"
 
-#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -10,10 +9,6 @@
 #include <thread>
 
 #include "scratch_file.hpp"
-
-#if defined(PENSTOCK_WITH_CUDA)
-#include <cuda_runtime.h>
-#endif
 
 #if defined(PENSTOCK_WITH_CUDA)
 #include "gpu.cuh"
@@ -30,21 +25,17 @@ std::string processor_name() {
     return "unknown";
 }
 
+#if defined(PENSTOCK_WITH_CUDA)
 // Empty if a GPU can be used, else why not.
 std::string why_no_gpu() {
-#if defined(PENSTOCK_WITH_CUDA)
     int count = 0;
     if (const cudaError_t code = cudaGetDeviceCount(&count); code != cudaSuccess) {
         cudaGetLastError();
         return cudaGetErrorString(code);
     }
     return count > 0 ? "" : "there is no GPU";
-#else
-    return "this build has no CUDA; configure with nvcc on PATH";
-#endif
 }
 
-#if defined(PENSTOCK_WITH_CUDA)
 // "580.159.04, CUDA 13.0": the driver's own version, where the system tells it, and what it
 // supports.
 std::string driver_name() {
@@ -56,29 +47,29 @@ std::string driver_name() {
     std::string number;
     return file >> number ? number + ", " + cuda : cuda;
 }
+#else
+const char* why_no_gpu() { return "this build has no CUDA; configure with nvcc on PATH"; }
 #endif
 
 }  // namespace
 
-status choose_backend(backend asked, [[maybe_unused]] int device, backend& out) {
+backend choose_backend(backend asked, [[maybe_unused]] int device) {
     const std::string why = asked == backend::cpu ? std::string() : why_no_gpu();
     if (asked == backend::gpu && !why.empty())
-        return {-ENODEV, "--backend: 'gpu' cannot be used: " + why + "; give --backend cpu"};
-    out = asked == backend::cpu || !why.empty() ? backend::cpu : backend::gpu;
+        throw failure(-ENODEV, "--backend: 'gpu' cannot be used: " + why + "; give --backend cpu");
+    if (asked == backend::cpu || !why.empty()) return backend::cpu;
 #if defined(PENSTOCK_WITH_CUDA)
-    if (out == backend::gpu) {
-        cudaError_t code = cudaSetDevice(device);
-        if (code == cudaSuccess) code = cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync);
-        if (code != cudaSuccess)
-            return {-ENODEV,
-                    "GPU " + std::to_string(device) + ": " + cudaGetErrorString(code) +
-                        "; set PENSTOCK_DEVICE to one that is there, or give --backend cpu"};
-    }
+    cudaError_t code = cudaSetDevice(device);
+    if (code == cudaSuccess) code = cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync);
+    if (code != cudaSuccess)
+        throw failure(-ENODEV,
+                      "GPU " + std::to_string(device) + ": " + cudaGetErrorString(code) +
+                          "; set PENSTOCK_DEVICE to one that is there, or give --backend cpu");
 #endif
-    return {};
+    return backend::gpu;
 }
 
-nlohmann::ordered_json machine_json(backend where, const std::string& directory,
+nlohmann::ordered_json machine_json([[maybe_unused]] backend where, const std::string& directory,
                                     const std::string& commit) {
     std::string device = "cpu", driver;
 #if defined(PENSTOCK_WITH_CUDA)
@@ -89,8 +80,6 @@ nlohmann::ordered_json machine_json(backend where, const std::string& directory,
         device = properties.name;
         driver = driver_name();
     }
-#else
-    static_cast<void>(where);
 #endif
     utsname system{};
     ::uname(&system);
@@ -101,43 +90,55 @@ nlohmann::ordered_json machine_json(backend where, const std::string& directory,
 }
 
 memory::~memory() {
-    if (data_ == nullptr) return;
 #if defined(PENSTOCK_WITH_CUDA)
-    if (where_ == backend::gpu) {
-        cudaFree(data_);
-        return;
-    }
+    if (place_ == place::device) cudaFree(data_);
+    if (place_ == place::pinned) cudaFreeHost(data_);
+    if (place_ != place::host) return;
 #endif
     std::free(data_);
 }
 
-status memory::make(backend where, std::uint64_t bytes) {
-    where_ = where;
+memory::memory(backend where, std::uint64_t bytes)
+    : place_(where == backend::gpu ? place::device : place::host) {
 #if defined(PENSTOCK_WITH_CUDA)
-    if (where == backend::gpu) {
-        if (status s =
-                cuda_status(cudaMalloc(&data_, bytes), format_size(bytes) + " of device memory");
-            !s)
-            return s;
-        return cuda_status(cudaMemset(data_, 0, bytes), "memory");
-    }
+    if (where == backend::gpu)
+        require_cuda(cudaMalloc(&data_, bytes), format_size(bytes) + " of device memory");
 #endif
-    const std::uint64_t rounded = (bytes + 4095) / 4096 * 4096;
-    data_ = std::aligned_alloc(4096, rounded);
+    if (where != backend::gpu) data_ = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
     if (data_ == nullptr)
-        return {-ENOMEM, format_size(bytes) + " of memory could not be had; give a smaller --file"};
-    std::memset(data_, 0, rounded);
-    return {};
+        throw failure(-ENOMEM,
+                      format_size(bytes) + " of memory could not be had; give a smaller --file");
+    fill(0, bytes);
 }
 
-status memory::copy_out(void* to, std::uint64_t bytes) const {
 #if defined(PENSTOCK_WITH_CUDA)
-    if (where_ == backend::gpu)
-        return cuda_status(cudaMemcpy(to, data_, bytes, cudaMemcpyDeviceToHost),
-                           "copy from the device");
+memory memory::pinned(std::uint64_t bytes) {
+    memory out;
+    out.place_ = place::pinned;
+    require_cuda(cudaHostAlloc(&out.data_, bytes, cudaHostAllocMapped),
+                 format_size(bytes) + " of pinned memory");
+    out.fill(0, bytes);
+    return out;
+}
+#endif
+
+void memory::fill(int byte, std::uint64_t bytes) const {
+#if defined(PENSTOCK_WITH_CUDA)
+    if (place_ == place::device) {
+        require_cuda(cudaMemset(data_, byte, bytes), "memory");
+        return require_cuda(cudaDeviceSynchronize(), "memory");
+    }
+#endif
+    std::memset(data_, byte, bytes);
+}
+
+void memory::copy_out(void* to, std::uint64_t bytes) const {
+#if defined(PENSTOCK_WITH_CUDA)
+    if (place_ == place::device)
+        return require_cuda(cudaMemcpy(to, data_, bytes, cudaMemcpyDeviceToHost),
+                            "copy from the device");
 #endif
     std::memcpy(to, data_, bytes);
-    return {};
 }
 
 }  // namespace penstock::bench

@@ -1,8 +1,6 @@
-// Pages that are not cached, on the cpu back end: at random, and a whole file in order.
-#include <algorithm>
-
+// Pages that are not cached, on the cpu back end: at random, and a whole file in order; and the
+// records at random that both back ends read.
 #include "cases.hpp"
-#include "workload.hpp"
 
 namespace penstock::bench {
 
@@ -11,139 +9,146 @@ namespace penstock::bench {
 
 namespace {
 
-status random_pages(context& here, std::uint64_t file_bytes, std::uint64_t page,
-                    std::uint64_t cache) {
-    const std::uint64_t threads = host_threads(here);
-    std::unique_ptr<runtime> rt;
-    int fd = -1;
-    if (status s = here.make_runtime({.page_bytes = page,
-                                      .cache_bytes = cache,
-                                      .file_bytes = file_bytes,
-                                      .worker_threads = threads},
-                                     rt, fd);
-        !s)
-        return s;
-    pattern order =
-        make_pattern(file_bytes, page, page, threads, std::min(file_bytes, 256 * mib), false);
-    series loaded, baseline, cores;
+void random_pages(context& here, std::uint64_t page, std::uint64_t cache) {
+    const std::uint64_t threads = here.host_threads();
+    const opened_file file =
+        here.open({.page_bytes = page, .cache_bytes = cache, .worker_threads = threads});
+    pattern order = make_pattern(here, page, threads, std::min(here.bytes(), 256 * mib));
+    measured loads;
     double share = 0;
     for (std::uint64_t repeat = 0; repeat <= here.repeats(5); ++repeat) {
         order.seed = repeat;
-        run_result got;
-        if (status s = run_reads(*rt, fd, order, got); !s) return s;
+        const run_result got = run_reads(file, order);
         if (repeat == 0) continue;  // the first fills the cache
-        loaded.add(1e-9 * got.loaded_bytes / got.seconds);
-        cores.add(got.cores);
-        share = got.loaded_bytes / static_cast<double>(order.total_bytes());
-        if (status s = run_preads(here.file().path(), order, false, got); !s) return s;
-        baseline.add(gigabytes_a_second(order.total_bytes(), got.seconds));
+        loads.ours.add(1e-9 * got.loaded_bytes / got.seconds);
+        loads.cores.add(got.cores);
+        share = got.loaded_bytes / order.total_bytes();
+        loads.baseline.add(run_preads(here.file().path(), order).rate);
     }
-    char note[160];
-    std::snprintf(note, sizeof note,
-                  "%.3f million misses/s; %.3f of the pages missed in the last run",
-                  1e3 * loaded.median() / static_cast<double>(page), share);
-    return here.add({page == 512 ? "S5" : "S4",
-                     "loads of random pages, " + cache_label(cache, file_bytes), "", page, loaded,
-                     "GB/s", "pread of the same pages, " + std::to_string(threads) + " threads",
-                     baseline, cores, note});
+    here.add(page == 512 ? "S5" : "S4", "loads of random pages, " + here.cache_label(cache), page,
+             "GB/s", loads, "pread of the same pages, " + std::to_string(threads) + " threads",
+             text_of("%.3f million misses/s; %.3f of the pages missed in the last run",
+                     1e3 * loads.ours.median() / page, share));
+}
+
+struct record {
+    const char* name;
+    std::uint64_t bytes, step_bytes;
+};
+
+void one_record_size(context& here, std::uint64_t page, const record& kind) {
+    measured records;
+    series waste;
+    std::uint64_t groups = 0;
+    const std::uint64_t cache = here.small_cache(page),
+                        total = std::min(here.bytes() / 4, (here.on_gpu() ? 1024 : 64) * mib);
+    const auto reads_by = [&](std::uint64_t readers, std::uint64_t seed) {
+        pattern out = make_pattern(here, kind.bytes, readers, total, false, kind.step_bytes);
+        out.seed = seed;
+        return out;
+    };
+    for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat) {
+        const opened_file file = here.open({.page_bytes = page, .cache_bytes = cache});
+        open_all_windows(here, file);
+        groups = group_count(here, *file.rt, kind.bytes);
+        const pattern ours = reads_by(groups, repeat);
+        const run_result got = run_reads(file, ours);
+        records.add(got);
+        waste.add(got.loaded_bytes / ours.total_bytes());
+        records.baseline.add(
+            run_preads(here.file().path(), reads_by(here.host_threads(), repeat)).rate);
+    }
+    const std::string name = std::string("random ") + kind.name,
+                      note = groups_label(here, groups) + "; " + here.cache_label(cache) + " of " +
+                             format_size(here.bytes());
+    here.add("S4", name, page, "GB/s", records, pread_by_all(here),
+             note + "; counted is what was asked for");
+    here.add("S4", name + ", loaded", page, "bytes loaded per byte asked for",
+             {waste, series(1), records.cores}, "each byte once", note);
 }
 
 }  // namespace
 
-status miss_on_cpu(context& here) {
-    const std::uint64_t file_bytes = here.file_bytes(256 * mib);
-    if (status s = here.use_file(file_bytes); !s) return s;
+void miss_on_cpu(context& here) {
+    here.use_file(here.file_bytes(256 * mib));
     for (const std::uint64_t page : here.pages({4 * kib, 512, 64 * kib})) {
-        for (const std::uint64_t cache : here.caches(file_bytes, page))
-            if (status s = random_pages(here, file_bytes, page, cache); !s) return s;
-        if (status s = random_records(here, file_bytes, page); !s) return s;
+        for (const std::uint64_t cache : here.caches(page)) random_pages(here, page, cache);
+        random_records(here, page);
     }
-    return here.asked().sweep ? fewer_shards(here, file_bytes, 4 * kib) : status{};
+    if (here.asked().sweep) fewer_shards(here, 4 * kib);
+}
+
+void random_records(context& here, std::uint64_t page_bytes) {
+    one_record_size(here, page_bytes, {"records of 3 KiB", 3 * kib, 4 * kib});
+    one_record_size(here, page_bytes, {"blocks of 32 KiB", 32 * kib, 512});
+}
+
+void fewer_shards(context& here, std::uint64_t page) {
+    const std::uint64_t cache = here.small_cache(page),
+                        total = std::min(here.bytes(), (here.on_gpu() ? 4096 : 64) * mib);
+    std::vector<std::uint32_t> shards;
+    std::vector<measured> runs;
+    for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat) {
+        std::uint32_t count = 0;  // what the runtime chose, to begin with
+        for (std::size_t i = 0; i == 0 || count >= 1; ++i) {
+            const opened_file file = here.open({.page_bytes = page, .cache_bytes = cache});
+            open_all_windows(here, file);
+            if (i == 0) count = file.rt->ref().view.clock_shards;
+            if (repeat == 0) {
+                shards.push_back(count);
+                runs.emplace_back();
+            }
+            pattern reads = make_pattern(here, page, group_count(here, *file.rt, page), total);
+            reads.seed = repeat;
+            const run_result got = run_reads(file, reads, caller::warps, count);
+            runs[i].ours.add(got.seconds);
+            runs[i].cores.add(got.cores);
+            count = count > 1 ? std::max(count / 4, 1u) : 0;  // one shard comes last
+        }
+    }
+    for (std::size_t i = 0; i < shards.size(); ++i) {
+        runs[i].baseline = runs[0].ours;
+        here.add("S4", "random pages, " + counted(shards[i], "clock shard"), page, "s", runs[i],
+                 "the same with " + std::to_string(shards[0]),
+                 format_size(total) + " read, " + here.cache_label(cache));
+    }
 }
 
 // A whole file through the cache of the cpu back end, in order, against pread of the same pieces;
 // and brought in by prefetch.
 
-namespace {
-
-// The runtime is new each time, so the time has the page faults of its frames in it; pread reuses
-// its buffers.
-constexpr const char* first_touch = "the frames are memory that is touched for the first time";
-
-struct ways {
-    series reads, reads_cores, prefetch, prefetch_cores, again, preads;
-};
-
-status one_prefetch(runtime& rt, int fd, std::uint64_t bytes, series& rate, series& cores) {
-    const stopwatch watch;
-    const std::int64_t got = rt.prefetch(fd, 0, static_cast<std::int64_t>(bytes));
-    const double seconds = watch.seconds();
-    if (got != static_cast<std::int64_t>(bytes))
-        return {got < 0 ? static_cast<int>(got) : -EIO,
-                "prefetch brought " + std::to_string(got) + " bytes"};
-    rate.add(gigabytes_a_second(bytes, seconds));
-    cores.add(watch.cores(seconds));
-    return {};
-}
-
-status measure_once(context& here, const runtime_shape& shape, const pattern& pieces, ways& out) {
-    std::unique_ptr<runtime> rt;
-    int fd = -1;
-    run_result got;
-    if (status s = here.make_runtime(shape, rt, fd); !s) return s;
-    if (status s = run_reads(*rt, fd, pieces, got); !s) return s;
-    out.reads.add(gigabytes_a_second(pieces.total_bytes(), got.seconds));
-    out.reads_cores.add(got.cores);
-    if (status s = here.make_runtime(shape, rt, fd); !s) return s;
-    if (status s = one_prefetch(*rt, fd, shape.file_bytes, out.prefetch, out.prefetch_cores); !s)
-        return s;
-    series unused;
-    if (status s = one_prefetch(*rt, fd, shape.file_bytes, out.again, unused); !s) return s;
-    rt.reset();
-    if (status s = run_preads(here.file().path(), pieces, false, got); !s) return s;
-    out.preads.add(gigabytes_a_second(pieces.total_bytes(), got.seconds));
-    return {};
-}
-
-}  // namespace
-
-status sequential_on_cpu(context& here) {
-    const std::uint64_t bytes = here.file_bytes(256 * mib), threads = host_threads(here);
-    if (status s = here.use_file(bytes); !s) return s;
+void sequential_on_cpu(context& here) {
+    // The runtime is new each time, so the time has the page faults of its frames in it; pread
+    // reuses its buffers.
+    constexpr const char* first_touch = "the frames are memory that is touched for the first time";
+    const std::uint64_t bytes = here.use_file(here.file_bytes(256 * mib)),
+                        threads = here.host_threads();
     for (const std::uint64_t page : here.pages({64 * kib})) {
         const runtime_shape shape{.page_bytes = page,
                                   .cache_bytes = bytes + bytes / 8 + 16 * page,
-                                  .file_bytes = bytes,
                                   .worker_threads = threads};
-        const pattern pieces = make_pattern(bytes, mib, mib, threads, bytes, true);
-        ways all;
-        for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat)
-            if (status s = measure_once(here, shape, pieces, all); !s) return s;
+        const pattern pieces = make_pattern(here, mib, threads, bytes, true);
+        measured reads, prefetch, again;
+        for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat) {
+            reads.add(run_reads(here.open(shape), pieces));
+            {
+                const opened_file file = here.open(shape);
+                add_prefetch(file, prefetch);
+                add_prefetch(file, again);
+            }
+            reads.baseline.add(run_preads(here.file().path(), pieces).rate);
+        }
+        prefetch.baseline = reads.baseline;
         const std::string count = groups_label(here, threads),
                           baseline = "pread of the same pieces of 1 MiB, " + count;
-        if (status s = here.add({"S6", "whole file, by requests", "", page, all.reads, "GB/s",
-                                 baseline, all.preads, all.reads_cores,
-                                 "pieces of 1 MiB, " + count + "; " + first_touch});
-            !s)
-            return s;
-        if (status s = here.add({"S6", "whole file, prefetch by one thread", "", page, all.prefetch,
-                                 "GB/s", baseline, all.preads, all.prefetch_cores, first_touch});
-            !s)
-            return s;
-        if (status s = here.add({"S6",
-                                 "whole file, in the cache already: look-ups only",
-                                 "",
-                                 page,
-                                 all.again,
-                                 "GB/s",
-                                 "the same when it had to be loaded",
-                                 all.prefetch,
-                                 {},
-                                 "no byte is copied"});
-            !s)
-            return s;
+        here.add("S6", "whole file, by requests", page, "GB/s", reads, baseline,
+                 "pieces of 1 MiB, " + count + "; " + first_touch);
+        here.add("S6", "whole file, prefetch by one thread", page, "GB/s", prefetch, baseline,
+                 first_touch);
+        here.add("S6", "whole file, in the cache already: look-ups only", page, "GB/s",
+                 {again.ours, prefetch.ours}, "the same when it had to be loaded",
+                 "no byte is copied");
     }
-    return {};
 }
 
 }  // namespace penstock::bench

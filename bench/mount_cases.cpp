@@ -1,208 +1,169 @@
 // Cases at a mount: programs there against the file itself, and reads of a file that a region or
 // the cache has in part.
-#include <algorithm>
-#include <atomic>
-#include <cerrno>
-#include <cstdio>
-#include <fcntl.h>
 #include <filesystem>
-#include <memory>
-#include <string>
-#include <unistd.h>
-#include <vector>
 
 #include "cases.hpp"
-#include "common/process.hpp"
 #include "common/message.hpp"
-#include "common/threads.hpp"
-#include "context.hpp"
 #include "mount/mount.hpp"
-#include "penstock/base/hash.hpp"
 #include "penstock/mount.hpp"
 #include "penstock/region.hpp"
-#include "workload.hpp"
 
 namespace penstock::bench {
+
+namespace {
 
 // A mount of this process over a folder that has the scratch file, for as long as a case measures
 // it; gone when the program ends, also by a signal.
 class scratch_mount {
 public:
-    ~scratch_mount() { remove(); }
-    scratch_mount() = default;
+    // A new folder in --dir, in it one with a second name of the case's file, and a mount of that.
+    scratch_mount(runtime& rt, const context& here) : scratch_mount() {
+        std::string top = here.asked().directory + "/penstock-bench-XXXXXX";
+        {
+            const apps::signal_pause until_noted;
+            if (::mkdtemp(top.data()) == nullptr) fail(top, -errno);
+            top_ = top;
+            source_ = top + "/source";
+            point_ = top + "/point";
+            // Folders are removed with the files in them, in this order; the mount is taken away
+            // before.
+            noted_[0].mount(point_);
+            noted_[1].folder(point_);
+            noted_[2].folder(source_);
+            noted_[3].folder(top_);
+        }
+        std::error_code code;
+        for (const std::string& folder : {source_, point_})
+            if (!std::filesystem::create_directory(folder, code)) fail(folder, -code.value());
+        if (::link(here.file().path().c_str(), (source_ + "/file").c_str()) != 0)
+            fail(source_ + "/file", -errno);
+        require(mount_directory(rt, source_, point_, {}, mount_));
+    }
+    ~scratch_mount() {
+        if (top_.empty()) return;
+        mount_.reset();
+        std::error_code ignored;
+        // Not what a mount shows that is still there.
+        std::filesystem::remove(source_ + "/file", ignored);
+        for (const std::string& folder : {point_, source_, top_})
+            std::filesystem::remove(folder, ignored);
+    }
     scratch_mount(const scratch_mount&) = delete;
     scratch_mount& operator=(const scratch_mount&) = delete;
 
-    // A new folder in --dir, in it one with a second name of the case's file, and a mount of that.
-    status make(runtime& rt, context& here);
-    void remove();
-
     [[nodiscard]] std::string file() const { return point_ + "/file"; }
-    [[nodiscard]] const std::string& point() const { return point_; }
-    [[nodiscard]] const std::string& source() const { return source_; }
     [[nodiscard]] mount_report report() const { return mount_->report(); }
     // The kernel keeps nothing of the file for programs of the mount.
-    status forget_pages() const;
+    void forget_pages() const {
+        const apps::unique_fd fd = open_measured(file(), O_RDONLY);
+        if (const int code = -::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED); code != 0)
+            fail(file(), code);
+    }
 
 private:
+    scratch_mount() = default;
+    [[noreturn]] static void fail(const std::string& path, int code) {
+        throw failure(code, apps::shown(path) + ": " + error_text(code) + "; name another --dir");
+    }
+
     std::string top_, source_, point_;
     std::unique_ptr<file_mount> mount_;
     apps::leftover noted_[4];  // for signals
 };
 
-namespace {
+// What both cases have: the file and a mount of it, by a runtime with a cache that has room for
+// `cached_bytes`.
+struct mounted_file {
+    context& here;
+    std::unique_ptr<runtime> rt;
+    scratch_mount mounted;
 
-status failed(const std::string& path, int code) {
-    return {code, apps::shown(path) + ": " + error_text(code) + "; name another --dir"};
+    mounted_file(context& run, std::uint64_t cached_bytes)
+        : here(run),
+          rt(run.make_runtime({.page_bytes = 65536, .cache_bytes = cached_bytes})),
+          mounted(*rt, run) {}
+};
+
+// False, and said, where there is no FUSE; else the file is there.
+bool ready_to_mount(context& here, const char* name) {
+    const status s = mount::can_mount();
+    if (s) here.use_file(std::max(mib, here.file_bytes(gib) / mib * mib));
+    else here.leave_out(name, s.message);
+    return s.ok();
 }
 
-}  // namespace
+enum class act { read, read_again, write };
 
-status scratch_mount::make(runtime& rt, context& here) {
-    remove();
-    std::string top = here.asked().directory + "/penstock-bench-XXXXXX";
-    {
-        const apps::signal_pause until_noted;
-        if (::mkdtemp(top.data()) == nullptr) return failed(top, -errno);
-        top_ = top, source_ = top + "/source", point_ = top + "/point";
-        // Folders are removed with the files in them, in this order; the mount is taken away
-        // before.
-        noted_[0].mount(point_), noted_[1].folder(point_), noted_[2].folder(source_),
-            noted_[3].folder(top_);
+// What a program does with the file, in blocks.
+struct mount_access {
+    const char* name;
+    std::uint64_t block_bytes;
+    bool in_order;
+    act action = act::read;
+
+    // In order the file as a whole, else at most 64 MiB by each thread.
+    [[nodiscard]] pattern blocks(const context& here, std::uint64_t threads) const {
+        return make_pattern(here, block_bytes, threads,
+                            in_order ? here.bytes() : std::min(here.bytes(), 64 * mib * threads),
+                            in_order);
     }
-    std::error_code code;
-    for (const std::string& folder : {source_, point_})
-        if (!std::filesystem::create_directory(folder, code)) return failed(folder, -code.value());
-    if (::link(here.file().path().c_str(), (source_ + "/file").c_str()) != 0)
-        return failed(source_ + "/file", -errno);
-    return mount_directory(rt, source_, point_, {}, mount_);
-}
-
-void scratch_mount::remove() {
-    if (top_.empty()) return;
-    mount_.reset();
-    std::error_code ignored;
-    // Not what a mount shows that is still there.
-    std::filesystem::remove(source_ + "/file", ignored);
-    for (const std::string& folder : {point_, source_, top_})
-        std::filesystem::remove(folder, ignored);
-    for (apps::leftover& entry : noted_) entry.forget();
-    top_.clear();
-}
-
-status scratch_mount::forget_pages() const {
-    const int fd = ::open(file().c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return failed(file(), -errno);
-    const int code = -::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-    ::close(fd);
-    return code == 0 ? status{} : failed(file(), code);
-}
+};
 
 // Programs at a mount of this process against the same at the file itself, which is in memory: what
 // the way through the kernel and back costs. (Beside another pass-through file system:
 // tools/mount_bench.py.)
 
-namespace {
-
-enum class act { read, read_again, write };
-struct mount_access {
-    const char* name;
-    std::uint64_t block_bytes;
-    bool in_order;
-    act action;
-};
 constexpr mount_access mount_accesses[] = {
-    {"1 MiB in order, read", mib, true, act::read},
+    {"1 MiB in order, read", mib, true},
     {"1 MiB in order, read again", mib, true, act::read_again},
-    {"4 KiB at random, read", 4 * kib, false, act::read},
+    {"4 KiB at random, read", 4 * kib, false},
     {"1 MiB in order, written", mib, true, act::write},
     {"4 KiB at random, written", 4 * kib, false, act::write}};
 
 // Writes what the file has already, so that it stays what other cases expect.
-status write_blocks(const std::string& path, const pattern& blocks, run_result& out) {
-    const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
-    if (fd < 0) return {-errno, path + ": " + error_text(-errno)};
-    std::atomic<int> code{0};
+run_result write_blocks(const std::string& path, const pattern& blocks) {
+    const apps::unique_fd fd = open_measured(path, O_WRONLY);
     const stopwatch watch;
     apps::on_new_threads(static_cast<std::uint32_t>(blocks.groups), [&](std::uint32_t t) {
         std::vector<std::uint64_t> words(blocks.block_bytes / 8);
         for (std::uint64_t i = 0; i < blocks.rounds; ++i) {
             const std::uint64_t at = blocks.offset_bytes(t, i);
             for (std::uint64_t w = 0; w < words.size(); ++w) words[w] = mix64(at / 8 + w);
-            const ssize_t done =
-                ::pwrite(fd, words.data(), blocks.block_bytes, static_cast<off_t>(at));
-            if (done != static_cast<ssize_t>(blocks.block_bytes)) code = done < 0 ? -errno : -EIO;
+            require(apps::write_exactly(path, fd, words.data(), blocks.block_bytes, at));
         }
     });
-    out.seconds = watch.seconds();
-    out.cores = watch.cores(out.seconds);
-    ::close(fd);
-    return code == 0 ? status{} : status{code, "pwrite of " + path + ": " + error_text(code)};
+    return {watch, blocks};
 }
 
-class mount_case_runner {
-public:
-    explicit mount_case_runner(context& here)
-        : here_(here), bytes_(std::max(mib, here.file_bytes(gib) / mib * mib)) {}
+run_result access_once(const std::string& path, act action, const pattern& blocks) {
+    if (action == act::write) return write_blocks(path, blocks);
+    if (action == act::read_again) run_preads(path, blocks);
+    return run_preads(path, blocks);
+}
 
-    status run() {
-        if (status s = here_.use_file(bytes_); !s) return s;
-        if (status s = here_.make_runtime(
-                {.page_bytes = 65536, .cache_bytes = 64 * mib, .file_bytes = bytes_}, rt_);
-            !s)
-            return s;
-        if (status s = mounted_.make(*rt_, here_); !s) return s;
-        if (status s = here_.file().bring_into_page_cache(); !s) return s;
-        for (const mount_access& access : mount_accesses)
-            for (const std::uint64_t threads : {std::uint64_t{1}, host_threads(here_)})
-                if (status s = row(access, threads); !s) return s;
-        return {};
+void mount_row(const mounted_file& at, const mount_access& access, std::uint64_t threads) {
+    context& here = at.here;
+    pattern blocks = access.blocks(here, threads);
+    measured rates;
+    for (std::uint64_t repeat = 0; repeat < here.repeats(3); ++repeat) {
+        blocks.seed = repeat;
+        at.mounted.forget_pages();
+        rates.add(access_once(at.mounted.file(), access.action, blocks));
+        rates.baseline.add(access_once(here.file().path(), access.action, blocks).rate);
     }
-
-private:
-    status once(const std::string& path, const mount_access& access, const pattern& blocks,
-                run_result& got) const {
-        if (access.action == act::write) return write_blocks(path, blocks, got);
-        if (access.action == act::read_again)
-            if (status s = run_preads(path, blocks, false, got); !s) return s;
-        return run_preads(path, blocks, false, got);
-    }
-    status row(const mount_access& access, std::uint64_t threads) {
-        const std::uint64_t total = access.in_order ? bytes_ : std::min(bytes_, 64 * mib * threads);
-        pattern blocks = make_pattern(bytes_, access.block_bytes, access.block_bytes, threads,
-                                      total, access.in_order);
-        series ours, plain, cores;
-        for (std::uint64_t repeat = 0; repeat < here_.repeats(3); ++repeat) {
-            run_result got;
-            blocks.seed = repeat;
-            if (status s = mounted_.forget_pages(); !s) return s;
-            if (status s = once(mounted_.file(), access, blocks, got); !s) return s;
-            ours.add(gigabytes_a_second(blocks.total_bytes(), got.seconds));
-            cores.add(got.cores);
-            if (status s = once(here_.file().path(), access, blocks, got); !s) return s;
-            plain.add(gigabytes_a_second(blocks.total_bytes(), got.seconds));
-        }
-        const std::string of = threads == 1 ? "1 thread" : std::to_string(threads) + " threads";
-        return here_.add({"5", std::string("at a mount: ") + access.name + ", " + of, "", 0, ours,
-                          "GB/s", "the same at the file itself", plain, cores,
-                          "the file is in memory"});
-    }
-
-    context& here_;
-    const std::uint64_t bytes_;
-    std::unique_ptr<runtime> rt_;
-    scratch_mount mounted_;
-};
+    here.add("5", std::string("at a mount: ") + access.name + ", " + counted(threads, "thread"), 0,
+             "GB/s", rates, "the same at the file itself", "the file is in memory");
+}
 
 }  // namespace
 
-status mount_case(context& here) {
-    if (const status s = mount::can_mount(); !s) {
-        here.leave_out("mount", s.message);
-        return {};
-    }
-    mount_case_runner runner(here);
-    return runner.run();
+void mount_case(context& here) {
+    if (!ready_to_mount(here, "mount")) return;
+    const mounted_file at(here, 64 * mib);
+    here.file().bring_into_page_cache();
+    for (const mount_access& access : mount_accesses)
+        for (const std::uint64_t threads : {std::uint64_t{1}, here.host_threads()})
+            mount_row(at, access, threads);
 }
 
 // Reads of a program through a mount, of a file that is not in the host's memory and of which a
@@ -211,132 +172,80 @@ status mount_case(context& here) {
 
 namespace {
 
-struct peer_access {
-    const char* name;
-    std::uint64_t block_bytes;
-    bool in_order;
-    std::uint64_t most_bytes;  // of one thread and run
-};
-constexpr peer_access peer_accesses[] = {{"4 KiB at random", 4 * kib, false, 64 * mib},
-                                         {"1 MiB in order", mib, true, gib}};
+constexpr mount_access peer_accesses[] = {{"4 KiB at random", 4 * kib, false},
+                                          {"1 MiB in order", mib, true}};
 
-class peer_case {
-public:
-    explicit peer_case(context& here)
-        : here_(here), bytes_(std::max(mib, here.file_bytes(gib) / mib * mib)) {}
+// So many percent of the file in whole units.
+std::uint64_t part_of(std::uint64_t bytes, unsigned percent, std::uint64_t unit) {
+    return percent == 100 ? bytes : bytes / 100 * percent / unit * unit;
+}
 
-    status run() {
-        if (const status s = mount::can_mount(); !s) {
-            here_.leave_out("peer", s.message);
-            return {};
-        }
-        if (status s = here_.use_file(bytes_); !s) return s;
-        // Room for the whole file, beside what comes and goes.
-        if (status s = here_.make_runtime(
-                {.page_bytes = page_bytes, .cache_bytes = bytes_ + 64 * mib, .file_bytes = bytes_},
-                rt_);
-            !s)
-            return s;
-        if (status s = mounted_.make(*rt_, here_); !s) return s;
-        for (const unsigned percent : {0u, 25u, 50u, 100u}) {
-            if (status s = map(percent); !s) return s;
-            if (status s = rows(percent, "with a region"); !s) return s;
-        }
-        region_.reset();
-        for (const unsigned percent : {25u, 50u, 100u}) {
-            if (status s = load(percent); !s) return s;
-            if (status s = rows(percent, "in the cache of open and read"); !s) return s;
-        }
-        return {};
-    }
+// Stands for a kernel that has read so much of the file.
+void load_part(const mounted_file& at, unsigned percent) {
+    const std::string& path = at.here.file().path();
+    const int file = at.rt->open(path);
+    require(file, path);
+    const std::int64_t there = at.rt->prefetch(file, 0, part_of(at.here.bytes(), percent, 65536));
+    at.rt->close(file);
+    require(there, path);
+}
 
-private:
-    static constexpr std::uint64_t page_bytes = 65536;
+void peer_row(const mounted_file& at, const std::string& held, const mount_access& access,
+              std::uint64_t threads) {
+    context& here = at.here;
+    pattern blocks = access.blocks(here, threads);
+    measured rates;
+    double left = 0, delivered = 0, asked = 0;
+    const auto drop = [&] {
+        at.mounted.forget_pages();
+        left = std::max(left, here.file().drop_from_page_cache());
+    };
+    for (std::uint64_t repeat = 0; repeat < here.repeats(3); ++repeat) {
+        blocks.seed = 2 * repeat;
+        drop();
+        const mount_report before = at.mounted.report();
+        rates.add(run_preads(at.mounted.file(), blocks));
+        const mount_report after = at.mounted.report();
+        delivered += static_cast<double>(after.bytes_from_devices - before.bytes_from_devices);
+        asked += static_cast<double>(after.bytes_asked - before.bytes_asked);
+        blocks.seed = 2 * repeat + 1;
+        drop();
+        rates.baseline.add(run_preads(here.file().path(), blocks).rate);
+    }
+    here.add(
+        "S13",
+        std::string("a program reads ") + access.name + ", " + counted(threads, "thread") + ", " +
+            held,
+        4096, "GB/s", rates, "the same from the file system",
+        text_of("%.1f %% of what the kernel asked for came from there; %.2f %% of the file "
+                "stayed in memory when it was dropped%s",
+                asked > 0 ? 100 * delivered / asked : 0, 100 * left, left > 0.01 ? not_cold : ""));
+}
 
-    status map(unsigned percent) {
-        region_.reset();
-        const std::uint64_t held = bytes_ / 100 * percent / 4096 * 4096;
-        return held == 0 ? status{}
-                         : map_region(*rt_, here_.file().path(), 0, percent == 100 ? 0 : held,
-                                      protection::read, {.outside_writers = false}, region_);
-    }
-    // Stands for a kernel that has read so much of it.
-    status load(unsigned percent) {
-        const std::string& path = here_.file().path();
-        const int file = rt_->open(path);
-        if (file < 0) return {file, path + ": " + error_text(file)};
-        const std::int64_t there = rt_->prefetch(
-            file, 0,
-            static_cast<std::int64_t>(
-                percent == 100 ? bytes_ : bytes_ / 100 * percent / page_bytes * page_bytes));
-        rt_->close(file);
-        return there < 0 ? status{static_cast<int>(there), path + ": " + error_text(there)}
-                         : status{};
-    }
-    status rows(unsigned percent, const char* where) {
-        for (const peer_access& access : peer_accesses)
-            for (const std::uint64_t threads : {std::uint64_t{1}, host_threads(here_)})
-                if (status s = row(percent, where, access, threads); !s) return s;
-        return {};
-    }
-    status drop(double& left) {
-        double now = 0;
-        if (status s = mounted_.forget_pages(); !s) return s;
-        if (status s = here_.file().drop_from_page_cache(now); !s) return s;
-        left = std::max(left, now);
-        return {};
-    }
-    status row(unsigned percent, const char* where, const peer_access& access,
-               std::uint64_t threads) {
-        // In order each thread has its own part of the file, one behind the other.
-        const std::uint64_t total =
-            access.in_order ? bytes_ : std::min(bytes_, access.most_bytes * threads);
-        pattern blocks = make_pattern(bytes_, access.block_bytes, access.block_bytes, threads,
-                                      total, access.in_order);
-        series ours, disk, cores;
-        double left = 0, delivered = 0, asked = 0;
-        for (std::uint64_t repeat = 0; repeat < here_.repeats(3); ++repeat) {
-            run_result got;
-            blocks.seed = 2 * repeat;
-            if (status s = drop(left); !s) return s;
-            const mount_report before = mounted_.report();
-            if (status s = run_preads(mounted_.file(), blocks, false, got); !s) return s;
-            ours.add(gigabytes_a_second(blocks.total_bytes(), got.seconds));
-            cores.add(got.cores);
-            const mount_report after = mounted_.report();
-            delivered += static_cast<double>(after.bytes_from_devices - before.bytes_from_devices);
-            asked += static_cast<double>(after.bytes_asked - before.bytes_asked);
-            blocks.seed = 2 * repeat + 1;
-            if (status s = drop(left); !s) return s;
-            if (status s = run_preads(here_.file().path(), blocks, false, got); !s) return s;
-            disk.add(gigabytes_a_second(blocks.total_bytes(), got.seconds));
-        }
-        char note[200];
-        std::snprintf(note, sizeof note,
-                      "%.1f %% of what the kernel asked for came from there; %.2f %% of the file "
-                      "stayed in memory when it was dropped%s",
-                      asked > 0 ? 100 * delivered / asked : 0, 100 * left,
-                      left > 0.01 ? ": NOT a cold file, so these figures are not the disk's" : "");
-        const std::string of = threads == 1 ? "1 thread" : std::to_string(threads) + " threads";
-        return here_.add({"S13",
-                          std::string("a program reads ") + access.name + ", " + of + ", " +
-                              std::to_string(percent) + " % of the file " + where,
-                          "", 4096, ours, "GB/s", "the same from the file system", disk, cores,
-                          note});
-    }
-
-    context& here_;
-    const std::uint64_t bytes_;
-    std::unique_ptr<runtime> rt_;
-    scratch_mount mounted_;
-    std::unique_ptr<file_region> region_;
-};
+void peer_rows(const mounted_file& at, unsigned percent, const char* where) {
+    for (const mount_access& access : peer_accesses)
+        for (const std::uint64_t threads : {std::uint64_t{1}, at.here.host_threads()})
+            peer_row(at, std::to_string(percent) + " % of the file " + where, access, threads);
+}
 
 }  // namespace
 
-status peer(context& here) {
-    peer_case runner(here);
-    return runner.run();
+void peer(context& here) {
+    if (!ready_to_mount(here, "peer")) return;
+    // Room for the whole file, beside what comes and goes.
+    const mounted_file at(here, here.file().bytes() + 64 * mib);
+    for (const unsigned percent : {0u, 25u, 50u, 100u}) {
+        std::unique_ptr<file_region> region;
+        // A region of 0 bytes is one of the whole file.
+        if (const std::uint64_t held = part_of(here.bytes(), percent, 4096); held != 0)
+            require(map_region(*at.rt, here.file().path(), 0, percent == 100 ? 0 : held,
+                               protection::read, {.outside_writers = false}, region));
+        peer_rows(at, percent, "with a region");
+    }
+    for (const unsigned percent : {25u, 50u, 100u}) {
+        load_part(at, percent);
+        peer_rows(at, percent, "in the cache of open and read");
+    }
 }
 
 }  // namespace penstock::bench

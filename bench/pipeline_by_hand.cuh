@@ -2,136 +2,85 @@
 // each, and copy them on streams of their own.
 #pragma once
 
-#include <algorithm>
-#include <atomic>
-#include <cstring>
 #include <fcntl.h>
-#include <unistd.h>
-#include <vector>
 
-#include "common/threads.hpp"
-#include "context.hpp"
 #include "gpu.cuh"
 #include "workload.hpp"
 
 namespace penstock::bench {
 
-struct streams {
-    std::vector<cudaStream_t> all;
-    std::vector<cudaEvent_t> copied;
+inline constexpr std::uint64_t piece_bytes = 4 * mib, engine_piece_bytes = 64 * mib;
 
-    status make(std::uint64_t threads) {
-        all.resize(threads);
-        copied.resize(2 * threads);
-        for (auto& s : all)
-            if (status bad =
-                    cuda_status(cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking), "stream");
-                !bad)
-                return bad;
-        for (auto& e : copied)
-            if (status bad =
-                    cuda_status(cudaEventCreateWithFlags(&e, cudaEventDisableTiming), "event");
-                !bad)
-                return bad;
-        return {};
+// Streams, events and buffers are made before the clock starts.
+struct by_hand {
+    const std::uint64_t bytes, threads;
+    memory device, pinned;
+    const apps::unique_fd file;
+    std::vector<apps::gpu_stream> streams;  // of each thread
+    std::vector<apps::gpu_event> copied;    // of each buffer
+    int number = 0;                         // of the device
+
+    explicit by_hand(const context& here)
+        : bytes(here.file().bytes()),
+          threads(here.host_threads()),
+          device(backend::gpu, bytes),
+          pinned(memory::pinned(std::max(threads * 2 * piece_bytes, engine_piece_bytes))),
+          file(here.file().open(O_RDONLY)),
+          streams(threads),
+          copied(2 * threads) {
+        cudaGetDevice(&number);
+        for (apps::gpu_stream& stream : streams)
+            require_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+        for (apps::gpu_event& event : copied)
+            require_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "event");
     }
-    ~streams() {
-        for (auto& s : all)
-            if (s != nullptr) cudaStreamDestroy(s);
-        for (auto& e : copied)
-            if (e != nullptr) cudaEventDestroy(e);
+
+    // Of the whole file in pieces.
+    [[nodiscard]] double seconds(std::uint64_t piece) const {
+        return seconds_by(threads, piece, pinned.as<std::byte>());
     }
-};
+    // One thread reads the file as a whole and copies it as a whole: what GPU programs often do.
+    [[nodiscard]] double seconds_in_one_piece(const memory& whole) const {
+        return seconds_by(1, bytes, whole.as<std::byte>());
+    }
+    // Of the copy engine alone, over and over the same pinned bytes.
+    [[nodiscard]] double engine_seconds() const {
+        const stopwatch watch;
+        for (std::uint64_t at = 0; at < bytes; at += engine_piece_bytes)
+            require_cuda(cudaMemcpyAsync(device.as<std::byte>() + at, pinned.as<void>(),
+                                         std::min(engine_piece_bytes, bytes - at),
+                                         cudaMemcpyHostToDevice, streams[0]),
+                         "copy");
+        require_cuda(cudaStreamSynchronize(streams[0]), "copy");
+        return watch.seconds();
+    }
 
-struct pipeline {
-    int file;
-    std::uint64_t bytes, piece, threads;
-    std::byte* pinned;
-    std::byte* device;
-    streams& on;
-    int number;  // of the device
-
-    // 0, a negative errno, or a positive CUDA error.
-    int part(std::uint64_t t, std::atomic<std::uint64_t>& next) const {
-        if (const cudaError_t code = cudaSetDevice(number); code != cudaSuccess)
-            return code;  // a new thread begins with device 0
+private:
+    void part(std::uint64_t t, std::uint64_t piece, std::byte* buffers,
+              std::atomic<std::uint64_t>& next) const {
+        require_cuda(cudaSetDevice(number), "pipeline");  // a new thread begins with device 0
         for (unsigned turn = 0;; turn ^= 1) {
             const std::uint64_t at = next.fetch_add(piece);
             if (at >= bytes) break;
-            std::byte* const buffer = pinned + (2 * t + turn) * piece;
-            if (const cudaError_t code = cudaEventSynchronize(on.copied[2 * t + turn]);
-                code != cudaSuccess)
-                return code;
+            std::byte* const buffer = buffers + (2 * t + turn) * piece;
+            const cudaEvent_t done = copied[2 * t + turn];
+            require_cuda(cudaEventSynchronize(done), "pipeline");
             const std::uint64_t length = std::min(piece, bytes - at);
-            for (std::uint64_t done = 0; done < length;) {
-                const ssize_t got =
-                    ::pread(file, buffer + done, length - done, static_cast<off_t>(at + done));
-                if (got <= 0) return got < 0 ? -errno : -EIO;
-                done += static_cast<std::uint64_t>(got);
-            }
-            cudaError_t code =
-                cudaMemcpyAsync(device + at, buffer, length, cudaMemcpyHostToDevice, on.all[t]);
-            if (code == cudaSuccess) code = cudaEventRecord(on.copied[2 * t + turn], on.all[t]);
-            if (code != cudaSuccess) return code;
+            require(apps::read_all(file, buffer, length, at), "pread");
+            require_cuda(cudaMemcpyAsync(device.as<std::byte>() + at, buffer, length,
+                                         cudaMemcpyHostToDevice, streams[t]),
+                         "pipeline");
+            require_cuda(cudaEventRecord(done, streams[t]), "pipeline");
         }
-        return cudaStreamSynchronize(on.all[t]);
+        require_cuda(cudaStreamSynchronize(streams[t]), "pipeline");
     }
-
-    status run(series& rate) const {
+    [[nodiscard]] double seconds_by(std::uint64_t readers, std::uint64_t piece,
+                                    std::byte* buffers) const {
         std::atomic<std::uint64_t> next{0};
-        std::atomic<int> code{0};
         const stopwatch watch;
-        apps::on_new_threads(static_cast<std::uint32_t>(threads), [&](std::uint32_t t) {
-            if (const int failed = part(t, next); failed != 0) code = failed;
-        });
-        rate.add(gigabytes_a_second(bytes, watch.seconds()));
-        if (code < 0) return {code, "pread: " + error_text(code)};
-        return cuda_status(static_cast<cudaError_t>(code.load()), "pipeline");
-    }
-};
-
-inline constexpr std::uint64_t piece_bytes = 4 * mib, engine_piece_bytes = 64 * mib;
-
-struct by_hand {
-    streams on;
-    gpu_memory device, pinned;
-    int file = -1, number = 0;
-    std::uint64_t bytes = 0, threads = 0, pinned_bytes = 0;
-
-    ~by_hand() {
-        if (file >= 0) ::close(file);
-    }
-    status make(const context& here) {
-        pinned_bytes = std::max(host_threads(here) * 2 * piece_bytes, engine_piece_bytes);
-        cudaGetDevice(&number);
-        bytes = here.file().bytes();
-        threads = host_threads(here);
-        if (status s = on.make(threads); !s) return s;
-        if (status s = device.on_device(bytes); !s) return s;
-        if (status s = pinned.on_host(pinned_bytes); !s) return s;
-        std::memset(pinned.as<void>(), 1, pinned_bytes);
-        file = ::open(here.file().path().c_str(), O_RDONLY | O_CLOEXEC);
-        return file >= 0 ? status{} : status{-errno, "the file: " + error_text(-errno)};
-    }
-    status run(std::uint64_t piece, series& rate) {
-        return pipeline{file, bytes, piece, threads, pinned.as<std::byte>(), device.as<std::byte>(),
-                        on,   number}
-            .run(rate);
-    }
-
-    // The copy engine alone, over and over the same pinned bytes.
-    status copy_engine(std::uint64_t piece, series& rate) {
-        const stopwatch watch;
-        for (std::uint64_t at = 0; at < bytes; at += piece)
-            if (status s = cuda_status(
-                    cudaMemcpyAsync(device.as<std::byte>() + at, pinned.as<std::byte>(),
-                                    std::min(piece, bytes - at), cudaMemcpyHostToDevice, on.all[0]),
-                    "copy");
-                !s)
-                return s;
-        if (status s = cuda_status(cudaStreamSynchronize(on.all[0]), "copy"); !s) return s;
-        rate.add(gigabytes_a_second(bytes, watch.seconds()));
-        return {};
+        apps::on_new_threads(static_cast<std::uint32_t>(readers),
+                             [&](std::uint32_t t) { part(t, piece, buffers, next); });
+        return watch.seconds();
     }
 };
 

@@ -1,128 +1,172 @@
-// Requests: missing pages that the service threads read from the operating system's page cache,
-// without windows; against pread of the same blocks from all processors. And the round trip of one
-// request by one group, with no other group asking.
-#include <algorithm>
-
+// Missing pages that the service threads read: from the operating system's page cache, and from
+// storage.
 #include "cases.hpp"
-#include "workload.hpp"
 
 namespace penstock::bench {
 
+// Requests: missing pages that the service threads read from the operating system's page cache,
+// without windows; against pread of the same blocks from all processors. And the round trip of one
+// request by one group, with no other group asking.
+
 namespace {
 
-struct request_run {
-    context& here;
-    std::uint64_t file_bytes, page, cache, service_threads;
-    [[nodiscard]] runtime_shape shape() const {
-        return {.page_bytes = page,
-                .cache_bytes = cache,
-                .file_bytes = file_bytes,
-                .service_threads = service_threads,
-                .worker_threads = here.asked().threads};
-    }
-};
-
-std::string served_by(std::uint32_t threads) {
-    return std::to_string(threads) + (threads == 1 ? " service thread" : " service threads");
+opened_file open_to_request(context& here, std::uint64_t page, std::uint64_t cache,
+                            std::uint64_t service_threads) {
+    return here.open({.page_bytes = page,
+                      .cache_bytes = cache,
+                      .service_threads = service_threads,
+                      .worker_threads = here.asked().threads});
 }
 
-status throughput(const request_run& run, caller kind) {
-    context& here = run.here;
-    std::unique_ptr<runtime> rt;
-    int fd = -1;
-    if (status s = here.make_runtime(run.shape(), rt, fd); !s) return s;
-    const std::uint64_t total = std::min(run.file_bytes, (here.on_gpu() ? 1024 : 128) * mib);
-    const std::uint64_t groups =
-        kind == caller::warps ? group_count(here, *rt, run.page)
-                              : std::max<std::uint64_t>(group_count(here, *rt, run.page) / 8, 1);
-    pattern ours = make_pattern(run.file_bytes, run.page, run.page, groups, total, false);
-    pattern theirs =
-        make_pattern(run.file_bytes, run.page, run.page, host_threads(here), total, false);
-    series rate, cores, baseline, batch;
+std::string served_by(const opened_file& file) {
+    return counted(*file.rt->settings().service_threads, "service thread");
+}
+
+void throughput(context& here, std::uint64_t page, std::uint64_t cache,
+                std::uint64_t service_threads, caller kind) {
+    const opened_file file = open_to_request(here, page, cache, service_threads);
+    const std::uint64_t total = std::min(here.bytes(), (here.on_gpu() ? 1024 : 128) * mib),
+                        warps = group_count(here, *file.rt, page),
+                        groups =
+                            kind == caller::warps ? warps : std::max<std::uint64_t>(warps / 8, 1);
+    pattern ours = make_pattern(here, page, groups, total),
+            theirs = make_pattern(here, page, here.host_threads(), total);
+    measured loads;
+    series batch;
     for (std::uint64_t repeat = 0; repeat <= here.repeats(5); ++repeat) {
-        run_result got;
         ours.seed = theirs.seed = repeat;
-        if (status s = run_reads(*rt, fd, ours, got, kind); !s) return s;
+        const run_result got = run_reads(file, ours, kind);
         if (repeat == 0) continue;  // the first fills the cache
-        rate.add(1e-9 * got.loaded_bytes / got.seconds);
-        cores.add(got.cores);
-        if (got.batch_requests > 0)
-            batch.add(got.batch_requests * static_cast<double>(run.page) / 1024);
-        if (status s = run_preads(here.file().path(), theirs, false, got); !s) return s;
-        baseline.add(gigabytes_a_second(theirs.total_bytes(), got.seconds));
+        loads.ours.add(1e-9 * got.loaded_bytes / got.seconds);
+        loads.cores.add(got.cores);
+        if (got.batch_requests > 0) batch.add(got.batch_requests * page / 1024);
+        loads.baseline.add(run_preads(here.file().path(), theirs).rate);
     }
-    const std::string by = here.on_gpu() ? (kind == caller::warps ? "warps" : "blocks") : "threads";
-    const std::string name = "requests of random pages by " + by + ", " +
-                             served_by(*rt->settings().service_threads) + ", " +
-                             cache_label(run.cache, run.file_bytes);
-    const std::string note = groups_label(here, groups, kind) + ", " + rt->io_name();
-    if (status s = here.add({"S8", name, "", run.page, rate, "GB/s",
-                             "pread of the same into one buffer a thread, " +
-                                 std::to_string(host_threads(here)) + " threads",
-                             baseline, cores, note});
-        !s)
-        return s;
-    if (batch.size() == 0) return {};
-    return here.add({"S8",
-                     name + ", taken together",
-                     "",
-                     run.page,
-                     batch,
-                     "KiB",
-                     "one page at a time",
-                     series(static_cast<double>(run.page) / 1024),
-                     {},
-                     note});
+    const std::string by = here.on_gpu() ? (kind == caller::warps ? "warps" : "blocks") : "threads",
+                      name = "requests of random pages by " + by + ", " + served_by(file) + ", " +
+                             here.cache_label(cache),
+                      note = groups_label(here, groups, kind) + ", " + file.rt->io_name();
+    here.add("S8", name, page, "GB/s", loads, pread_by_all(here), note);
+    if (batch.size() != 0)
+        here.add("S8", name + ", taken together", page, "KiB", {batch, series(page / 1024.0)},
+                 "one page at a time", note);
 }
 
 // Microseconds, so less is better; the ratio is turned round.
-status round_trip(const request_run& run) {
-    context& here = run.here;
-    std::unique_ptr<runtime> rt;
-    int fd = -1;
-    if (status s = here.make_runtime(run.shape(), rt, fd); !s) return s;
-    const std::uint64_t rounds = std::min<std::uint64_t>(run.file_bytes / run.page, 4000);
-    pattern reads = make_pattern(run.file_bytes, run.page, run.page, 1, rounds * run.page, false);
-    series trip, cores, baseline;
+void round_trip(context& here, std::uint64_t page, std::uint64_t service_threads) {
+    const opened_file file = open_to_request(here, page, here.small_cache(page), service_threads);
+    const std::uint64_t rounds = std::min<std::uint64_t>(here.bytes() / page, 4000);
+    pattern reads = make_pattern(here, page, 1, rounds * page);
+    measured trip;
     for (std::uint64_t repeat = 0; repeat <= here.repeats(5); ++repeat) {
-        run_result got;
         reads.seed = repeat;
-        if (status s = run_reads(*rt, fd, reads, got); !s) return s;
-        const double missed = got.loaded_bytes / static_cast<double>(run.page);
-        const double ours_s = got.seconds;
-        const double used = got.cores;
-        if (status s = run_preads(here.file().path(), reads, false, got); !s) return s;
+        const run_result ours = run_reads(file, reads),
+                         theirs = run_preads(here.file().path(), reads);
         if (repeat == 0) continue;  // the first loads the kernel
-        trip.add(1e6 * ours_s / missed);
-        cores.add(used);
-        baseline.add(1e6 * got.seconds / static_cast<double>(reads.rounds));
+        trip.ours.add(1e6 * ours.seconds * page / ours.loaded_bytes);
+        trip.cores.add(ours.cores);
+        trip.baseline.add(1e6 * theirs.seconds / reads.rounds);
     }
-    return here.add(
-        {"S8",
-         "round trip of one request by one group, " + served_by(*rt->settings().service_threads),
-         "", run.page, trip, "us", "pread of one page by one thread", baseline, cores,
-         std::to_string(rounds) + " pages one after the other; " + rt->io_name()});
+    here.add("S8", "round trip of one request by one group, " + served_by(file), page, "us", trip,
+             "pread of one page by one thread",
+             std::to_string(rounds) + " pages one after the other; " + file.rt->io_name());
 }
 
 }  // namespace
 
-status request_path(context& here) {
-    const std::uint64_t file_bytes = here.file_bytes(here.on_gpu() ? 8 * gib : 256 * mib);
-    if (status s = here.use_file(file_bytes); !s) return s;
+void request_path(context& here) {
+    here.use_file(here.file_bytes(8 * gib, 256 * mib));
     for (const std::uint64_t page : here.pages({4 * kib, 64 * kib}))
         for (const std::uint64_t threads : here.service_threads()) {
-            for (const std::uint64_t cache : here.caches(file_bytes, page))
-                if (status s = throughput({here, file_bytes, page, cache, threads}, caller::warps);
-                    !s)
-                    return s;
-            const request_run run{here, file_bytes, page, std::max(file_bytes / 16, 16 * page),
-                                  threads};
+            for (const std::uint64_t cache : here.caches(page))
+                throughput(here, page, cache, threads, caller::warps);
             if (here.asked().sweep && here.on_gpu())
-                if (status s = throughput(run, caller::blocks); !s) return s;
+                throughput(here, page, here.small_cache(page), threads, caller::blocks);
         }
-    const std::uint64_t page = here.pages({4 * kib}).front();
-    return round_trip({here, file_bytes, page, std::max(file_bytes / 16, 16 * page),
-                       here.asked().service_threads.empty() ? 0 : here.service_threads().front()});
+    round_trip(here, here.pages({4 * kib}).front(),
+               here.asked().service_threads.empty() ? 0 : here.service_threads().front());
+}
+
+// A file that is not in the operating system's page cache: 4 KiB at random and 1 MiB in order,
+// through Penstock from many groups, against the best of O_DIRECT and buffered pread from 64
+// threads.
+
+namespace {
+
+struct cold_access {
+    const char* name;
+    std::uint64_t block_bytes;
+    bool in_order;
+    std::uint64_t most_bytes;  // of one run
+};
+
+struct cold_series {
+    measured buffered;
+    series direct;
+    double left = 0;  // the largest share of the file that stayed in memory when it was dropped
+    bool has_direct = true;
+    std::uint64_t groups = 0;
+};
+
+void measure_cold(context& here, const runtime_shape& shape, const cold_access& access,
+                  std::uint64_t repeat, cold_series& out) {
+    // The file is dropped before each run.
+    const auto reads_by = [&](std::uint64_t groups, std::uint64_t seed) {
+        out.left = std::max(out.left, here.file().drop_from_page_cache());
+        pattern reads = make_pattern(here, access.block_bytes, groups,
+                                     std::min(here.bytes(), access.most_bytes), access.in_order);
+        reads.seed = 3 * repeat + seed;
+        return reads;
+    };
+    {
+        const opened_file file = here.open(shape);
+        out.groups = group_count(here, *file.rt, access.block_bytes);
+        out.buffered.add(run_reads(file, reads_by(out.groups, 0)));
+    }
+    const std::string& path = here.file().path();
+    try {
+        if (out.has_direct)
+            out.direct.add(run_preads(path, reads_by(here.threads(64), 1), true).rate);
+    } catch (const failure& ended) {
+        if (ended.code != -EINVAL) throw;
+        out.has_direct = false;
+    }
+    out.buffered.baseline.add(run_preads(path, reads_by(here.threads(64), 2)).rate);
+}
+
+void one_access(context& here, std::uint64_t page, const cold_access& access) {
+    for (const std::uint64_t cache : here.caches(page)) {
+        runtime_shape shape{.page_bytes = page, .cache_bytes = cache};
+        // A thread is one group there, and waits for the disk most of the time.
+        if (!here.on_gpu()) shape.worker_threads = here.threads(64);
+        cold_series all;
+        for (std::uint64_t repeat = 0; repeat < here.repeats(3); ++repeat)
+            measure_cold(here, shape, access, repeat, all);
+        measured best = all.buffered;
+        const bool direct_is_best = all.has_direct && all.direct.median() > best.baseline.median();
+        const std::string other =
+            !all.has_direct  ? "this file system has no O_DIRECT"
+            : direct_is_best ? text_of("buffered pread: %.4g GB/s", best.baseline.median())
+                             : text_of("pread with O_DIRECT: %.4g GB/s", all.direct.median());
+        if (direct_is_best) best.baseline = all.direct;
+        here.add("S7", std::string("cold, ") + access.name + ", " + here.cache_label(cache), page,
+                 "GB/s", best,
+                 (direct_is_best ? "O_DIRECT pread, " : "buffered pread, ") +
+                     std::to_string(here.threads(64)) + " threads, the better of the two",
+                 groups_label(here, all.groups) + "; " + other +
+                     text_of("; %.2f %% of the file stayed in the page cache when it was dropped%s",
+                             100 * all.left, all.left > 0.01 ? not_cold : ""));
+    }
+}
+
+}  // namespace
+
+void cold(context& here) {
+    here.use_file(here.file_bytes(8 * gib, gib));
+    for (const std::uint64_t page : here.pages({4 * kib}))
+        one_access(here, page, {"4 KiB at random", 4 * kib, false, 256 * mib});
+    for (const std::uint64_t page : here.pages({64 * kib, mib}))
+        one_access(here, page, {"1 MiB in order", mib, true, 4 * gib});
 }
 
 }  // namespace penstock::bench

@@ -1,11 +1,11 @@
 #include "scratch_file.hpp"
 
+#include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <fcntl.h>
 #include <fstream>
+#include <numeric>
 #include <sstream>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -20,9 +20,33 @@
 
 namespace penstock::bench {
 
-status scratch_file::failed(int code, const std::string& cure) const {
-    return {code, "file " + apps::shown(path_) + ": " + error_text(code) + "; " + cure};
+namespace {
+
+[[noreturn]] void fail_of(const std::string& path, std::int64_t code, const std::string& cure) {
+    throw failure(code, "file " + apps::shown(path) + ": " + error_text(code) + "; " + cure);
 }
+
+}  // namespace
+
+mapped_memory::mapped_memory(std::uint64_t bytes, int protection, int flags, int fd)
+    : bytes_(bytes), data_(::mmap(nullptr, bytes, protection, flags, fd, 0)) {
+    if (data_ == MAP_FAILED)
+        require(-errno, "mapping " + format_size(bytes) + " (give a smaller --file)");
+}
+
+mapped_memory::~mapped_memory() { ::munmap(data_, bytes_); }
+
+apps::unique_fd open_measured(const std::string& path, int flags) {
+    apps::unique_fd out(::open(path.c_str(), flags | O_CLOEXEC));
+    if (out < 0) fail_of(path, -errno, "it must stay while it is measured");
+    return out;
+}
+
+void scratch_file::fail(std::int64_t code, const std::string& cure) const {
+    fail_of(path_, code, cure);
+}
+
+apps::unique_fd scratch_file::open(int flags) const { return open_measured(path_, flags); }
 
 void scratch_file::remove() {
     if (path_.empty()) return;
@@ -32,105 +56,70 @@ void scratch_file::remove() {
     bytes_ = 0;
 }
 
-status scratch_file::make(const std::string& directory, std::uint64_t bytes) {
-    int fd = -1;
-    if (status s = make_empty(directory, bytes, fd); !s) return s;
-    const status written = write_words(fd);
-    ::close(fd);
-    return written;
+void scratch_file::make(const std::string& directory, std::uint64_t bytes) {
+    make_empty(directory, bytes);
+    const apps::unique_fd fd = open(O_WRONLY);
+    std::vector<std::uint64_t> block(std::size_t{1} << 18);
+    const std::uint64_t block_bytes = block.size() * 8;
+    for (std::uint64_t at = 0; at < bytes; at += block_bytes) {
+        for (std::size_t i = 0; i < block.size(); ++i) block[i] = mix64(at / 8 + i);
+        const status s =
+            apps::write_exactly(path_, fd, block.data(), std::min(block_bytes, bytes - at), at);
+        if (!s) fail(s.code, "give another --dir or a smaller --file");
+    }
+    bytes_ = bytes;
 }
 
-status scratch_file::make_empty(const std::string& directory, std::uint64_t bytes) {
-    int fd = -1;
-    if (status s = make_empty(directory, bytes, fd); !s) return s;
-    ::close(fd);
-    bytes_ = 0;
-    return {};
-}
-
-status scratch_file::make_empty(const std::string& directory, std::uint64_t bytes, int& fd) {
+void scratch_file::make_empty(const std::string& directory, std::uint64_t bytes) {
     remove();
+    const std::string place = "--dir: " + apps::shown(directory);
     struct statvfs room {};
     if (::statvfs(directory.c_str(), &room) != 0)
-        return {-errno,
-                "--dir: " + apps::shown(directory) + ": " + error_text(-errno) + "; name another"};
+        throw failure(-errno, place + ": " + error_text(-errno) + "; name another");
     const std::uint64_t free_bytes = std::uint64_t{room.f_bavail} * room.f_frsize;
     if (free_bytes < bytes + bytes / 64)
-        return {-ENOSPC, "--dir: " + apps::shown(directory) + " has " + format_size(free_bytes) +
-                             " free and the file takes " + format_size(bytes) +
-                             "; give another --dir or a smaller --file"};
+        throw failure(-ENOSPC, place + " has " + format_size(free_bytes) +
+                                   " free and the file takes " + format_size(bytes) +
+                                   "; give another --dir or a smaller --file");
     std::string name = directory + "/penstock-bench-XXXXXX";
     const apps::signal_pause until_noted;
-    fd = ::mkostemp(name.data(), O_CLOEXEC);
-    const int code = errno;
-    if (fd >= 0) {
-        noted_.file(name);
-        path_ = name;
-        bytes_ = bytes;
-    }
+    const apps::unique_fd fd(::mkostemp(name.data(), O_CLOEXEC));
     if (fd < 0)
-        return {-code, "--dir: " + apps::shown(directory) + ": " + error_text(-code) +
-                           "; name a directory that can be written to"};
-    return {};
+        throw failure(-errno, place + ": " + error_text(-errno) +
+                                  "; name a directory that can be written to");
+    noted_.file(name);
+    path_ = name;
 }
 
-status scratch_file::write_words(int fd) const {
-    std::vector<std::uint64_t> block(std::size_t{1} << 18);
-    for (std::uint64_t at = 0; at < bytes_;) {
-        for (std::size_t i = 0; i < block.size(); ++i) block[i] = mix64(at / 8 + i);
-        const auto* from = reinterpret_cast<const char*>(block.data());
-        for (std::uint64_t left = std::min<std::uint64_t>(block.size() * 8, bytes_ - at);
-             left > 0;) {
-            const ssize_t got = ::write(fd, from, left);
-            if (got < 0 && errno == EINTR) continue;
-            if (got <= 0)
-                return failed(got < 0 ? -errno : -EIO, "give another --dir or a smaller --file");
-            from += got, at += static_cast<std::uint64_t>(got),
-                left -= static_cast<std::uint64_t>(got);
-        }
-    }
-    return {};
-}
-
-status scratch_file::drop_from_page_cache(double& left) const {
-    const int fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return failed(-errno, "it must stay while it is measured");
+double scratch_file::drop_from_page_cache() const {
+    const apps::unique_fd fd = open(O_RDONLY);
     int code = ::fsync(fd) == 0 ? 0 : -errno;
     if (code == 0) code = -::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-    ::close(fd);
-    if (code != 0) return failed(code, "give another --dir");
-    return resident_share(left);
+    if (code != 0) fail(code, "give another --dir");
+    return resident_share();
 }
 
-status scratch_file::bring_into_page_cache() const {
-    const int fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return failed(-errno, "it must stay while it is measured");
+void scratch_file::bring_into_page_cache() const {
+    const apps::unique_fd fd = open(O_RDONLY);
     std::vector<char> piece(std::size_t{1} << 20);
-    int code = 0;
-    for (std::uint64_t at = 0; at < bytes_ && code == 0;) {
-        const ssize_t got = ::pread(fd, piece.data(), piece.size(), static_cast<off_t>(at));
-        if (got > 0) at += static_cast<std::uint64_t>(got);
-        else if (got == 0 || errno != EINTR) code = got == 0 ? -EIO : -errno;
-    }
-    ::close(fd);
-    return code == 0 ? status{} : failed(code, "give another --dir");
+    for (std::uint64_t at = 0; at < bytes_; at += piece.size())
+        if (const int code =
+                apps::read_all(fd, piece.data(), std::min(piece.size(), bytes_ - at), at);
+            code != 0)
+            fail(code, "give another --dir");
 }
 
-status scratch_file::resident_share(double& share) const {
-    const int fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return failed(-errno, "it must stay while it is measured");
-    void* const mapped = ::mmap(nullptr, bytes_, PROT_READ, MAP_SHARED, fd, 0);
-    ::close(fd);
-    if (mapped == MAP_FAILED) return failed(-errno, "give a smaller --file");
+double scratch_file::resident_share() const {
+    const apps::unique_fd fd = open(O_RDONLY);
+    const mapped_memory mapped(bytes_, PROT_READ, MAP_SHARED, fd);
     const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGE_SIZE));
     std::vector<unsigned char> there((bytes_ + page - 1) / page);
-    const int code = ::mincore(mapped, bytes_, there.data()) == 0 ? 0 : -errno;
-    ::munmap(mapped, bytes_);
-    if (code != 0) return failed(code, "mincore is needed to know what is in memory");
-    std::uint64_t resident = 0;
-    for (const unsigned char state : there) resident += state & 1u;
-    share = static_cast<double>(resident) / static_cast<double>(there.size());
-    return {};
+    if (::mincore(mapped.as<void>(), bytes_, there.data()) != 0)
+        fail(-errno, "mincore is needed to know what is in memory");
+    const std::uint64_t resident =
+        std::accumulate(there.begin(), there.end(), std::uint64_t{0},
+                        [](std::uint64_t sum, unsigned char state) { return sum + (state & 1u); });
+    return static_cast<double>(resident) / static_cast<double>(there.size());
 }
 
 std::string file_system_of(const std::string& directory) {

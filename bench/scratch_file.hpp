@@ -5,8 +5,9 @@
 #include <cstdint>
 #include <string>
 
+#include "bench.hpp"
+#include "common/files.hpp"
 #include "common/process.hpp"
-#include "penstock/error.hpp"
 
 namespace penstock::bench {
 
@@ -20,30 +21,51 @@ public:
     // Makes a file whose i-th 8-byte word is mix64(i), in place of the one before; written pages
     // stay in the operating system's page cache as far as it has room. -ENOSPC before anything is
     // written if there is no room.
-    status make(const std::string& directory, std::uint64_t bytes);
+    void make(const std::string& directory, std::uint64_t bytes);
     // The same without content, for a file that will grow to about `bytes`.
-    status make_empty(const std::string& directory, std::uint64_t bytes);
+    void make_empty(const std::string& directory, std::uint64_t bytes);
     void remove();
 
     [[nodiscard]] const std::string& path() const { return path_; }
     [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
+    // Opened by the operating system.
+    [[nodiscard]] apps::unique_fd open(int flags) const;
+    [[noreturn]] void fail(std::int64_t code, const std::string& cure) const;
 
-    // Puts the file on storage and drops it from the page cache. `left`: the share that stayed
+    // Puts the file on storage and drops it from the page cache. Returns the share that stayed
     // there all the same.
-    status drop_from_page_cache(double& left) const;
+    [[nodiscard]] double drop_from_page_cache() const;
     // Reads it as a whole, so that it is in the page cache as far as that has room.
-    status bring_into_page_cache() const;
+    void bring_into_page_cache() const;
     // The share of the file that is in the page cache now.
-    status resident_share(double& share) const;
+    [[nodiscard]] double resident_share() const;
 
 private:
-    status make_empty(const std::string& directory, std::uint64_t bytes, int& fd);
-    status failed(int code, const std::string& cure) const;
-    status write_words(int fd) const;
     std::string path_;
     std::uint64_t bytes_ = 0;
     apps::leftover noted_;  // for signals
 };
+
+// What mmap gave; of a file, or of none.
+class mapped_memory {
+public:
+    mapped_memory(std::uint64_t bytes, int protection, int flags, int fd = -1);
+    ~mapped_memory();
+    mapped_memory(const mapped_memory&) = delete;
+    mapped_memory& operator=(const mapped_memory&) = delete;
+
+    template <typename T>
+    [[nodiscard]] T* as() const {
+        return static_cast<T*>(data_);
+    }
+
+private:
+    std::uint64_t bytes_;
+    void* data_;
+};
+
+// Any file that is measured, opened by the operating system.
+apps::unique_fd open_measured(const std::string& path, int flags);
 
 // Of this directory: "ext4", "tmpfs", ...; "unknown" if the system does not say.
 std::string file_system_of(const std::string& directory);

@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <thread>
+#include <fcntl.h>
 
-#include "machine.hpp"
 #include "penstock/group/lane.hpp"
 
 namespace penstock::bench {
@@ -55,44 +54,76 @@ int launch_reads(runtime& rt, const read_blocks& body, caller kind, std::uint32_
 
 }  // namespace
 
-pattern make_pattern(std::uint64_t file_bytes, std::uint64_t block_bytes, std::uint64_t step_bytes,
-                     std::uint64_t groups, std::uint64_t total_bytes, bool in_order) {
+pattern make_pattern(const context& here, std::uint64_t block_bytes, std::uint64_t groups,
+                     std::uint64_t total_bytes, bool in_order, std::uint64_t step_bytes) {
     pattern out;
     out.block_bytes = block_bytes;
-    out.step_bytes = step_bytes;
-    out.blocks = (file_bytes - block_bytes) / step_bytes + 1;
+    out.step_bytes = step_bytes != 0 ? step_bytes : block_bytes;
+    out.blocks = (here.bytes() - block_bytes) / out.step_bytes + 1;
     out.groups = std::max<std::uint64_t>(groups, 1);
     out.rounds = std::max<std::uint64_t>(total_bytes / block_bytes / out.groups, 1);
     out.in_order = in_order;
     return out;
 }
 
-status run_reads(runtime& rt, int fd, const pattern& reads, run_result& out, caller kind,
-                 std::uint32_t clock_shards) {
-    memory buffers, wrong;
-    if (status s = buffers.make(rt.where(), reads.groups * reads.block_bytes); !s) return s;
-    if (status s = wrong.make(rt.where(), 8); !s) return s;
-    const read_blocks body{fd, buffers.as<std::byte>(), wrong.as<std::uint64_t>(), reads};
+run_result run_reads(const opened_file& file, const pattern& reads, caller kind,
+                     std::uint32_t clock_shards) {
+    runtime& rt = *file.rt;
+    const memory buffers(rt.where(), reads.groups * reads.block_bytes), wrong(rt.where(), 8);
+    const read_blocks body{file.fd, buffers.as<std::byte>(), wrong.as(), reads};
     const statistics before = rt.stats();
     const stopwatch watch;
     const int code = launch_reads(rt, body, kind, clock_shards);
-    out.seconds = watch.seconds();
-    out.cores = watch.cores(out.seconds);
+    run_result out(watch, reads);
     const statistics after = rt.stats();
-    if (code != 0) return {code, "the kernel failed: " + error_text(code)};
-    std::uint64_t failures = 0;
-    if (status s = wrong.copy_out(&failures, sizeof failures); !s) return s;
-    if (failures != 0)
-        return {-EIO, std::to_string(failures) + " of " +
-                          std::to_string(reads.groups * reads.rounds) +
-                          " reads failed or gave wrong bytes"};
+    require(code, "the kernel failed");
+    require_none(wrong, "of " + std::to_string(reads.groups * reads.rounds) +
+                            " reads failed or gave wrong bytes");
     out.loaded_bytes = static_cast<double>(after.misses - before.misses) *
                        static_cast<double>(rt.settings().page_bytes);
-    const std::uint64_t batches = after.batches - before.batches;
-    out.batch_requests = batches == 0 ? 0
-                                      : static_cast<double>(after.requests - before.requests) /
-                                            static_cast<double>(batches);
-    return {};
+    if (const std::uint64_t batches = after.batches - before.batches; batches != 0)
+        out.batch_requests =
+            static_cast<double>(after.requests - before.requests) / static_cast<double>(batches);
+    return out;
+}
+
+run_result run_preads(const std::string& path, const pattern& reads, bool direct) {
+    const apps::unique_fd fd = open_measured(path, O_RDONLY | (direct ? O_DIRECT : 0));
+    const std::string act = (direct ? "pread with O_DIRECT of " : "pread of ") + path;
+    std::vector<memory> buffers;
+    for (std::uint64_t t = 0; t < reads.groups; ++t)
+        buffers.emplace_back(backend::cpu, reads.block_bytes);
+    const stopwatch watch;
+    apps::on_new_threads(static_cast<std::uint32_t>(reads.groups), [&](std::uint32_t t) {
+        for (std::uint64_t i = 0; i < reads.rounds; ++i) {
+            const std::uint64_t at = reads.offset_bytes(t, i);
+            require(apps::read_all(fd, buffers[t].as<void>(), reads.block_bytes, at), act);
+            if (*buffers[t].as() != mix64(at / 8)) require(-EIO, act);
+        }
+    });
+    return {watch, reads};
+}
+
+std::string pread_by_all(const context& here) {
+    return "pread of the same into one buffer a thread, " + std::to_string(here.host_threads()) +
+           " threads";
+}
+
+void add_prefetch(const opened_file& file, measured& out) {
+    const stopwatch watch;
+    const std::int64_t got = file.rt->prefetch(file.fd, 0, file.bytes);
+    const double seconds = watch.seconds();
+    require_all(got, file.bytes, "prefetch brought " + std::to_string(got) + " bytes");
+    out.add(gigabytes_a_second(file.bytes, seconds), watch, seconds);
+}
+
+void open_all_windows(const context& here, const opened_file& file) {
+    if (!here.on_gpu()) return;
+    const std::int64_t inside = require(file.rt->open_windows(file.fd), "windows");
+    if (inside != static_cast<std::int64_t>(file.bytes))
+        throw failure(-ENOMEM, "only " + format_size(static_cast<std::uint64_t>(inside)) +
+                                   " of the file lie in windows; the rest is not in the page cache "
+                                   "or beyond PENSTOCK_WINDOW: give a smaller --file");
 }
 
 std::uint64_t group_count(const context& here, const runtime& rt, std::uint64_t block_bytes) {
@@ -111,11 +142,7 @@ std::uint64_t group_count(const context& here, const runtime& rt, std::uint64_t 
 
 std::string groups_label(const context& here, std::uint64_t groups, caller kind) {
     const char* const name = !here.on_gpu() ? "thread" : kind == caller::warps ? "warp" : "block";
-    return std::to_string(groups) + " " + name + (groups == 1 ? "" : "s");
-}
-
-std::uint64_t host_threads(const context& here) {
-    return here.threads(std::max(1u, std::thread::hardware_concurrency()));
+    return counted(groups, name);
 }
 
 }  // namespace penstock::bench

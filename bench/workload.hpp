@@ -1,17 +1,89 @@
-// The work that most cases run: reads by many groups, the same blocks by pread, and the output of
-// kernels that write, with the way it takes to a file by hand.
+// The work that most cases run: threads of the host that start at one moment, reads by many groups,
+// the same blocks by pread, and kernels that count what went wrong.
 #pragma once
 
+#include <algorithm>
+#include <atomic>
+#include <barrier>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <sched.h>
 #include <string>
+#include <thread>
+#include <vector>
 
+#include "common/threads.hpp"
 #include "context.hpp"
+#include "machine.hpp"
 #include "penstock/base/atomic.hpp"
 #include "penstock/base/hash.hpp"
 #include "penstock/launch.hpp"
 
 namespace penstock::bench {
+
+// Seconds for work(thread) on each of `threads` threads, from the moment all of them stand ready
+// until the last is done: what it takes to make threads and to spread them is not the work's.
+template <typename Work>
+double seconds_together(std::uint64_t threads, const Work& work) {
+    std::barrier ready(static_cast<std::ptrdiff_t>(threads));
+    std::vector<double> began(threads), ended(threads);
+    apps::on_new_threads(static_cast<std::uint32_t>(threads), [&](std::uint32_t t) {
+        cpu_set_t processors;
+        CPU_ZERO(&processors);
+        CPU_SET(t % std::max(1u, std::thread::hardware_concurrency()), &processors);
+        ::sched_setaffinity(0, sizeof processors, &processors);
+        ready.arrive_and_wait();
+        began[t] = now_s();
+        work(t);
+        ended[t] = now_s();
+    });
+    return *std::max_element(ended.begin(), ended.end()) -
+           *std::min_element(began.begin(), began.end());
+}
+
+// The same for visit(thread, number) with `rounds` random numbers below `count` on each thread.
+template <typename Visit>
+double seconds_at_random(std::uint64_t threads, std::uint64_t rounds, std::uint64_t count,
+                         const Visit& visit) {
+    return seconds_together(threads, [&](std::uint64_t t) {
+        for (std::uint64_t i = 0; i < rounds; ++i) visit(t, mix64(t * rounds + i) % count);
+    });
+}
+
+// take(offset, bytes) for the pieces of a whole, each by the thread that comes first.
+template <typename Take>
+void take_pieces(std::atomic<std::uint64_t>& next, std::uint64_t whole, std::uint64_t piece,
+                 const Take& take) {
+    for (std::uint64_t at = next.fetch_add(piece); at < whole; at = next.fetch_add(piece))
+        take(at, std::min(piece, whole - at));
+}
+
+inline constexpr const char* not_resident =
+    "the file could not be brought into the cache (give a smaller --file)";
+
+inline void bring_into_cache(const opened_file& file) {
+    require_all(file.rt->prefetch(file.fd, 0, file.bytes), file.bytes, not_resident);
+}
+
+// A file in the cache of a cpu runtime, and the same bytes in plain memory.
+struct resident_file : opened_file {
+    // Laid out as the cache is: anonymous memory that may have huge pages.
+    std::unique_ptr<std::byte, void (*)(void*)> plain;
+
+    resident_file(context& here, std::uint64_t file_bytes, std::uint64_t page_bytes,
+                  std::uint64_t worker_threads = 0)
+        : opened_file(here.open({.page_bytes = page_bytes,
+                                 .cache_bytes = 2 * here.use_file(file_bytes),
+                                 .worker_threads = worker_threads})),
+          plain(static_cast<std::byte*>(std::aligned_alloc(file_step_bytes, bytes)), std::free) {
+        if (plain == nullptr)
+            throw failure(-ENOMEM,
+                          "no memory for " + format_size(bytes) + "; give a smaller --file");
+        require_all(rt->read(fd, plain.get(), bytes, 0), bytes, not_resident);
+    }
+};
 
 // Which blocks of the file group `group` of `groups` reads, one after the other.
 struct pattern {
@@ -32,9 +104,10 @@ struct pattern {
     [[nodiscard]] std::uint64_t total_bytes() const { return block_bytes * groups * rounds; }
 };
 
-// About `total_bytes` of blocks by that many groups.
-pattern make_pattern(std::uint64_t file_bytes, std::uint64_t block_bytes, std::uint64_t step_bytes,
-                     std::uint64_t groups, std::uint64_t total_bytes, bool in_order);
+// About `total_bytes` of blocks of the file by that many groups. 0: a step is a block.
+pattern make_pattern(const context& here, std::uint64_t block_bytes, std::uint64_t groups,
+                     std::uint64_t total_bytes, bool in_order = false,
+                     std::uint64_t step_bytes = 0);
 
 enum class caller { warps, blocks };
 
@@ -42,16 +115,22 @@ enum class caller { warps, blocks };
 struct run_result {
     double seconds = 0;
     double cores = 0;
+    double rate = 0;          // GB/s of the pattern's blocks
     double loaded_bytes = 0;  // into the cache
     // Requests that a service thread took together, in the mean; 0: none.
     double batch_requests = 0;
+
+    run_result(const stopwatch& watch, const pattern& blocks)
+        : seconds(watch.seconds()),
+          cores(watch.cores(seconds)),
+          rate(gigabytes_a_second(blocks.total_bytes(), seconds)) {}
 };
 
 // Runs the pattern through the file calls and checks what came. On the cpu back end a group is a
 // thread. `clock_shards`: a power of two, at most what the runtime chose, the same in every run
 // over one runtime; 0: what it chose.
-status run_reads(runtime& rt, int fd, const pattern& reads, run_result& out,
-                 caller kind = caller::warps, std::uint32_t clock_shards = 0);
+run_result run_reads(const opened_file& file, const pattern& reads, caller kind = caller::warps,
+                     std::uint32_t clock_shards = 0);
 
 // How many groups keep a back end busy without taking more than a fraction of its frames; --threads
 // on the cpu back end.
@@ -62,22 +141,24 @@ std::string groups_label(const context& here, std::uint64_t groups, caller kind 
 
 // The same by pread, `reads.groups` threads with a buffer each. `direct`: past the page cache
 // (O_DIRECT); -EINVAL where the file system has none.
-status run_preads(const std::string& path, const pattern& reads, bool direct, run_result& out);
+run_result run_preads(const std::string& path, const pattern& reads, bool direct = false);
 
-// All processors, or --threads.
-std::uint64_t host_threads(const context& here);
+// The name of that baseline with as many threads as the host has.
+std::string pread_by_all(const context& here);
 
-// Parts of the case miss that both back ends share.
-
-// Records of 3 KiB on 4 KiB boundaries and blocks of 32 KiB anywhere, at random, with pages of this
-// size: what reaches the caller a second, and how much was loaded for it.
-status random_records(context& here, std::uint64_t file_bytes, std::uint64_t page_bytes);
-
-// The time of one run that evicts all the while, with fewer and fewer shards of the clock.
-status fewer_shards(context& here, std::uint64_t file_bytes, std::uint64_t page_bytes);
+// Adds the rate at which prefetch brings a file into the cache, or finds it there.
+void add_prefetch(const opened_file& file, measured& out);
 
 // Opens windows onto the whole file where there is a GPU; nothing elsewhere.
-status open_all_windows(const context& here, runtime& rt, int fd, std::uint64_t file_bytes);
+void open_all_windows(const context& here, const opened_file& file);
+
+// Parts of the case miss that both back ends share: records of 3 KiB on 4 KiB boundaries and blocks
+// of 32 KiB anywhere, at random, with pages of this size: what reaches the caller a second, and how
+// much was loaded for it.
+void random_records(context& here, std::uint64_t page_bytes);
+
+// The time of one run that evicts all the while, with fewer and fewer shards of the clock.
+void fewer_shards(context& here, std::uint64_t page_bytes);
 
 // Kernel that makes up words which tell where they belong. The i-th word is mix64(first + i), as in
 // the scratch file.
@@ -92,11 +173,16 @@ struct fill_words {
     }
 };
 
-// The baseline: a programmer's way without Penstock to bring the output of a kernel to a file.
-std::string write_by_hand_name(const context& here);
+template <width Width, typename Body>
+void run_kernel(runtime& rt, std::uint64_t groups, const Body& body,
+                const launch_shape& shape = {}) {
+    require(launch<Width>(rt, groups, body, shape), "kernel");
+}
 
-// The whole file from `output`, memory of that back end. On a GPU each thread copies pieces of 4
-// MiB to pinned buffers, two of its own, and writes one while the next is on its way.
-status write_by_hand(const context& here, backend where, const std::byte* output, series& rate);
+// Of what a kernel has counted: "3 FAILURES".
+inline void require_none(const memory& counter, const std::string& failures) {
+    const std::uint64_t found = counter.number();
+    expect(found == 0, std::to_string(found) + " " + failures);
+}
 
 }  // namespace penstock::bench

@@ -1,0 +1,308 @@
+// Cases of regions: what acquire and release cost, and pages that a kernel and a program share.
+#include <sstream>
+#include <sys/mman.h>
+
+#include "cases.hpp"
+#include "penstock/region.hpp"
+#if defined(PENSTOCK_WITH_CUDA)
+#include "pipeline_by_hand.cuh"
+#endif
+
+namespace penstock::bench {
+
+// Acquire of a region after another device changed a part of the file, against bringing the whole
+// file again; and release, against copying the region in its own memory.
+
+namespace {
+
+constexpr std::uint64_t region_page_bytes = 4096;
+
+// Kernels that know nothing of Penstock: plain loads and stores, a word of `count` pages spread
+// over the region.
+struct spread_words {
+    std::uint64_t* words;
+    std::uint64_t count, pages, value;
+
+    [[nodiscard]] PENSTOCK_HD std::uint64_t& word(std::uint64_t i) const {
+        return words[i * pages / count * (region_page_bytes / 8) + i % (region_page_bytes / 8)];
+    }
+};
+struct change_words {
+    spread_words to;
+
+    template <typename Group>
+    PENSTOCK_HD void operator()(const Group&, const runtime_ref&, std::uint64_t i) const {
+        to.word(i) = to.value;
+    }
+};
+struct count_other_words {
+    spread_words in;
+    std::uint64_t* others;
+
+    template <typename Group>
+    PENSTOCK_HD void operator()(const Group&, const runtime_ref&, std::uint64_t i) const {
+        if (in.word(i) != in.value) atomic_add_relaxed(others, std::uint64_t{1});
+    }
+};
+
+// On the cpu: all processors read the file into memory.
+void read_again(const scratch_file& from, std::byte* to, std::uint64_t threads) {
+    const apps::unique_fd fd = from.open(O_RDONLY);
+    std::atomic<std::uint64_t> next{0};
+    apps::on_new_threads(static_cast<std::uint32_t>(threads), [&](std::uint32_t) {
+        take_pieces(next, from.bytes(), 4 * mib, [&](std::uint64_t at, std::uint64_t bytes) {
+            require(apps::read_all(fd, to + at, bytes, at), "pread");
+        });
+    });
+}
+
+class acquire_case {
+public:
+    explicit acquire_case(context& here) : here_(here) {}
+
+    void run(std::uint64_t bytes) {
+        bytes_ = here_.use_file(bytes);
+        pages_ = bytes / region_page_bytes;
+        rt_ = here_.make_runtime({.page_bytes = 65536, .cache_bytes = 64 * mib, .writable = true});
+        others_ = memory(rt_->where(), 8);
+        const std::string& path = here_.file().path();
+        // Only regions write the file.
+        const region_options alone{.outside_writers = false};
+        require(map_region(*rt_, path, 0, 0, protection::read, alone, reader_));
+        require(map_region(*rt_, path, 0, 0, protection::read_write, alone, writer_));
+#if defined(PENSTOCK_WITH_CUDA)
+        if (here_.on_gpu()) hand_ = std::make_unique<by_hand>(here_);
+#endif
+        if (!here_.on_gpu()) plain_.resize(bytes_);
+        for (const double percent : {0.0, 0.1, 1.0, 10.0, 50.0, 75.0, 100.0}) row(percent);
+        release_rows();
+    }
+
+private:
+    // Seconds.
+    double copy_again() {
+#if defined(PENSTOCK_WITH_CUDA)
+        if (here_.on_gpu()) return hand_->seconds(piece_bytes);
+#endif
+        const stopwatch watch;
+        read_again(here_.file(), plain_.data(), here_.host_threads());
+        return watch.seconds();
+    }
+
+    [[nodiscard]] spread_words spread(const file_region& in, std::uint64_t count) const {
+        return {static_cast<std::uint64_t*>(in.data()), count, pages_, value_};
+    }
+    void change(std::uint64_t count) {
+        if (count == 0) return;
+        ++value_;
+        run_kernel<width::lane>(*rt_, count, change_words{spread(*writer_, count)});
+    }
+    // The reader has what the writer released.
+    void check(std::uint64_t count) {
+        if (count == 0) return;
+        run_kernel<width::lane>(*rt_, count,
+                                count_other_words{spread(*reader_, count), others_.as()});
+        require_none(others_, "words are not as they were released");
+    }
+
+    void row(double percent) {
+        const auto count = static_cast<std::uint64_t>(percent / 100 * static_cast<double>(pages_));
+        if (percent != 0 && count == 0) return;
+        measured took;
+        for (std::uint64_t repeat = 0; repeat < here_.repeats(3); ++repeat) {
+            change(count);
+            expect_pages(count, "release", writer_->release());
+            const stopwatch watch;
+            const std::int64_t fetched = reader_->acquire();
+            const double seconds = watch.seconds();
+            expect_pages(count, "acquire", fetched);
+            took.add(1e3 * seconds, watch, seconds);
+            check(count);
+            took.baseline.add(1e3 * copy_again());
+        }
+        std::ostringstream title;
+        title << "acquire of a region of which " << percent << " % of the pages changed";
+        here_.add("S12", title.str(), region_page_bytes, "ms", took,
+                  here_.on_gpu() ? "the whole file again, by a pipeline of all cores"
+                                 : "the whole file again, by all cores",
+                  std::to_string(count) + " of " + std::to_string(pages_) +
+                      " pages, each found as released");
+    }
+
+    void release_rows() {
+        measured rates;
+        for (std::uint64_t repeat = 0; repeat < here_.repeats(3); ++repeat) {
+            const stopwatch watch;
+            const std::int64_t released = writer_->release();
+            const double seconds = watch.seconds();
+            expect_pages(0, "release", released);
+            rates.add(gigabytes_a_second(bytes_, seconds), watch, seconds);
+            const stopwatch other;
+            copy_inside();
+            rates.baseline.add(gigabytes_a_second(bytes_, other.seconds()));
+        }
+        here_.add("issue-5", "release of a region of which nothing changed", region_page_bytes,
+                  "GB/s", rates, "copying the region in its own memory",
+                  "bytes of the region; each is compared with its base");
+    }
+    void copy_inside() {
+#if defined(PENSTOCK_WITH_CUDA)
+        if (here_.on_gpu()) {
+            cudaMemcpyAsync(hand_->device.as<void>(), writer_->data(), bytes_,
+                            cudaMemcpyDeviceToDevice, nullptr);
+            return require_cuda(cudaStreamSynchronize(nullptr), "copy");
+        }
+#endif
+        std::memcpy(plain_.data(), writer_->data(), bytes_);
+    }
+    static void expect_pages(std::uint64_t pages, const char* act, std::int64_t found) {
+        require(found, act);
+        expect(found == static_cast<std::int64_t>(pages), std::string(act) + " found " +
+                                                              std::to_string(found) +
+                                                              " pages, other than were changed");
+    }
+
+    context& here_;
+    std::unique_ptr<runtime> rt_;
+    memory others_;
+    std::unique_ptr<file_region> reader_, writer_;
+#if defined(PENSTOCK_WITH_CUDA)
+    std::unique_ptr<by_hand> hand_;
+#endif
+    std::vector<std::byte> plain_;
+    std::uint64_t bytes_ = 0, pages_ = 0, value_ = 0;
+};
+
+}  // namespace
+
+void acquire_path(context& here) {
+    acquire_case(here).run(here.file_bytes(5 * gib, 256 * mib));
+    here.forget_file();
+}
+
+// A kernel and a program change neighbouring pieces of the same pages at the same time: pages of a
+// file that both share, the kernel by a region and the program by a mapping, against a buffer of
+// its own for each, brought together at the end. (GAIA, figure 3.1: where pages move to the
+// processor that changes them, sharing costs up to 28 times as much.)
+
+namespace {
+
+constexpr std::uint64_t shared_bytes = 65536, word_count = shared_bytes / 8, piece_words = 8;
+
+// Of every two pieces of 64 bytes the kernel has the first and the program the second.
+constexpr PENSTOCK_HD std::uint64_t word_of_kernel(std::uint64_t i) {
+    return i / piece_words * 2 * piece_words + i % piece_words;
+}
+
+// Knows nothing of Penstock: reads, adds and writes, `rounds` times.
+struct count_up {
+    std::uint64_t* words;
+    std::uint64_t rounds;
+
+    template <typename Group>
+    PENSTOCK_HD void operator()(const Group&, const runtime_ref&, std::uint64_t i) const {
+        for (std::uint64_t r = 0; r < rounds; ++r)
+            atomic_add_relaxed(words + word_of_kernel(i), std::uint64_t{1});
+    }
+};
+
+void run_program(std::uint64_t* words, std::uint64_t rounds, std::uint64_t thread,
+                 std::uint64_t threads) {
+    for (std::uint64_t i = thread; i < word_count / 2; i += threads)
+        for (std::uint64_t r = 0; r < rounds; ++r)
+            atomic_add_relaxed(words + word_of_kernel(i) + piece_words, std::uint64_t{1});
+}
+
+// The file is that of the context, with room for both halves.
+class sharing_case {
+public:
+    explicit sharing_case(context& here)
+        : here_(here),
+          threads_(std::max<std::uint64_t>(1, here.host_threads() / 2)),
+          fd_(here.file().open(O_RDWR)),
+          program_(shared_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_),
+          rt_(here.make_runtime({.page_bytes = 65536, .cache_bytes = 64 * mib, .writable = true})),
+          private_(rt_->where(), shared_bytes) {
+        std::memset(program_.as<void>(), 0, shared_bytes);
+        require(map_region(*rt_, here.file().path(), 0, shared_bytes, protection::read_write, {},
+                           region_));
+    }
+
+    void row(std::uint64_t rounds) {
+        measured times;
+        for (std::uint64_t repeat = 0; repeat < here_.repeats(11); ++repeat) {
+            counted_ += rounds;
+            const stopwatch watch;
+            share(rounds);
+            const double seconds = watch.seconds();
+            times.add(1e3 * seconds, watch, seconds);
+            const stopwatch other;
+            keep_apart(rounds);
+            times.baseline.add(1e3 * other.seconds());
+            check(program_.as<std::uint64_t>(), "the shared pages");
+            check(merged_.data(), "the private buffers");
+        }
+        here_.add("S11",
+                  "16 pages that a kernel and a program change in turns of 64 bytes, " +
+                      std::to_string(rounds) + " times each word",
+                  4096, "ms", times, "a buffer of its own for each, brought together at the end",
+                  std::to_string(threads_) + " threads of the program; every count is right");
+    }
+
+private:
+    // Both at once, on these words each.
+    void work(std::uint64_t* of_kernel, std::uint64_t* of_program, std::uint64_t rounds) {
+        int code = 0;
+        apps::on_threads(static_cast<std::uint32_t>(threads_) + 1, [&](std::uint32_t t) {
+            if (t == 0)
+                code = launch<width::lane>(*rt_, word_count / 2, count_up{of_kernel, rounds});
+            else run_program(of_program, rounds, t - 1, threads_);
+        });
+        require(code, "kernel");
+    }
+    void share(std::uint64_t rounds) {
+        require(region_->acquire(), "acquire");
+        work(static_cast<std::uint64_t*>(region_->data()), program_.as<std::uint64_t>(), rounds);
+        require(region_->release(), "release");
+    }
+    // What each has in its own buffer comes together in the file's second half.
+    void keep_apart(std::uint64_t rounds) {
+        work(private_.as(), own_.data(), rounds);
+        private_.copy_out(merged_.data(), shared_bytes);
+        for (std::uint64_t piece = piece_words; piece < word_count; piece += 2 * piece_words)
+            std::copy_n(own_.begin() + static_cast<std::ptrdiff_t>(piece), piece_words,
+                        merged_.begin() + static_cast<std::ptrdiff_t>(piece));
+        require_all(::pwrite(fd_, merged_.data(), shared_bytes, shared_bytes), shared_bytes,
+                    "pwrite");
+    }
+    void check(const std::uint64_t* words, const char* whose) const {
+        const auto wrong = std::count_if(words, words + word_count,
+                                         [&](std::uint64_t word) { return word != counted_; });
+        if (wrong != 0)
+            throw failure(-EIO, std::to_string(wrong) + " of the counts of " + whose + " are not " +
+                                    std::to_string(counted_));
+    }
+
+    context& here_;
+    const std::uint64_t threads_;
+    apps::unique_fd fd_;
+    mapped_memory program_;  // the first part of the file as a program has it
+    std::unique_ptr<runtime> rt_;
+    memory private_;
+    std::unique_ptr<file_region> region_;
+    std::vector<std::uint64_t> own_ = std::vector<std::uint64_t>(word_count), merged_ = own_;
+    std::uint64_t counted_ = 0;
+};
+
+}  // namespace
+
+void sharing(context& here) {
+    here.use_file(2 * shared_bytes);
+    {
+        sharing_case runner(here);
+        for (const std::uint64_t rounds : {10u, 100u, 1000u, 10000u}) runner.row(rounds);
+    }
+    here.forget_file();
+}
+
+}  // namespace penstock::bench
