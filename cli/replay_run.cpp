@@ -1,13 +1,11 @@
+// Plays a trace through a buffer manager against its files, by several threads.
 #include "replay_run.hpp"
-
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <fcntl.h>
 #include <mutex>
-#include <unordered_map>
+#include <sys/stat.h>
 #include <utility>
 
 #include "buffer/pool/device_frames.hpp"
@@ -16,56 +14,41 @@
 #include "common/message.hpp"
 #include "common/process.hpp"
 #include "common/threads.hpp"
-#include "penstock/base/hash.hpp"
 #include "penstock/runtime.hpp"
 
 namespace penstock::replay {
 
 namespace {
 
+using apps::unique_fd;
 using buffer::page_id;
 using buffer::use_kind;
 
 constexpr std::size_t records_at_once = 64;
-
-class open_file {
-public:
-    explicit open_file(int fd) : fd_(fd) {}
-    ~open_file() {
-        if (fd_ >= 0) ::close(fd_);
-    }
-    open_file(open_file&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-    open_file(const open_file&) = delete;
-    open_file& operator=(const open_file&) = delete;
-    [[nodiscard]] int fd() const { return fd_; }
-
-private:
-    int fd_;
-};
 
 status refused(const std::string& path, int code, const std::string& cure) {
     return {code, apps::shown(path) + ": " + error_text(code) + "; " + apps::cure_for(code, cure)};
 }
 
 status open_files(const trace::trace_header& header, const run_settings& settings,
-                  std::vector<open_file>& out) {
+                  std::vector<unique_fd>& out) {
     for (const trace::file_entry& entry : header.files) {
         struct stat facts {};
         if (status s = apps::look_at_input(entry.path, "name a file in the trace that you may read",
                                            facts);
             !s)
             return s;
-        const int flags = (settings.writes ? O_RDWR : O_RDONLY) |
-                          (settings.past_the_cache ? O_DIRECT : 0) | O_CLOEXEC | O_NOCTTY;
-        const open_file& file = out.emplace_back(::open(entry.path.c_str(), flags));
-        if (file.fd() < 0 && errno == EINVAL && settings.past_the_cache)
+        const int flags = (settings.writes ? O_RDWR : O_RDONLY) | (settings.cached ? 0 : O_DIRECT) |
+                          O_CLOEXEC | O_NOCTTY;
+        const unique_fd& file = out.emplace_back(::open(entry.path.c_str(), flags));
+        if (file < 0 && errno == EINVAL && !settings.cached)
             return refused(entry.path, -EINVAL,
                            "its file system cannot read past the page cache, give --cached");
-        if (file.fd() < 0)
+        if (file < 0)
             return refused(entry.path, -errno,
                            settings.writes ? "name a file in the trace that you may read and write"
                                            : "name a file in the trace that you may read");
-        if (::fstat(file.fd(), &facts) != 0)
+        if (::fstat(file, &facts) != 0)
             return refused(entry.path, -errno, "is the file still there?");
         const std::uint64_t needed = entry.pages * header.page_bytes;
         if (static_cast<std::uint64_t>(facts.st_size) < needed)
@@ -96,43 +79,19 @@ status check_trace(const std::string& path, const run_settings& settings) {
     return {};
 }
 
-// What pages must hold, where the trace says.
-class expected_pages {
-public:
-    expected_pages(const trace::trace_header& header, bool wanted)
-        : made_(header.contents),
-          page_bytes_(header.page_bytes),
-          page_(wanted ? header.page_bytes / 8 : 0) {}
-
-    void written(page_id id, std::uint64_t content) {
-        if (!page_.empty()) written_[id.page | std::uint64_t{id.file} << 44] = content;
-    }
-    bool is_right(page_id id, const std::byte* bytes) {
-        if (page_.empty()) return true;
-        const auto known = written_.find(id.page | std::uint64_t{id.file} << 44);
-        const std::uint64_t content =
-            known != written_.end() ? known->second : trace::made_content(*made_, id.file, id.page);
-        trace::fill_page(content, reinterpret_cast<std::byte*>(page_.data()), page_bytes_);
-        return std::memcmp(page_.data(), bytes, page_bytes_) == 0;
-    }
-
-private:
-    std::optional<trace::made_contents> made_;
-    const std::uint32_t page_bytes_;
-    std::vector<std::uint64_t> page_;  // empty: nothing is compared
-    std::unordered_map<std::uint64_t, std::uint64_t> written_;
-};
-
 // One thread's part of the work.
 class file_player {
 public:
     file_player(std::unique_ptr<buffer::session> session, const trace::trace_header& header,
                 bool verify)
-        : session_(std::move(session)), header_(header), expected_(header, verify) {}
+        : session_(std::move(session)),
+          header_(header),
+          contents_(header),
+          expected_(verify ? header.page_bytes : 0) {}
 
     status play(const trace::record& record) {
         if (record.kind == trace::operation::flush) {
-            ++counts.flushes;
+            ++flushes;
             const int code = session_->flush(record.file);
             return code == 0 ? status{} : failed(record, code, "flushing");
         }
@@ -144,7 +103,7 @@ public:
                 return s;
         return {};
     }
-    simulated counts;
+    std::uint64_t reads = 0, writes = 0, flushes = 0;
 
 private:
     status failed(const trace::record& record, int code, const char* step) const {
@@ -156,9 +115,9 @@ private:
         buffer::fixed_page page;
         if (const int code = session_->fix(id, use_kind::read, page); code != 0)
             return failed({.page = id.page, .file = id.file}, code, "reading");
-        const bool right = expected_.is_right(id, page.data);
+        const bool right = is_right(id, page.data);
         session_->unfix(page, false);
-        ++counts.reads;
+        ++reads;
         if (right) return {};
         return {-EILSEQ, "page " + std::to_string(id.page) + " of " +
                              apps::shown(header_.files[id.file].path) +
@@ -175,61 +134,65 @@ private:
             return failed(record, code, "writing");
         trace::fill_page(content, page.data, header_.page_bytes);
         session_->unfix(page, true);
-        ++counts.writes;
-        expected_.written(id, content);
+        ++writes;
+        if (!expected_.empty()) contents_.write(id, content);
         return {};
+    }
+    bool is_right(page_id id, const std::byte* bytes) {
+        if (expected_.empty()) return true;
+        trace::fill_page(contents_.of(id), expected_.data(), header_.page_bytes);
+        return std::memcmp(expected_.data(), bytes, header_.page_bytes) == 0;
     }
 
     std::unique_ptr<buffer::session> session_;
     const trace::trace_header& header_;
-    expected_pages expected_;
+    page_contents contents_;
+    std::vector<std::byte> expected_;  // room for a page; empty: nothing is compared
     std::uint64_t made_up_ = 0;
 };
 
 struct buffer_parts {
-    std::vector<open_file> files;
+    std::vector<unique_fd> files;
     std::unique_ptr<buffer::device_frames> frames;
     std::unique_ptr<buffer::manager> all;
 };
 
-status make_buffer(const trace::trace_header& header, const simulation& setup,
+status make_buffer(const trace::trace_header& header, const buffer_shape& shape,
                    const run_settings& settings, buffer_parts& out, bool& on_gpu) {
     if (status s = open_files(header, settings, out.files); !s) return s;
-    const buffer::manager_settings shape{
-        .page_bytes = header.page_bytes,
-        .host_pages = setup.limits.host_pages,
-        .device_pages = setup.page_policy == policy::native ? 0 : setup.limits.device_pages,
-        .sessions = settings.threads,
-        .fixed_pages = 1,
-        .files = setup.limits.files,
-        .order =
-            setup.order == host_order::lru ? buffer::order_kind::lru : buffer::order_kind::clock,
-        .policy = setup.page_policy == policy::dedu ? buffer::policy_kind::dedu
-                                                    : buffer::policy_kind::gram,
-        .batch_pages = settings.batch_pages,
-        .batch_wait_us = settings.batch_wait_us,
-        .dedu = settings.dedu};
-    const buffer::frames_shape frames = buffer::frames_for(shape);
-    const backend where = settings.backend.empty()    ? backend::automatic
-                          : settings.backend == "gpu" ? backend::gpu
-                                                      : backend::cpu;
-    if (status s = buffer::choose_frames(where, 0, frames, out.frames, on_gpu); !s)
-        return {s.code, (settings.backend.empty() ? "" : "--backend " + settings.backend + ": ") +
+    const buffer::manager_settings wanted{.page_bytes = header.page_bytes,
+                                          .host_pages = shape.limits.host_pages,
+                                          .device_pages = shape.limits.device_pages,
+                                          .sessions = settings.threads,
+                                          .fixed_pages = 1,
+                                          .files = shape.limits.files,
+                                          .order = shape.order,
+                                          .policy = shape.policy == buffer::policy_kind::dedu
+                                                        ? buffer::policy_kind::dedu
+                                                        : buffer::policy_kind::gram,
+                                          .batch_pages = settings.batch_pages,
+                                          .batch_wait_us = settings.batch_wait_us,
+                                          .dedu = settings.dedu};
+    const bool chosen = settings.where != backend::automatic;
+    if (status s = buffer::choose_frames(settings.where, 0, buffer::frames_for(wanted), out.frames,
+                                         on_gpu);
+        !s)
+        return {s.code, (chosen ? std::string("--backend ") + name_of(settings.where) + ": " : "") +
                             s.message + "; give less with --ram and --gpu" +
                             (s.code == -ENODEV ? ", or --backend cpu" : "")};
-    if (status s = buffer::manager::make(shape, *out.frames, host::linux_environment(), out.all);
+    if (status s = buffer::manager::make(wanted, *out.frames, host::linux_environment(), out.all);
         !s)
         return {s.code, s.message + " (--ram, --threads)"};
     for (std::size_t i = 0; i < header.files.size(); ++i)
         if (const int code =
-                out.all->add_file(out.files[i].fd(), header.files[i].pages * header.page_bytes);
+                out.all->add_file(out.files[i], header.files[i].pages * header.page_bytes);
             code < 0)
             return refused(header.files[i].path, code, "it is too long");
     return {};
 }
 
 status play_by_threads(trace::reader& from, const run_settings& settings, buffer::manager& all,
-                       simulated& sum) {
+                       outcome& sum) {
     apps::first_error errors;
     std::mutex reading;  // guards `from` and `sum`
     apps::on_threads(settings.threads, [&](std::uint32_t) {
@@ -246,9 +209,9 @@ status play_by_threads(trace::reader& from, const run_settings& settings, buffer
                 errors.note({-ECANCELED, "interrupted; what was written so far is in the files"});
         } while (!records.empty() && !errors.stop());
         const std::lock_guard hold(reading);
-        sum.reads += own_player.counts.reads;
-        sum.writes += own_player.counts.writes;
-        sum.flushes += own_player.counts.flushes;
+        sum.reads += own_player.reads;
+        sum.writes += own_player.writes;
+        sum.flushes += own_player.flushes;
     });
     return errors.get();
 }
@@ -264,8 +227,8 @@ status flush_all(const trace::trace_header& header, buffer::manager& all) {
 
 }  // namespace
 
-status run_against_files(const std::string& trace, const simulation& setup,
-                         const run_settings& settings, run_report& out) {
+status run_against_files(const std::string& trace, const buffer_shape& shape,
+                         const run_settings& settings, outcome& out) {
     if (status s = check_trace(trace, settings); !s) return s;
     trace::reader from;
     if (status s = from.open(trace); !s) return s;
@@ -273,29 +236,12 @@ status run_against_files(const std::string& trace, const simulation& setup,
     if (settings.verify && !header.contents)
         return {-EINVAL, "--verify: the trace does not say what its pages hold; leave it out"};
     buffer_parts parts;
-    if (status s = make_buffer(header, setup, settings, parts, out.on_gpu); !s) return s;
+    if (status s = make_buffer(header, shape, settings, parts, out.on_gpu); !s) return s;
     apps::stopwatch watch;
-    status ended = play_by_threads(from, settings, *parts.all, out.counts);
-    out.counts.seconds = watch.lap();
-    const buffer::manager_counts seen = parts.all->counts();
-    out.counts.host_hits = seen.host_hits;
-    out.counts.device_hits = seen.device_hits;
-    out.counts.misses = seen.misses;
-    out.counts.loads = seen.loads;
-    out.counts.moved.written_pages = seen.write_backs;
-    out.counts.moved.written_from_device = seen.device_write_backs;
-    out.counts.moved.demoted = seen.demotions;
-    out.counts.moved.promoted = seen.promotions;
-    const buffer::manager_contents held = parts.all->contents();
-    out.counts.pages = static_cast<std::uint32_t>(held.pages);
-    out.counts.pages_with_sharing = static_cast<std::uint32_t>(held.pages_with_sharing);
-    out.counts.blocks = static_cast<std::uint32_t>(held.blocks);
-    out.counts.block_references = held.block_references;
-    out.counts.absent_blocks = held.absent_blocks;
-    out.looked_blocks = seen.looked_blocks;
-    out.shared_blocks = seen.shared_blocks;
-    out.compared_blocks = seen.compared_blocks;
-    out.differing_blocks = seen.differing_blocks;
+    status ended = play_by_threads(from, settings, *parts.all, out);
+    out.seconds = watch.lap();
+    out.counts = parts.all->counts();
+    out.held = parts.all->contents();
     const status flushed = settings.writes ? flush_all(header, *parts.all) : status{};
     out.flush_seconds = watch.lap();
     return ended.ok() ? flushed : ended;

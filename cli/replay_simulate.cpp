@@ -1,172 +1,151 @@
+// Plays a trace through the core of a buffer, which moves no bytes.
 #include "replay_run.hpp"
 
 #include <array>
 #include <cerrno>
-#include <unordered_map>
 #include <vector>
 
 #include "buffer/core/check.hpp"
-#include "buffer/core/movement.hpp"
 #include "buffer/core/core.hpp"
-#include "buffer/core/types.hpp"
+#include "buffer/core/movement.hpp"
 #include "common/process.hpp"
 
 namespace penstock::replay {
 
 namespace {
 
-using buffer::content_id;
 using buffer::found;
 using buffer::page_id;
 
 constexpr std::size_t simulated_at_once = 4096, step = 4;
 
-struct page_hash {
-    std::size_t operator()(const page_id& id) const {
-        return mix64(id.page + std::uint64_t{id.file} * 0x9e3779b97f4a7c15ull);
-    }
-};
-
-// What the pages of the trace's files hold as it goes on, as the contents of their blocks.
-class page_contents {
+// Nothing is ever pinned here, so no access fails.
+template <typename Order>
+class player {
 public:
-    page_contents(const trace::trace_header& header, std::uint32_t blocks)
-        : made_(header.contents), blocks_(blocks) {}
+    player(const trace::trace_header& header, const buffer_shape& shape, outcome& out)
+        : contents_(header),
+          dedu_(shape.policy == buffer::policy_kind::dedu),
+          blocks_(shape.limits.blocks_per_page),
+          out_(out) {}
 
-    void write(page_id id, bool has_number, std::uint64_t number) {
-        written_[id] = {has_number, number};
+    int make(const buffer::limits& limits) { return core_.make(limits); }
+
+    // The core waits for little else than memory; what is to come is known here.
+    PENSTOCK_FETCHING void look_ahead(const std::vector<trace::record>& records,
+                                      std::size_t at) const {
+        if (at + 3 * step >= records.size()) return;
+        const auto first_page = [&](std::size_t i) {
+            return page_id{records[i].page, records[i].file};
+        };
+        core_.expect_first(first_page(at + 3 * step));
+        core_.expect_second(first_page(at + 2 * step));
+        core_.expect_third(first_page(at + step));
     }
 
     // Memory goes by the number of records: one of 32 bytes may claim to write billions of pages.
-    [[nodiscard]] bool has_room(const trace::record& record) {
+    bool has_room(const trace::record& record) {
         constexpr std::uint64_t first_pages = 1u << 24, pages_of_a_record = 4096;
         room_ += pages_of_a_record;
-        return record.kind != trace::operation::write ||
-               written_.size() + record.pages <= first_pages + room_;
+        return !dedu_ || record.kind != trace::operation::write ||
+               contents_.written_pages() + record.pages <= first_pages + room_;
     }
-
-    // Good until the next call. Null: all alone.
-    const content_id* of(page_id id) {
-        const auto written = written_.empty() ? written_.end() : written_.find(id);
-        if (written == written_.end() && !made_) return nullptr;
-        const content current = written == written_.end()
-                                    ? content{true, trace::made_content(*made_, id.file, id.page)}
-                                    : written->second;
-        if (!current.has_number) return nullptr;
-        for (std::uint32_t i = 0; i < blocks_; ++i) ids_[i] = {current.number, i};
-        return ids_.data();
-    }
-
-private:
-    struct content {
-        bool has_number = false;
-        std::uint64_t number = 0;
-    };
-    std::optional<trace::made_contents> made_;
-    std::uint32_t blocks_;
-    std::uint64_t room_ = 0;
-    std::unordered_map<page_id, content, page_hash> written_;
-    std::array<content_id, buffer::limits::most_blocks_per_page> ids_;
-};
-
-void count(found at, simulated& sum) {
-    ++(at == found::host ? sum.host_hits : at == found::device ? sum.device_hits : sum.misses);
-}
-
-// Nothing is ever pinned here, so no access fails.
-template <typename Core>
-class player {
-public:
-    player(Core& core, page_contents* contents, simulated& sum)
-        : core_(core), contents_(contents), sum_(sum) {}
 
     void play(const trace::record& record) {
         if (record.kind == trace::operation::flush) {
-            ++sum_.flushes;
-            core_.flush(record.file, sum_.moved);
+            ++out_.flushes;
+            core_.flush(record.file, moved_);
             return;
         }
         for (std::uint32_t i = 0; i < record.pages; ++i) {
             const page_id id{record.page + i, record.file};
-            if (record.kind == trace::operation::read) read(id);
-            else write(id, record.has_content, record.content + i);
+            const found at = record.kind == trace::operation::read
+                                 ? read(id)
+                                 : write(id, record.has_content ? record.content + i
+                                                                : page_contents::unlike_others);
+            ++(at == found::host     ? out_.counts.host_hits
+               : at == found::device ? out_.counts.device_hits
+                                     : out_.counts.misses);
         }
+    }
+
+    // What moved, and what the core has in the end.
+    void report() const {
+        out_.counts.write_backs = moved_.written_pages;
+        out_.counts.device_write_backs = moved_.written_from_device;
+        out_.counts.demotions = moved_.demoted;
+        out_.counts.promotions = moved_.promoted;
+        out_.fills = moved_.filled;
+        out_.dropped_pages = moved_.dropped_pages;
+        const auto& end = core_.inside();
+        out_.held.pages = end.pages.in_use();
+        out_.held.blocks = end.blocks.in_use() - end.absent.size;
+        out_.held.absent_blocks = end.absent.size;
+        out_.held.pages_with_sharing = buffer::pages_with_sharing(end);
+        out_.held.block_references = out_.held.pages * end.most.blocks_per_page;
+        for (std::uint32_t file = 0; file < end.most.files; ++file)
+            out_.dirty_pages += end.pages.dirty_pages(file);
     }
 
 private:
-    void read(page_id id) {
+    found read(page_id id) {
         found at;
-        core_.touch(id, sum_.moved, at);
+        core_.touch(id, moved_, at);
         if (at == found::nowhere) {
-            ++sum_.loads;
-            core_.load(id, contents_ == nullptr ? nullptr : contents_->of(id), sum_.moved);
+            ++out_.counts.loads;
+            core_.load(id, blocks_of(id), moved_);
         }
-        ++sum_.reads;
-        count(at, sum_);
+        ++out_.reads;
+        return at;
     }
-    void write(page_id id, bool has_number, std::uint64_t number) {
+    found write(page_id id, std::uint64_t content) {
         found at = found::nowhere;
-        if (contents_ != nullptr) {
-            contents_->write(id, has_number, number);
-            core_.replace(id, contents_->of(id), sum_.moved, at);
-        } else {
-            core_.touch(id, sum_.moved, at);
-            found before;
-            if (at != found::nowhere) core_.mark_dirty(id);
-            else core_.replace(id, nullptr, sum_.moved, before);
+        ++out_.writes;
+        if (dedu_) {
+            contents_.write(id, content);
+            core_.replace(id, blocks_of(id), moved_, at);
+            return at;
         }
-        ++sum_.writes;
-        count(at, sum_);
+        core_.touch(id, moved_, at);
+        found before;
+        if (at != found::nowhere) core_.mark_dirty(id);
+        else core_.replace(id, nullptr, moved_, before);
+        return at;
     }
 
-    Core& core_;
-    page_contents* contents_;  // null: every block is alone
-    simulated& sum_;
+    // The contents of the page's blocks, good until the next call. Null: all alone.
+    const buffer::content_id* blocks_of(page_id id) {
+        const std::uint64_t content = dedu_ ? contents_.of(id) : page_contents::unlike_others;
+        if (content == page_contents::unlike_others) return nullptr;
+        for (std::uint32_t i = 0; i < blocks_; ++i) ids_[i] = {content, i};
+        return ids_.data();
+    }
+
+    buffer::core<Order> core_;
+    page_contents contents_;
+    const bool dedu_;  // else every block is alone
+    const std::uint32_t blocks_;
+    outcome& out_;
+    buffer::counts moved_;
+    std::uint64_t room_ = 0;
+    std::array<buffer::content_id, buffer::limits::most_blocks_per_page> ids_;
 };
 
-// The core waits for little else than memory; what is to come is known here.
-template <typename Core>
-PENSTOCK_FETCHING void look_ahead(const Core& core, const std::vector<trace::record>& records,
-                                  std::size_t at) {
-    if (at + 3 * step >= records.size()) return;
-    const auto first_page = [&](std::size_t i) {
-        return page_id{records[i].page, records[i].file};
-    };
-    core.expect_first(first_page(at + 3 * step));
-    core.expect_second(first_page(at + 2 * step));
-    core.expect_third(first_page(at + step));
-}
-
-template <typename Core>
-void look_at_the_end(const Core& core, simulated& sum) {
-    const auto& end = core.inside();
-    sum.pages = end.pages.in_use();
-    sum.blocks = end.blocks.in_use() - end.absent.size;
-    sum.absent_blocks = end.absent.size;
-    sum.pages_with_sharing = buffer::pages_with_sharing(end);
-    sum.block_references = std::uint64_t{sum.pages} * end.most.blocks_per_page;
-    for (std::uint32_t file = 0; file < end.most.files; ++file)
-        sum.dirty_pages += end.pages.dirty_pages(file);
-}
-
 template <typename Order>
-status play_all(trace::reader& from, const simulation& setup, simulated& sum) {
-    buffer::core<Order> core;
-    if (core.make(setup.limits) != 0)
+status play_all(trace::reader& from, const buffer_shape& shape, outcome& out) {
+    player<Order> plays(from.header(), shape, out);
+    if (plays.make(shape.limits) != 0)
         return {-ENOMEM, "there is no memory for the tables of " +
-                             std::to_string(std::uint64_t{setup.limits.host_pages} +
-                                            setup.limits.device_pages) +
+                             std::to_string(std::uint64_t{shape.limits.host_pages} +
+                                            shape.limits.device_pages) +
                              " pages; give less with --ram and --gpu, or --table and --absent"};
-    page_contents contents(from.header(), setup.limits.blocks_per_page);
-    player<buffer::core<Order>> plays(core, setup.page_policy == policy::dedu ? &contents : nullptr,
-                                      sum);
     apps::stopwatch watch;
     std::vector<trace::record> records;
     do {
-        if (status failed = from.next(records, simulated_at_once); !failed) return failed;
+        if (status s = from.next(records, simulated_at_once); !s) return s;
         for (std::size_t i = 0; i < records.size(); ++i) {
-            look_ahead(core, records, i);
-            if (setup.page_policy == policy::dedu && !contents.has_room(records[i]))
+            plays.look_ahead(records, i);
+            if (!plays.has_room(records[i]))
                 return {-EFBIG,
                         "a record that writes " + std::to_string(records[i].pages) +
                             " pages is more than so few records "
@@ -174,16 +153,16 @@ status play_all(trace::reader& from, const simulation& setup, simulated& sum) {
             plays.play(records[i]);
         }
     } while (!records.empty());
-    sum.seconds = watch.lap();
-    look_at_the_end(core, sum);
+    out.seconds = watch.lap();
+    plays.report();
     return {};
 }
 
 }  // namespace
 
-status simulate(trace::reader& from, const simulation& setup, simulated& out) {
-    return setup.order == host_order::lru ? play_all<buffer::lru_order>(from, setup, out)
-                                          : play_all<buffer::clock_order>(from, setup, out);
+status simulate(trace::reader& from, const buffer_shape& shape, outcome& out) {
+    return shape.order == buffer::order_kind::lru ? play_all<buffer::lru_order>(from, shape, out)
+                                                  : play_all<buffer::clock_order>(from, shape, out);
 }
 
 }  // namespace penstock::replay

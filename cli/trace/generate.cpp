@@ -7,14 +7,12 @@
 #include <cstring>
 
 #include "common/message.hpp"
-#include "common/work_items.hpp"
 #include "common/numbers.hpp"
 #include "common/process.hpp"
 #include "common/threads.hpp"
-#include "penstock/base/hash.hpp"
-#include "penstock/runtime.hpp"
-#include "trace.hpp"
+#include "common/work_items.hpp"
 #include "formats.hpp"
+#include "penstock/runtime.hpp"
 
 namespace penstock::trace {
 
@@ -44,6 +42,27 @@ std::uint64_t part_of(std::uint64_t pages, double share) {
 std::uint64_t distinct_of(std::uint64_t pages, double factor) {
     return pages == 0 ? 0 : std::max<std::uint64_t>(part_of(pages, 1 / factor), 1);
 }
+
+// `first` and the count - 1 pages after it; count is above 0. The seed decides which pages are the
+// hot ones.
+class page_pattern {
+public:
+    page_pattern(pattern kind, std::uint64_t first, std::uint64_t count, double skew,
+                 std::uint64_t seed)
+        : kind_(kind), first_(first), count_(count), ranks_(count, skew), places_(count, seed) {}
+
+    std::uint64_t next(apps::dice& from) {
+        if (kind_ == pattern::uniform) return first_ + from.below(count_);
+        if (kind_ == pattern::loop) return first_ + at_++ % count_;
+        return first_ + places_(ranks_.draw([&from] { return from.share(); }) - 1);
+    }
+
+private:
+    pattern kind_;
+    std::uint64_t first_, count_, at_ = 0;
+    zipf ranks_;
+    scattered places_;
+};
 
 class access_maker {
 public:
@@ -96,13 +115,6 @@ private:
     std::uint64_t writes_ = 0;
 };
 
-void count(const std::vector<record>& batch, generate_report& out) {
-    for (const record& r : batch)
-        ++(r.kind == operation::read    ? out.reads
-           : r.kind == operation::write ? out.writes
-                                        : out.flushes);
-}
-
 status write_trace(const generate_request& asked, writer& to, generate_report& out) {
     std::atomic<std::uint64_t> done{0};
     const apps::progress bar(
@@ -115,7 +127,7 @@ status write_trace(const generate_request& asked, writer& to, generate_report& o
                  std::min<std::uint64_t>(at + accesses_at_once, asked.accesses);
              at < end; ++at)
             maker.add(at, batch);
-        count(batch, out);
+        for (const record& r : batch) out.counts.add(r);
         if (status s = to.add(batch); !s) return s;
         if (was_interrupted()) return {-ECANCELED, "interrupted; nothing was written"};
     }
@@ -129,6 +141,57 @@ status check_paths(const generate_request& asked, const trace_header& header) {
         if (!asked.data.empty() && apps::same_file(file.path, asked.out))
             return {-EINVAL,
                     "--data: " + apps::shown(file.path) + " is the trace too; give another name"};
+    }
+    return {};
+}
+
+trace_header made_header(const generate_request& asked) {
+    trace_header out;
+    out.page_bytes = asked.page_bytes;
+    const std::string& path = asked.data.empty() ? asked.file : asked.data;
+    if (asked.machines == 0) {
+        out.files.push_back({path, asked.pages});
+        out.contents = made_contents{distinct_of(asked.pages, asked.factor), asked.seed};
+        return out;
+    }
+    for (std::uint32_t f = 0; f < asked.machines; ++f)
+        out.files.push_back({path + "." + std::to_string(f), asked.pages});
+    const std::uint64_t common = part_of(asked.pages, asked.common_percent / 100);
+    made_contents c{0, asked.seed, common, distinct_of(common, asked.factor),
+                    distinct_of(asked.pages - common, asked.factor)};
+    c.distinct = c.common_distinct + asked.machines * c.own_distinct;
+    out.contents = c;
+    return out;
+}
+
+// Makes the files of a trace, with the contents that its header says, by all threads.
+status make_files(const trace_header& header, const generate_request& asked,
+                  std::vector<std::unique_ptr<apps::output_file>>& out) {
+    for (const file_entry& file : header.files)
+        if (status s =
+                out.emplace_back(std::make_unique<apps::output_file>())->open_named(file.path);
+            !s)
+            return s;
+    const std::uint64_t piece_pages = piece_bytes / header.page_bytes;
+    std::atomic<std::uint64_t> made{0};
+    const apps::progress bar(
+        "data", asked.pages * header.files.size(), [&made] { return made.load(); }, !asked.quiet);
+    std::vector<std::vector<std::byte>> rooms(asked.threads);
+    for (std::uint32_t f = 0; f < header.files.size(); ++f) {
+        const auto make_piece = [&](std::uint32_t thread, std::uint64_t first,
+                                    std::uint64_t count) {
+            std::vector<std::byte>& bytes = rooms[thread];
+            bytes.resize(piece_bytes);
+            for (std::uint64_t i = 0; i < count; ++i)
+                fill_page(made_content(*header.contents, f, first + i),
+                          bytes.data() + i * header.page_bytes, header.page_bytes);
+            made += count;
+            return out[f]->write_at(bytes.data(), count * header.page_bytes,
+                                    first * header.page_bytes);
+        };
+        const auto threads = static_cast<std::uint32_t>(
+            std::min<std::uint64_t>(asked.threads, apps::pieces_of(asked.pages, piece_pages)));
+        if (status s = apps::on_pieces(threads, asked.pages, piece_pages, make_piece); !s) return s;
     }
     return {};
 }
@@ -154,65 +217,6 @@ void fill_page(std::uint64_t content, std::byte* to, std::uint32_t page_bytes) {
         std::memcpy(to + at, chunk, chunk_bytes);
     }
 }
-status data_files::make(const trace_header& header, std::uint32_t threads, bool quiet) {
-    const std::uint64_t piece_pages = piece_bytes / header.page_bytes;
-    std::vector<std::uint64_t> first_piece{0};  // of each file, and last the count of all
-    std::uint64_t pages = 0;
-    for (const file_entry& file : header.files) {
-        files_.push_back(std::make_unique<apps::output_file>());
-        if (status s = files_.back()->open_named(file.path); !s) return s;
-        first_piece.push_back(first_piece.back() + apps::pieces_of(file.pages, piece_pages));
-        pages += file.pages;
-    }
-    std::atomic<std::uint64_t> next{0}, made{0};
-    const apps::progress bar(
-        "data", pages, [&made] { return made.load(); }, !quiet);
-    apps::first_error errors;
-    apps::on_threads(
-        static_cast<std::uint32_t>(std::min<std::uint64_t>(threads, first_piece.back())),
-        [&](std::uint32_t) {
-            std::vector<std::byte> bytes(piece_bytes);
-            for (std::uint64_t piece = next.fetch_add(1);
-                 piece < first_piece.back() && !errors.stop(); piece = next.fetch_add(1)) {
-                const auto f = static_cast<std::uint32_t>(
-                    std::upper_bound(first_piece.begin(), first_piece.end(), piece) -
-                    first_piece.begin() - 1);
-                const std::uint64_t first = (piece - first_piece[f]) * piece_pages,
-                                    here = std::min(piece_pages, header.files[f].pages - first);
-                for (std::uint64_t i = 0; i < here; ++i)
-                    fill_page(made_content(*header.contents, f, first + i),
-                              bytes.data() + i * header.page_bytes, header.page_bytes);
-                errors.note(files_[f]->write_at(bytes.data(), here * header.page_bytes,
-                                                first * header.page_bytes));
-                made += here;
-            }
-        });
-    return errors.get();
-}
-
-status data_files::commit() {
-    for (const auto& file : files_)
-        if (status s = file->commit(); !s) return s;
-    return {};
-}
-trace_header made_header(const generate_request& asked) {
-    trace_header out;
-    out.page_bytes = asked.page_bytes;
-    const std::string& path = asked.data.empty() ? asked.file : asked.data;
-    if (asked.machines == 0) {
-        out.files.push_back({path, asked.pages});
-        out.contents = made_contents{distinct_of(asked.pages, asked.factor), asked.seed};
-        return out;
-    }
-    for (std::uint32_t f = 0; f < asked.machines; ++f)
-        out.files.push_back({path + "." + std::to_string(f), asked.pages});
-    const std::uint64_t common = part_of(asked.pages, asked.common_percent / 100);
-    made_contents c{0, asked.seed, common, distinct_of(common, asked.factor),
-                    distinct_of(asked.pages - common, asked.factor)};
-    c.distinct = c.common_distinct + asked.machines * c.own_distinct;
-    out.contents = c;
-    return out;
-}
 
 status generate(const generate_request& asked, generate_report& out) {
     apps::stopwatch watch;
@@ -220,13 +224,14 @@ status generate(const generate_request& asked, generate_report& out) {
     if (status s = check_paths(asked, out.header); !s) return s;
     writer to;
     if (status s = to.open(asked.out, {}, out.header, asked.binary); !s) return s;
-    data_files data;
+    std::vector<std::unique_ptr<apps::output_file>> files;
     if (!asked.data.empty()) {
-        if (status s = data.make(out.header, asked.threads, asked.quiet); !s) return s;
+        if (status s = make_files(out.header, asked, files); !s) return s;
         out.data_bytes = asked.page_bytes * asked.pages * out.header.files.size();
     }
     if (status s = write_trace(asked, to, out); !s) return s;
-    if (status s = data.commit(); !s) return s;
+    for (const auto& file : files)
+        if (status s = file->commit(); !s) return s;
     if (status s = to.commit(); !s) return s;
     out.seconds = watch.lap();
     return {};

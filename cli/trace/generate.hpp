@@ -1,16 +1,15 @@
-// Made traces: the pages that they touch, their files, and the request that asks for them.
+// Made traces: the request that asks for them, and the ranks and places of the pages that they
+// touch.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <memory>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "common/numbers.hpp"
-#include "common/files.hpp"
 #include "trace.hpp"
 
 namespace penstock::trace {
@@ -57,10 +56,6 @@ private:
     double count_, skew_, left_ = 0, right_ = 0, sure_ = 0;
 };
 
-// Which page of a range is next: evenly, skewed, or one after the other.
-
-enum class pattern : std::uint8_t { uniform, zipf, loop };
-
 // Puts ranks at places from 0 to count - 1, each at one of its own, and neighbours far from each
 // other.
 class scattered {
@@ -87,41 +82,11 @@ private:
     std::uint64_t count_, stride_, shift_;
 };
 
-// `first` and the count - 1 pages after it; count is above 0. The seed decides which pages are the
-// hot ones.
-class page_pattern {
-public:
-    page_pattern(pattern kind, std::uint64_t first, std::uint64_t count, double skew,
-                 std::uint64_t seed)
-        : kind_(kind), first_(first), count_(count), ranks_(count, skew), places_(count, seed) {}
-
-    std::uint64_t next(apps::dice& from) {
-        if (kind_ == pattern::uniform) return first_ + from.below(count_);
-        if (kind_ == pattern::loop) return first_ + at_++ % count_;
-        return first_ + places_(ranks_.draw([&from] { return from.share(); }) - 1);
-    }
-
-private:
-    pattern kind_;
-    std::uint64_t first_, count_, at_ = 0;
-    zipf ranks_;
-    scattered places_;
-};
-
-// Makes the files of a trace, with the contents that its header says.
-class data_files {
-public:
-    // By all threads. The header has contents.
-    status make(const trace_header& header, std::uint32_t threads, bool quiet);
-    // Puts the files in their places. Without it, nothing is left behind.
-    status commit();
-
-private:
-    std::vector<std::unique_ptr<apps::output_file>> files_;
-};
-
 // Makes traces, and the files that they are of, from a seed alone: one file of a given share of
 // equal pages, or the images of several virtual machines that run the same system.
+
+// Which page is next: evenly, skewed, or one after the other.
+enum class pattern : std::uint8_t { uniform, zipf, loop };
 
 struct generate_request {
     std::string out, file, data;  // the trace; how it calls its file, or the images before ".0";
@@ -137,14 +102,12 @@ struct generate_request {
 
 struct generate_report {
     trace_header header;
-    std::uint64_t reads = 0, writes = 0, flushes = 0, data_bytes = 0;
+    operation_counts counts;
+    std::uint64_t data_bytes = 0;
     double seconds = 0;
 };
 
 // Trace and files appear whole or not at all.
 status generate(const generate_request& asked, generate_report& out);
-
-// The header that generate() gives the trace.
-trace_header made_header(const generate_request& asked);
 
 }  // namespace penstock::trace

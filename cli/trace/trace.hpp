@@ -29,9 +29,17 @@ struct record {
     bool operator==(const record&) const = default;
 };
 
+struct operation_counts {
+    std::uint64_t reads = 0, writes = 0, flushes = 0;
+
+    void add(const record& r) {
+        ++(r.kind == operation::read ? reads : r.kind == operation::write ? writes : flushes);
+    }
+};
+
 struct file_entry {
-    std::string
-        path;  // as the trace has it; a relative one begins where the program that replays runs
+    // As the trace has it; a relative one begins where the program that replays runs.
+    std::string path;
     std::uint64_t pages = 0;
 };
 

@@ -1,12 +1,12 @@
-// What this machine has, and what works on it: probes of the host and of its GPUs. Every probe does
-// the thing itself, in small; none looks only at a version.
+// What works on this machine: probes of the host and of its GPUs. Every probe does the thing
+// itself, in small; none looks only at a version.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-namespace penstock::info {
+namespace penstock::cli {
 
 // `works` false: `why` says why not. True: `why` may add how.
 struct finding {
@@ -15,21 +15,8 @@ struct finding {
     std::string why;
 };
 
-finding probe_io_uring();
-finding probe_opening();  // opening through /proc/self/fd, which keeps kernels below their roots
-finding probe_huge_pages();
-finding probe_direct_io();  // reads past the page cache; on the program's own file
-finding probe_exact_times();
-
-struct host_facts {
-    std::string kernel;
-    unsigned processors = 0;
-    std::uint64_t memory_bytes = 0;
-    std::uint64_t open_files = 0;    // RLIMIT_NOFILE, soft
-    std::uint64_t locked_bytes = 0;  // RLIMIT_MEMLOCK, soft
-    static constexpr std::uint64_t unlimited = ~std::uint64_t{0};
-};
-host_facts read_host_facts();
+// Opening files, io_uring, O_DIRECT, huge pages, times of files.
+std::vector<finding> probe_host();
 
 struct gpu {
     int number = 0;
@@ -50,4 +37,4 @@ struct gpu_report {
 
 gpu_report look_at_gpus(int device);
 
-}  // namespace penstock::info
+}  // namespace penstock::cli

@@ -1,128 +1,97 @@
-#include "machine_report.hpp"
+// Probes the host and its GPUs, for penstock info.
+#include "machine.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <fcntl.h>
 #include <fstream>
-#include <sys/resource.h>
-#include <sys/utsname.h>
-#include <thread>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include "common/files.hpp"
 #include "os/env.hpp"
 #include "penstock/error.hpp"
 
 #if defined(PENSTOCK_WITH_CUDA)
 #include <cuda_runtime.h>
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
 #endif
 
-namespace penstock::info {
+namespace penstock::cli {
 
 namespace {
 
+using apps::unique_fd;
+
 constexpr const char* own_program = "/proc/self/exe";
 constexpr std::size_t probe_bytes = 4096;
+alignas(4096) std::array<std::byte, probe_bytes> probed, by_pread;
 
-// A handle from environment, closed with its scope.
-class scoped_handle {
-public:
-    explicit scoped_handle(int fd) : fd_(fd) {}
-    ~scoped_handle() {
-        if (fd_ >= 0) host::linux_environment().close(fd_);
-    }
-    scoped_handle(const scoped_handle&) = delete;
-    scoped_handle& operator=(const scoped_handle&) = delete;
-    [[nodiscard]] int fd() const { return fd_; }
-
-private:
-    int fd_;
-};
-
-std::string text_of(std::int64_t code) { return error_text(code); }
-
-std::uint64_t soft_limit(int which) {
-    rlimit limit{};
-    if (::getrlimit(static_cast<__rlimit_resource>(which), &limit) != 0) return 0;
-    return limit.rlim_cur == RLIM_INFINITY ? host_facts::unlimited
-                                           : static_cast<std::uint64_t>(limit.rlim_cur);
+// This program's own file, as the runtime opens files; else a negative errno.
+unique_fd open_own_program() {
+    const unique_fd found(host::linux_environment().find(-1, own_program));
+    return unique_fd(found < 0 ? int{found} : host::linux_environment().open_found(found));
 }
 
-}  // namespace
+// Whether a probe read the first bytes of the program, as pread does; `got`: how many, or an error.
+void compare_with_pread(int file, std::int64_t got, finding& out) {
+    out.works = got == host::linux_environment().read(file, by_pread.data(), probe_bytes, 0) &&
+                std::memcmp(probed.data(), by_pread.data(), static_cast<std::size_t>(got)) == 0;
+    if (!out.works) out.why = "a read gave other bytes than pread";
+}
 
 finding probe_opening() {
     finding out{"opening files", false, ""};
-    host::environment& env = host::linux_environment();
-    const scoped_handle found(env.find(-1, own_program));
+    const unique_fd found(host::linux_environment().find(-1, own_program));
     std::string path;
-    int code = found.fd() < 0 ? found.fd() : env.real_path(found.fd(), path);
-    if (code == 0) {
-        const scoped_handle opened(env.open_found(found.fd()));
-        if (opened.fd() < 0) code = opened.fd();
-    }
+    int code = found < 0 ? int{found} : host::linux_environment().real_path(found, path);
+    if (code == 0) code = std::min(int{open_own_program()}, 0);
     out.works = code == 0;
-    if (!out.works) out.why = "through /proc/self/fd: " + text_of(code) + "; is /proc mounted?";
+    if (!out.works) out.why = "through /proc/self/fd: " + error_text(code) + "; is /proc mounted?";
     return out;
 }
 
 finding probe_io_uring() {
     finding out{"io_uring", false, ""};
-    host::environment& env = host::linux_environment();
-    const auto io = env.make_io_engine(true, 4, out.why);
+    const auto io = host::linux_environment().make_io_engine(true, 4, out.why);
     if (io == nullptr) return out;
-    const scoped_handle found(env.find(-1, own_program));
-    const scoped_handle file(found.fd() < 0 ? -1 : env.open_found(found.fd()));
-    if (file.fd() < 0) {
+    const unique_fd file = open_own_program();
+    if (file < 0) {
         out.why = "a ring could be made, but no file opened to read with it";
         return out;
     }
-    alignas(4096) static std::array<std::byte, probe_bytes> by_ring, by_pread;
-    io->start({file.fd(), by_ring.data(), probe_bytes, 0, 1});
+    io->start({file, probed.data(), probe_bytes, 0, 1});
     io->submit();
     std::vector<host::read_result> results;
     for (int round = 0; round < 20 && results.empty(); ++round) io->reap(results, 100'000'000);
-    if (results.empty()) {
+    if (results.empty())
         out.why = "a ring could be made, but a read did not finish within two seconds";
-    } else if (results[0].result < 0) {
-        out.why = "a ring could be made, but a read failed: " + text_of(results[0].result);
-    } else {
-        const std::int64_t got = env.read(file.fd(), by_pread.data(), probe_bytes, 0);
-        out.works = got == results[0].result && std::memcmp(by_ring.data(), by_pread.data(),
-                                                            static_cast<std::size_t>(got)) == 0;
-        if (!out.works) out.why = "a read gave other bytes than pread";
-    }
+    else if (results[0].result < 0)
+        out.why = "a ring could be made, but a read failed: " + error_text(results[0].result);
+    else compare_with_pread(file, results[0].result, out);
     return out;
 }
 
 finding probe_direct_io() {
     finding out{"O_DIRECT", false, ""};
     host::environment& env = host::linux_environment();
-    const scoped_handle found(env.find(-1, own_program));
-    const scoped_handle file(found.fd() < 0 ? -1 : env.open_found(found.fd()));
+    const unique_fd file = open_own_program();
     std::uint32_t grain_bytes = 0;
-    const int direct = file.fd() < 0 ? file.fd() : env.open_direct(file.fd(), grain_bytes);
-    const scoped_handle past(direct);
-    alignas(4096) static std::array<std::byte, probe_bytes> by_direct, by_pread;
-    const std::int64_t got =
-        direct < 0 ? direct : env.read(direct, by_direct.data(), probe_bytes, 0);
+    const unique_fd direct(file < 0 ? int{file} : env.open_direct(file, grain_bytes));
+    const std::int64_t got = direct < 0 ? direct : env.read(direct, probed.data(), probe_bytes, 0);
     if (got < 0) {
-        out.why = "the file system of the program refuses it: " + text_of(got) +
+        out.why = "the file system of the program refuses it: " + error_text(got) +
                   "; files there are read through the page cache";
         return out;
     }
-    out.works = got == env.read(file.fd(), by_pread.data(), probe_bytes, 0) &&
-                std::memcmp(by_direct.data(), by_pread.data(), static_cast<std::size_t>(got)) == 0;
-    if (!out.works) {
-        out.why = "a read gave other bytes than pread";
-        return out;
-    }
+    compare_with_pread(file, got, out);
+    if (!out.works) return out;
     out.why =
         "in pieces of " + std::to_string(grain_bytes) + " bytes, on the file system of the program";
-    const int cached = env.in_page_cache(file.fd(), 0, probe_bytes);
+    const int cached = env.in_page_cache(file, 0, probe_bytes);
     if (cached < 0)
-        out.why += "; the kernel does not tell what is in the page cache (" + text_of(cached) +
+        out.why += "; the kernel does not tell what is in the page cache (" + error_text(cached) +
                    "), so direct_io=auto does without it";
     return out;
 }
@@ -142,12 +111,11 @@ finding probe_huge_pages() {
 
 finding probe_exact_times() {
     finding out{"exact file times", false, ""};
-    host::environment& env = host::linux_environment();
-    const scoped_handle here(env.find(-1, "."));
+    const unique_fd here(host::linux_environment().find(-1, "."));
     host::file_facts facts;
-    const int code = here.fd() < 0 ? here.fd() : env.facts(here.fd(), facts);
+    const int code = here < 0 ? int{here} : host::linux_environment().facts(here, facts);
     out.works = code == 0 && facts.exact_times;
-    if (code != 0) out.why = "working directory: " + text_of(code);
+    if (code != 0) out.why = "working directory: " + error_text(code);
     else if (!out.works)
         out.why =
             "the kernel or the file system of the working directory has coarse times; a file "
@@ -155,21 +123,14 @@ finding probe_exact_times() {
     return out;
 }
 
-host_facts read_host_facts() {
-    host_facts out;
-    utsname name{};
-    if (::uname(&name) == 0) out.kernel = std::string(name.sysname) + " " + name.release;
-    out.processors = std::thread::hardware_concurrency();
-    out.memory_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
-                       static_cast<std::uint64_t>(::sysconf(_SC_PAGE_SIZE));
-    out.open_files = soft_limit(RLIMIT_NOFILE);
-    out.locked_bytes = soft_limit(RLIMIT_MEMLOCK);
-    return out;
+// Without a GPU to use, none of its features works.
+void refuse_features(gpu_report& out) {
+    for (const char* feature :
+         {"registered windows", "pinned host memory", "peer access between GPUs"})
+        out.findings.push_back({feature, false, out.why});
 }
 
 #if defined(PENSTOCK_WITH_CUDA)
-
-namespace {
 
 std::string version_text(int version) {
     return version == 0
@@ -187,11 +148,11 @@ std::string reason(cudaError_t code) {
 // cache in place.
 finding probe_windows() {
     finding out{"registered windows", false, ""};
-    const int fd = ::open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    const unique_fd file(::open(own_program, O_RDONLY | O_CLOEXEC));
     const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGE_SIZE));
-    void* const page =
-        fd < 0 ? MAP_FAILED : ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
-    if (fd >= 0) ::close(fd);
+    void* const page = file < 0
+                           ? MAP_FAILED
+                           : ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, file, 0);
     if (page == MAP_FAILED) {
         out.why = "no file could be mapped to try it with";
         return out;
@@ -251,7 +212,16 @@ gpu describe(int number) {
     return out;
 }
 
+#endif
+
 }  // namespace
+
+std::vector<finding> probe_host() {
+    return {probe_opening(), probe_io_uring(), probe_direct_io(), probe_huge_pages(),
+            probe_exact_times()};
+}
+
+#if defined(PENSTOCK_WITH_CUDA)
 
 gpu_report look_at_gpus(int device) {
     gpu_report out;
@@ -270,13 +240,8 @@ gpu_report look_at_gpus(int device) {
         cudaGetLastError();
         out.why = "there is no GPU number " + std::to_string(device);
     }
-    if (out.why.empty()) {
-        out.findings = {probe_windows(), probe_pinned(), probe_peers(count)};
-    } else {
-        for (const char* feature :
-             {"registered windows", "pinned host memory", "peer access between GPUs"})
-            out.findings.push_back({feature, false, out.why});
-    }
+    if (out.why.empty()) out.findings = {probe_windows(), probe_pinned(), probe_peers(count)};
+    else refuse_features(out);
     return out;
 }
 
@@ -285,12 +250,10 @@ gpu_report look_at_gpus(int device) {
 gpu_report look_at_gpus(int) {
     gpu_report out;
     out.why = "this build has no CUDA; configure with nvcc on PATH";
-    for (const char* feature :
-         {"registered windows", "pinned host memory", "peer access between GPUs"})
-        out.findings.push_back({feature, false, out.why});
+    refuse_features(out);
     return out;
 }
 
 #endif
 
-}  // namespace penstock::info
+}  // namespace penstock::cli

@@ -1,0 +1,424 @@
+// penstock trace: makes, converts and describes traces.
+#include <algorithm>
+#include <cerrno>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sys/mman.h>
+
+#include "command.hpp"
+#include "common/message.hpp"
+#include "common/process.hpp"
+#include "common/report_text.hpp"
+#include "common/threads.hpp"
+#include "common/work_items.hpp"
+#include "trace/formats.hpp"
+#include "trace/generate.hpp"
+
+namespace penstock::cli {
+
+namespace {
+
+using apps::with_commas;
+using nlohmann::json;
+using trace::record;
+
+constexpr std::size_t records_at_once = 8192;
+
+const char* name_of_format(bool binary) { return binary ? "binary" : "text"; }
+
+std::string told(std::uint64_t count, const char* noun, const char* plural) {
+    return with_commas(count) + noun + (count == 1 ? "" : plural);
+}
+
+std::string told_counts(const trace::operation_counts& of) {
+    return told(of.reads, " read", "s") + ", " + told(of.writes, " write", "s") + ", " +
+           told(of.flushes, " flush", "es");
+}
+
+class trace_command : public command {
+public:
+    trace_command(const char* name, const char* about)
+        : command({name, about,
+                   "\nA trace is text, or binary, which shows when it was cut or changed; every "
+                   "command takes both. Traces and files appear whole or not at all. "
+                   "tools/trace_import.py in the sources makes traces of what blkparse and fio "
+                   "recorded.\n"
+                   "\nExit status: 0 done; 1 failed; 2 wrong usage.\n"}) {}
+
+    status check() override {
+        return text_ && binary_ ? status{-EINVAL, "--binary excludes --text; see --help"}
+                                : status{};
+    }
+
+protected:
+    void add_output(apps::option_list& add) {
+        add.text("-o,--out", out_, "File that gets the trace", "TRACE").required();
+        add.flag("--text", text_, "As text");
+        add.flag("--binary", binary_, "Binary");
+    }
+    void add_input(apps::option_list& add) { add.operand("TRACE", input_, "The trace"); }
+    void add_report(apps::option_list& add) {
+        add.flag("--json", common.json, "Print exactly one JSON object on standard output");
+        add.flag("--quiet", common.quiet, "Print no summary; errors and warnings still appear");
+    }
+
+    // With --json the object, else one line for people on standard error.
+    status report_line(const json& object, const std::string& line) const {
+        if (common.json) return report(object, "");
+        if (!common.quiet) apps::say(line);
+        return {};
+    }
+
+    static json json_of(const trace::operation_counts& of) {
+        return {{"reads", of.reads}, {"writes", of.writes}, {"flushes", of.flushes}};
+    }
+    static json json_of(const trace::trace_header& header) {
+        json files = json::array(), contents = nullptr;
+        for (const trace::file_entry& file : header.files)
+            files.push_back({{"path", file.path}, {"pages", file.pages}});
+        if (const auto& c = header.contents)
+            contents = {{"distinct", c->distinct},
+                        {"seed", c->seed},
+                        {"common_pages", c->common_pages},
+                        {"common_distinct", c->common_distinct},
+                        {"own_distinct", c->own_distinct}};
+        return {{"page_bytes", header.page_bytes}, {"files", files}, {"contents", contents}};
+    }
+
+    std::string input_, out_;
+    bool text_ = false, binary_ = false;
+};
+
+status read_pattern(const std::string& flag, const std::string& text, trace::pattern& out) {
+    if (text == "uniform") out = trace::pattern::uniform;
+    else if (text == "zipf") out = trace::pattern::zipf;
+    else if (text == "loop") out = trace::pattern::loop;
+    else
+        return {-EINVAL,
+                flag + ": " + apps::shown(text) + " is no pattern; give uniform, zipf or loop"};
+    return {};
+}
+
+status read_page(const std::string& flag, const std::string& text, std::uint32_t& out) {
+    std::uint64_t bytes = 0;
+    if (status s = parse_size(flag, text, bytes); !s) return s;
+    if (bytes < trace::least_page_bytes || bytes > trace::most_page_bytes ||
+        (bytes & (bytes - 1)) != 0)
+        return {-EINVAL, flag + ": " + apps::shown(text) +
+                             " is no size of a page; give a power of two from 512 to 2MiB"};
+    out = static_cast<std::uint32_t>(bytes);
+    return {};
+}
+
+class generate_command : public trace_command {
+public:
+    generate_command()
+        : trace_command("trace generate",
+                        "Make a trace that the seed alone decides, and the file that it is of") {}
+
+    void add_options(apps::option_list& add) override {
+        constexpr std::uint64_t most_pages = std::uint64_t{1} << 40, most_accesses = 10000000000,
+                                most_rate = 1000000000;
+        constexpr std::uint32_t most_machines = 256;
+        add_output(add);
+        add.number("--pages", asked_.pages, {1, most_pages, ""},
+                   "Pages of the file, over which the accesses go: the working set; of every "
+                   "image, with --machines",
+                   "W")
+            .required();
+        add.number("--accesses", asked_.accesses, {1, most_accesses, ""},
+                   "Reads and writes, of a page each", "N")
+            .required();
+        add.value("--pattern", read_pattern, asked_.access_pattern,
+                  "Which page is next: uniform (the default), zipf (the n-th hottest as 1/n^S), "
+                  "or loop (one after the other)",
+                  "HOW");
+        add.number("--skew", skew_, {0.001, 5, ""}, "S of zipf, 0.001 to 5; default: 0.9", "S");
+        add.number("--writes", asked_.write_percent, {0, 100, ""},
+                   "Percent of the accesses that write; default: 0", "PERCENT");
+        add.number("--shared-writes", asked_.shared_write_percent, {0, 100, ""},
+                   "Percent of the writes that store what other pages hold; the others store what "
+                   "no page holds; default: 0",
+                   "PERCENT");
+        add.number("--flush-every", asked_.flush_every, {1, most_accesses, ""},
+                   "Flush the file after so many writes; default: never", "N");
+        add.number("--factor", asked_.factor, {1, 1000, ""},
+                   "How many pages hold the same, on average: 1 (the default) to 1000, such as 2.5",
+                   "D");
+        add.number("--machines", asked_.machines, {1, most_machines, ""},
+                   "Make a trace of so many virtual machines, 1 to 256, each with an image called "
+                   "PATH.0, PATH.1 and so on",
+                   "M");
+        add.number("--common", common_percent_, {0, 100, ""},
+                   "Percent of the pages of an image that are equal in all; default: 0", "PERCENT");
+        add.number("--rate", asked_.rate, {1, most_rate, ""},
+                   "Accesses in a second; default: 10000", "N");
+        add.value("--page", read_page, asked_.page_bytes,
+                  "Size of a page: a power of two, 512 to 2MiB; default: 4KiB", "SIZE");
+        add.number("--seed", asked_.seed, {0, UINT64_MAX, ""}, "Of all that is made; default: 1",
+                   "S");
+        add.text("--file", asked_.file, "What the trace calls its file; default: TRACE.data",
+                 "PATH");
+        add.text("--data", asked_.data, "Make the file too, here, and call it so", "PATH");
+        add.number("--workers", workers_, {1, 1024, ""},
+                   "Threads that make it; default: one for every processor", "N");
+        add_report(add);
+    }
+
+    status check() override {
+        if (status s = trace_command::check(); !s) return s;
+        if (!asked_.data.empty() && !asked_.file.empty())
+            return {-EINVAL, "--data excludes --file; see --help"};
+        if (common_percent_ >= 0 && asked_.machines == 0)
+            return {-EINVAL,
+                    "--common: there is one file only; give --machines too, or leave it out"};
+        if (skew_ > 0 && asked_.access_pattern != trace::pattern::zipf)
+            return {-EINVAL, "--skew: is only for --pattern zipf; give that, or leave it out"};
+        asked_.common_percent = std::max(common_percent_, 0.0);
+        if (skew_ > 0) asked_.skew = skew_;
+        asked_.out = out_;
+        asked_.binary = binary_;
+        asked_.quiet = common.quiet;
+        asked_.threads = workers_ > 0 ? workers_ : apps::thread_count({});
+        if (asked_.file.empty()) asked_.file = out_ + ".data";
+        return {};
+    }
+
+    status run() override {
+        if (status s = apps::watch_signals(); !s) return s;
+        trace::generate_report done;
+        if (status s = trace::generate(asked_, done); !s) return s;
+        json object = {{"trace", out_},
+                       {"format", name_of_format(binary_)},
+                       {"data_bytes", done.data_bytes},
+                       {"seconds", done.seconds}};
+        object.update(json_of(done.counts));
+        object.update(json_of(done.header));
+        return report_line(
+            object,
+            out_ + ": " + told_counts(done.counts) +
+                (done.data_bytes > 0 ? "; " + format_size(done.data_bytes) + " of data made" : "") +
+                apps::text_of(" in %.2f s", done.seconds));
+    }
+
+private:
+    trace::generate_request asked_;
+    double skew_ = 0, common_percent_ = -1;  // of neither: not given
+    std::uint32_t workers_ = 0;              // 0: not given
+};
+
+class convert_command : public trace_command {
+public:
+    convert_command() : trace_command("trace convert", "Write a trace as text, or binary") {}
+
+    void add_options(apps::option_list& add) override {
+        add_input(add);
+        add_output(add);
+        add_report(add);
+    }
+
+    status check() override {
+        if (!text_ && !binary_)
+            return {-EINVAL, "give --text or --binary, for what the trace is to become"};
+        return trace_command::check();
+    }
+
+    status run() override {
+        if (status s = apps::watch_signals(); !s) return s;
+        trace::reader from;
+        if (status s = from.open(input_); !s) return s;
+        trace::writer to;
+        if (status s = to.open(out_, input_, from.header(), binary_); !s) return s;
+        std::vector<record> records;
+        do {
+            if (status s = from.next(records, records_at_once); !s) return s;
+            if (status s = to.add(records); !s) return s;
+        } while (!records.empty());
+        if (status s = to.commit(); !s) return s;
+        const char* const format = name_of_format(binary_);
+        return report_line(
+            {{"input", input_}, {"trace", out_}, {"format", format}, {"records", to.records()}},
+            out_ + ": " + with_commas(to.records()) + " records as " + format);
+    }
+};
+
+// How often each page of a trace's files was accessed. Memory is taken only where pages are
+// accessed.
+class page_counts {
+public:
+    page_counts() = default;
+    ~page_counts() {
+        if (counts_ != nullptr) ::munmap(counts_, pages_ * sizeof *counts_);
+    }
+    page_counts(const page_counts&) = delete;
+    page_counts& operator=(const page_counts&) = delete;
+
+    // False: the files are too large to count their pages.
+    bool open(const std::vector<trace::file_entry>& files) {
+        for (const trace::file_entry& file : files) {
+            first_.push_back(pages_);
+            pages_ += std::min(file.pages, most_pages + 1);
+            if (pages_ > most_pages) return false;
+        }
+        void* const at = ::mmap(nullptr, pages_ * sizeof *counts_, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (at == MAP_FAILED) return false;
+        counts_ = static_cast<std::uint32_t*>(at);
+        touched_.resize(apps::pieces_of(pages_, block_pages));
+        return true;
+    }
+
+    // False: more pages than the memory that so many records may take; nothing is counted any more.
+    bool add(const record& r) {
+        const std::uint64_t first = first_[r.file] + r.page,
+                            room = first_blocks + ++records_ * blocks_of_a_record;
+        for (std::uint64_t page = first; page < first + r.pages; ++page) {
+            if (!touched_[page / block_pages]) {
+                touched_[page / block_pages] = true;
+                if (++touched_blocks_ > room) return false;
+            }
+            counts_[page] += counts_[page] < UINT32_MAX ? 1 : 0;
+        }
+        return true;
+    }
+
+    // How many pages were accessed how often, the most accessed first; only those that were.
+    using groups = std::map<std::uint64_t, std::uint64_t, std::greater<>>;  // pages by times
+    [[nodiscard]] groups pages_by_times() const {
+        groups out;
+        for (std::uint64_t block = 0; block < touched_.size(); ++block)
+            for (std::uint64_t page = block * block_pages;
+                 touched_[block] && page < std::min((block + 1) * block_pages, pages_); ++page)
+                if (counts_[page] > 0) ++out[counts_[page]];
+        return out;
+    }
+
+private:
+    static constexpr std::uint64_t most_pages = std::uint64_t{1} << 34, block_pages = 1024;
+    // A record of 32 bytes may name billions of pages, so memory for counters goes by the number of
+    // records.
+    static constexpr std::uint64_t first_blocks = 1u << 16, blocks_of_a_record = 64;
+    std::uint64_t records_ = 0, touched_blocks_ = 0;
+    std::vector<std::uint64_t> first_;  // of each file, among the pages of all
+    std::uint32_t* counts_ = nullptr;
+    std::uint64_t pages_ = 0;
+    std::vector<bool> touched_;  // by block of counters: whether one was raised
+};
+
+// The share of the accesses that the hottest `part` of the pages take, at least one page.
+double share_of_hottest(const page_counts::groups& groups, std::uint64_t pages,
+                        std::uint64_t accesses, double part) {
+    std::uint64_t left = std::max<std::uint64_t>(
+                      static_cast<std::uint64_t>(static_cast<double>(pages) * part), 1),
+                  taken = 0;
+    for (const auto& [times, count] : groups) {
+        taken += std::min(left, count) * times;
+        left -= std::min(left, count);
+    }
+    return accesses == 0 ? 0 : static_cast<double>(taken) / static_cast<double>(accesses);
+}
+
+class show_command : public trace_command {
+public:
+    show_command()
+        : trace_command("trace show", "Check a trace from front to back, and say what is in it") {}
+
+    void add_options(apps::option_list& add) override {
+        add_input(add);
+        add_report(add);
+    }
+
+    status run() override {
+        if (status s = apps::watch_signals(); !s) return s;
+        if (status s = from_.open(input_); !s) return s;
+        page_counts pages;
+        bool counted = pages.open(from_.header().files);
+        std::vector<record> records;
+        do {
+            if (status s = from_.next(records, records_at_once); !s) return s;
+            for (const record& r : records) {
+                count(r);
+                if (counted) counted = pages.add(r);
+            }
+        } while (!records.empty());
+        if (counted) {
+            const page_counts::groups groups = pages.pages_by_times();
+            distinct_pages_ = 0;
+            for (const auto& group : groups) *distinct_pages_ += group.second;
+            const std::uint64_t accesses = pages_read_ + pages_written_;
+            hottest_1_ = share_of_hottest(groups, *distinct_pages_, accesses, 0.01);
+            hottest_10_ = share_of_hottest(groups, *distinct_pages_, accesses, 0.1);
+        }
+        return report(json_of_all(), text_of_all());
+    }
+
+private:
+    void count(const record& r) {
+        counts_.add(r);
+        (r.kind == trace::operation::read ? pages_read_ : pages_written_) += r.pages;
+        with_content_ += r.has_content ? 1 : 0;
+        if (records_++ == 0) first_ns_ = r.time_ns;
+        last_ns_ = r.time_ns;
+    }
+
+    [[nodiscard]] json json_of_all() const {
+        const bool counted = distinct_pages_.has_value();
+        json out = {{"trace", input_},
+                    {"format", name_of_format(from_.is_binary())},
+                    {"records", records_},
+                    {"writes_with_content", with_content_},
+                    {"pages_read", pages_read_},
+                    {"pages_written", pages_written_},
+                    {"first_ns", first_ns_},
+                    {"last_ns", last_ns_},
+                    {"duration_ns", last_ns_ - first_ns_},
+                    {"distinct_pages", counted ? json(*distinct_pages_) : json(nullptr)},
+                    {"hottest_1_percent_share", counted ? json(hottest_1_) : json(nullptr)},
+                    {"hottest_10_percent_share", counted ? json(hottest_10_) : json(nullptr)}};
+        out.update(json_of(counts_));
+        out.update(json_of(from_.header()));
+        return out;
+    }
+
+    [[nodiscard]] std::string text_of_all() const {
+        const trace::trace_header& h = from_.header();
+        std::string out = apps::shown(input_) + ": " + name_of_format(from_.is_binary()) +
+                          ", pages of " + format_size(h.page_bytes) + "\n";
+        for (std::size_t f = 0; f < h.files.size(); ++f)
+            out += "file " + std::to_string(f) + ": " + apps::shown(h.files[f].path) + ", " +
+                   with_commas(h.files[f].pages) + " pages\n";
+        if (h.contents) out += "contents: " + with_commas(h.contents->distinct) + " distinct\n";
+        if (h.contents && h.contents->common_pages > 0)
+            out += "common: the first " + with_commas(h.contents->common_pages) +
+                   " pages of each file\n";
+        out += with_commas(records_) + " records: " + told_counts(counts_) + "\n" +
+               with_commas(pages_read_) + " pages read, " + with_commas(pages_written_) +
+               " written; " + with_commas(with_content_) + " writes name their contents\n" +
+               apps::text_of("%.6f s from first to last\n",
+                             1e-9 * static_cast<double>(last_ns_ - first_ns_));
+        if (!distinct_pages_)
+            return out + "the files are too large, or the records too wide, to count pages\n";
+        return out + with_commas(*distinct_pages_) + " distinct pages; the hottest 1 % take " +
+               apps::text_of("%.1f %% of the accesses, ", 100 * hottest_1_) + "the hottest 10 % " +
+               apps::text_of("%.1f %%\n", 100 * hottest_10_);
+    }
+
+    trace::reader from_;
+    trace::operation_counts counts_;
+    std::uint64_t records_ = 0, with_content_ = 0, pages_read_ = 0, pages_written_ = 0;
+    std::uint64_t first_ns_ = 0, last_ns_ = 0;
+    std::optional<std::uint64_t> distinct_pages_;  // without a value, the rest is unknown too
+    double hottest_1_ = 0, hottest_10_ = 0;        // share of the accesses that these pages take
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<command>> make_trace_commands() {
+    std::vector<std::unique_ptr<command>> out;
+    out.push_back(std::make_unique<generate_command>());
+    out.push_back(std::make_unique<convert_command>());
+    out.push_back(std::make_unique<show_command>());
+    return out;
+}
+
+}  // namespace penstock::cli
