@@ -28,21 +28,19 @@ struct file_to_write {
     std::uint64_t size_bytes = 0;  // how much of it is read
 };
 
+const command_text cat_text = {
+    "cat",
+    "Writes files to standard output, read through the page cache; byte for byte what cat "
+    "writes.\n",
+    "\nOnly regular files can be read. All are opened before the first byte is written; one that "
+    "cannot be opened ends the\nprogram with nothing written. A file that is appended to meanwhile "
+    "is written as long as it was when it was opened.\nWith --out, the file appears whole or not "
+    "at all. --json needs --out, since standard output can hold only one thing.\n",
+    true};
+
 class cat_command : public command {
 public:
-    cat_command()
-        : command(
-              {"cat",
-               "Writes files to standard output, read through the page cache; byte for byte what "
-               "cat writes.\n",
-               "\nOnly regular files can be read. All are opened before the first byte is "
-               "written; one that cannot be opened ends the\n"
-               "program with nothing written. A file that is appended to meanwhile is written as "
-               "long as it was when it was opened.\n"
-               "With --out, the file appears whole or not at all. --json needs --out, since "
-               "standard output can hold only one thing.\n"
-               "\nExit status: 0 done; 1 failed; 2 wrong usage.\n",
-               true}) {}
+    cat_command() : command(cat_text) {}
 
     void add_options(apps::option_list& add) override {
         add.operands("FILE", names_, "Files to write, in this order");

@@ -1,6 +1,8 @@
 // The frame of a command of penstock: its options, its work and its report. main.cpp has them all.
 #pragma once
 
+#include <cerrno>
+#include <initializer_list>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -16,7 +18,7 @@ namespace penstock::cli {
 struct command_text {
     const char* name;  // on the command line: "cat", or "trace show" below "trace"
     const char* about;
-    std::string details;              // the last part of the help
+    std::string details;              // the last part of the help, before the exit statuses
     bool makes_runtime = false;       // then it takes the flags of all programs, as `common`
     const char* message_prefix = "";  // of what it says of its failure
 };
@@ -47,6 +49,19 @@ protected:
     // On standard output: that line with --json; else the text, unless --quiet.
     status report(const nlohmann::json& object, const std::string& shown) const;
 };
+
+// Something that the command line may have asked wrongly, and the message about it.
+struct mistake {
+    bool made;
+    std::string message;
+};
+
+// -EINVAL for the first that was made.
+inline status first_mistake(std::initializer_list<mistake> all) {
+    for (const mistake& each : all)
+        if (each.made) return {-EINVAL, each.message};
+    return {};
+}
 
 // Values of options of several commands.
 

@@ -46,25 +46,24 @@ std::string reach_of(const planned_copy& plan, const open_copy& copy) {
            " are in " + shown(plan.to);
 }
 
-status reading_failed(const planned_copy& plan, const open_copy& copy) {
-    const bool shrank = copy.code == -ESTALE;
-    return {
-        copy.code,
-        shown(plan.from) + ": " +
-            (shrank ? "it became shorter while it was copied (ESTALE)" : error_text(copy.code)) +
-            "; " + reach_of(plan, copy) + "; " +
-            (shrank ? "run again when no program writes to it" : cure_of_reading(copy.code, "cp"))};
-}
-
-// The runtime knows which bytes it was. If another file was the first to fail, its range would
-// mislead.
-status writing_failed(runtime& rt, const planned_copy& plan, const open_copy& copy) {
+status copying_failed(runtime& rt, const planned_copy& plan, const open_copy& copy) {
+    std::string place = plan.to, reason = error_text(copy.code),
+                cure = "make room, or give another place";
     const status first = rt.write_status();
-    const bool known =
-        !first.ok() && first.code == copy.code &&
-        first.message.find(plan.to.substr(plan.to.rfind('/') + 1)) != std::string::npos;
-    return {copy.code, shown(plan.to) + ": " + (known ? first.message : error_text(copy.code)) +
-                           "; " + reach_of(plan, copy) + "; make room, or give another place"};
+    if (copy.reading) {
+        place = plan.from;
+        cure = cure_of_reading(copy.code, "cp");
+        if (copy.code == -ESTALE) {
+            reason = "it became shorter while it was copied (ESTALE)";
+            cure = "run again when no program writes to it";
+        }
+    } else if (first.code == copy.code &&
+               first.message.find(plan.to.substr(plan.to.rfind('/') + 1)) != std::string::npos) {
+        // The runtime knows which bytes it was. If another file was the first to fail, its range
+        // would mislead.
+        reason = first.message;
+    }
+    return {copy.code, shown(place) + ": " + reason + "; " + reach_of(plan, copy) + "; " + cure};
 }
 
 // A new name is on storage once its directory is.
@@ -106,24 +105,20 @@ struct batch {
     std::vector<unique_fd> sources, places;  // the files themselves, on the host
 };
 
+const command_text cp_text = {
+    "cp", "Copies files through the page cache, by a kernel on the GPU or by CPU threads.\n",
+    "\nOne file to another name, or files into a directory that exists. A copy that is there is "
+    "overwritten and keeps its\npermissions; a new one gets its source's, less the umask. Links "
+    "are followed, and holes stay holes. All names are looked at\nbefore the first byte is "
+    "written; one that is wrong ends the program with nothing changed. If a file cannot be copied\n"
+    "to its end, it is said how far it came, the copy ends there, and the other files are still "
+    "copied.\nWithout --fsync the copy is what other programs read, but may be lost if the machine "
+    "fails.\n",
+    true};
+
 class cp_command : public command {
 public:
-    cp_command()
-        : command(
-              {"cp",
-               "Copies files through the page cache, by a kernel on the GPU or by CPU threads.\n",
-               "\nOne file to another name, or files into a directory that exists. A copy that is "
-               "there is overwritten and keeps its\n"
-               "permissions; a new one gets its source's, less the umask. Links are followed, and "
-               "holes stay holes. All names are looked at\n"
-               "before the first byte is written; one that is wrong ends the program with nothing "
-               "changed. If a file cannot be copied\n"
-               "to its end, it is said how far it came, the copy ends there, and the other files "
-               "are still copied.\n"
-               "Without --fsync the copy is what other programs read, but may be lost if the "
-               "machine fails.\n"
-               "\nExit status: 0 done; 1 failed; 2 wrong usage.\n",
-               true}) {}
+    cp_command() : command(cp_text) {}
 
     void add_options(apps::option_list& add) override {
         add.operands("FILES", names_,
@@ -316,8 +311,7 @@ private:
         if (code == 0 && copy.code == 0 && fsync_) code = rt_->fsync(copy.to);
         const int closed = rt_->close(copy.to);
         if (copy.code == -ECANCELED) return {copy.code, "interrupted; " + reach_of(plan, copy)};
-        if (copy.code != 0)
-            return copy.reading ? reading_failed(plan, copy) : writing_failed(*rt_, plan, copy);
+        if (copy.code != 0) return copying_failed(*rt_, plan, copy);
         if (code == 0) code = closed;
         if (code == 0 && fsync_) code = sync_directory_of(plan.to);
         if (code == 0) return {};

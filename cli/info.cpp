@@ -2,25 +2,241 @@
 #include "command.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
 #include <thread>
 #include <unistd.h>
 
+#include "common/files.hpp"
 #include "common/message.hpp"
 #include "common/report_text.hpp"
-#include "machine.hpp"
+#include "os/env.hpp"
 #include "penstock/engine/layout.hpp"
 #include "penstock/version.hpp"
 #include "settings/tables.hpp"
+
+#if defined(PENSTOCK_WITH_CUDA)
+#include <cuda_runtime.h>
+#endif
 
 namespace penstock::cli {
 
 namespace {
 
+using apps::unique_fd;
 using nlohmann::json;
+
+// Probes of the host and of its GPUs. Every probe does the thing itself, in small; none looks only
+// at a version.
+
+// `works` false: `why` says why not. True: `why` may add how.
+struct finding {
+    bool works = false;
+    std::string why;
+};
+
+constexpr const char* own_program = "/proc/self/exe";
+constexpr std::size_t probe_bytes = 4096;
+alignas(4096) std::array<std::byte, probe_bytes> probed, by_pread;
+
+// This program's own file, as the runtime opens files; else a negative errno.
+unique_fd open_own_program() {
+    const unique_fd found(host::linux_environment().find(-1, own_program));
+    return unique_fd(found < 0 ? int{found} : host::linux_environment().open_found(found));
+}
+
+// Whether a probe read the first bytes of the program, `got` of them, as pread does.
+finding compare_with_pread(int file, std::int64_t got) {
+    if (got == host::linux_environment().read(file, by_pread.data(), probe_bytes, 0) &&
+        std::memcmp(probed.data(), by_pread.data(), static_cast<std::size_t>(got)) == 0)
+        return {true, ""};
+    return {false, "a read gave other bytes than pread"};
+}
+
+finding probe_opening() {
+    const unique_fd found(host::linux_environment().find(-1, own_program));
+    std::string path;
+    int code = found < 0 ? int{found} : host::linux_environment().real_path(found, path);
+    if (code == 0) code = std::min(int{open_own_program()}, 0);
+    if (code == 0) return {true, ""};
+    return {false, "through /proc/self/fd: " + error_text(code) + "; is /proc mounted?"};
+}
+
+finding probe_io_uring() {
+    std::string why;
+    const auto io = host::linux_environment().make_io_engine(true, 4, why);
+    if (io == nullptr) return {false, why};
+    const unique_fd file = open_own_program();
+    if (file < 0) return {false, "a ring could be made, but no file opened to read with it"};
+    io->start({file, probed.data(), probe_bytes, 0, 1});
+    io->submit();
+    std::vector<host::read_result> results;
+    for (int round = 0; round < 20 && results.empty(); ++round) io->reap(results, 100'000'000);
+    if (results.empty())
+        return {false, "a ring could be made, but a read did not finish within two seconds"};
+    const std::int64_t got = results[0].result;
+    if (got < 0) return {false, "a ring could be made, but a read failed: " + error_text(got)};
+    return compare_with_pread(file, got);
+}
+
+finding probe_direct_io() {
+    host::environment& env = host::linux_environment();
+    const unique_fd file = open_own_program();
+    std::uint32_t grain_bytes = 0;
+    const unique_fd direct(file < 0 ? int{file} : env.open_direct(file, grain_bytes));
+    const std::int64_t got = direct < 0 ? direct : env.read(direct, probed.data(), probe_bytes, 0);
+    if (got < 0)
+        return {false, "the file system of the program refuses it: " + error_text(got) +
+                           "; files there are read through the page cache"};
+    finding out = compare_with_pread(file, got);
+    if (!out.works) return out;
+    out.why =
+        "in pieces of " + std::to_string(grain_bytes) + " bytes, on the file system of the program";
+    if (const int cached = env.in_page_cache(file, 0, probe_bytes); cached < 0)
+        out.why += "; the kernel does not tell what is in the page cache (" + error_text(cached) +
+                   "), so direct_io=auto does without it";
+    return out;
+}
+
+finding probe_huge_pages() {
+    constexpr const char* costs = "large caches cost more page faults";
+    std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");
+    std::string line;
+    if (!std::getline(file, line)) return {false, std::string("this kernel has none; ") + costs};
+    if (line.find("[never]") == std::string::npos) return {true, line};
+    return {false, "switched off (" + line + "); " + costs};
+}
+
+finding probe_exact_times() {
+    const unique_fd here(host::linux_environment().find(-1, "."));
+    host::file_facts facts;
+    const int code = here < 0 ? int{here} : host::linux_environment().facts(here, facts);
+    if (code != 0) return {false, "working directory: " + error_text(code)};
+    if (facts.exact_times) return {true, ""};
+    return {false,
+            "the kernel or the file system of the working directory has coarse times; a file "
+            "changed within the last 20 ms is read anew at the next open"};
+}
+
+struct gpu_facts {
+    std::string driver;   // CUDA version that the driver supports, "13.0"; empty: no driver
+    std::string runtime;  // CUDA version Penstock was built with; empty: built without
+    std::string why;      // why there is no GPU to use; empty if there is one
+    json gpus = json::array();
+    finding windows, pinned, peers;  // if there is a GPU to use
+};
+
+#if defined(PENSTOCK_WITH_CUDA)
+
+std::string version_text(int number) {
+    return number == 0 ? std::string()
+                       : std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10);
+}
+
+// The words of the last CUDA error, which is thereby forgotten.
+std::string reason(cudaError_t code) {
+    cudaGetLastError();
+    return cudaGetErrorString(code);
+}
+
+// A page of a mapped file, registered read only: then a GPU can read the operating system's page
+// cache in place.
+finding probe_windows() {
+    const unique_fd file(::open(own_program, O_RDONLY | O_CLOEXEC));
+    const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGE_SIZE));
+    void* const page = file < 0
+                           ? MAP_FAILED
+                           : ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, file, 0);
+    if (page == MAP_FAILED) return {false, "no file could be mapped to try it with"};
+    const cudaError_t code =
+        cudaHostRegister(page, bytes, cudaHostRegisterReadOnly | cudaHostRegisterMapped);
+    if (code == cudaSuccess) cudaHostUnregister(page);
+    ::munmap(page, bytes);
+    if (code == cudaSuccess) return {true, ""};
+    return {false, "a page of a mapped file cannot be registered: " + reason(code)};
+}
+
+finding probe_pinned() {
+    void* memory = nullptr;
+    const cudaError_t code =
+        cudaHostAlloc(&memory, 1 << 20, cudaHostAllocMapped | cudaHostAllocPortable);
+    if (code != cudaSuccess) return {false, "1 MiB could not be pinned: " + reason(code)};
+    cudaFreeHost(memory);
+    return {true, ""};
+}
+
+finding probe_peers(int count) {
+    if (count < 2) return {false, "there is one GPU"};
+    finding out{true, ""};
+    for (int from = 0; from < count; ++from)
+        for (int to = 0; to < count; ++to) {
+            int can = 0;
+            if (from == to || (cudaDeviceCanAccessPeer(&can, from, to) == cudaSuccess && can != 0))
+                continue;
+            cudaGetLastError();
+            out.works = false;
+            out.why += (out.why.empty() ? "" : ", ") + ("not from GPU " + std::to_string(from)) +
+                       " to " + std::to_string(to);
+        }
+    return out;
+}
+
+json describe(int number) {
+    cudaDeviceProp facts{};
+    std::size_t free = 0, total = 0;
+    if (cudaGetDeviceProperties(&facts, number) != cudaSuccess) facts = {};
+    else if (cudaSetDevice(number) != cudaSuccess || cudaMemGetInfo(&free, &total) != cudaSuccess)
+        free = 0;
+    return {{"number", number},
+            {"name", facts.name},
+            {"compute_capability",
+             facts.major == 0 ? std::string()
+                              : std::to_string(facts.major) + "." + std::to_string(facts.minor)},
+            {"memory_bytes", facts.totalGlobalMem},
+            {"free_bytes", free},
+            {"multiprocessors", facts.multiProcessorCount}};
+}
+
+gpu_facts look_at_gpus(int device) {
+    gpu_facts out;
+    int driver = 0, runtime = 0, count = 0;
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&runtime);
+    out.driver = version_text(driver);
+    out.runtime = version_text(runtime);
+    if (driver == 0) out.why = "no NVIDIA driver is loaded";
+    else if (const cudaError_t code = cudaGetDeviceCount(&count); code != cudaSuccess)
+        out.why = reason(code);
+    else if (count == 0) out.why = "there is no GPU";
+    cudaGetLastError();
+    for (int i = 0; i < count; ++i) out.gpus.push_back(describe(i));
+    if (out.why.empty() && cudaSetDevice(device) != cudaSuccess) {
+        cudaGetLastError();
+        out.why = "there is no GPU number " + std::to_string(device);
+    }
+    if (!out.why.empty()) return out;
+    out.windows = probe_windows();
+    out.pinned = probe_pinned();
+    out.peers = probe_peers(count);
+    return out;
+}
+
+#else
+
+gpu_facts look_at_gpus(int) {
+    gpu_facts out;
+    out.why = "this build has no CUDA; configure with nvcc on PATH";
+    return out;
+}
+
+#endif
 
 std::string in_column(std::string text, std::size_t width) {
     text.resize(std::max(text.size() + 1, width), ' ');
@@ -47,17 +263,20 @@ public:
     void add_options(apps::option_list&) override {}
 
     status run() override {
-        const gpu_report gpus = look_at_gpus(settings.device);
+        const gpu_facts gpus = look_at_gpus(settings.device);
         text_ = std::string("Penstock ") + version() + "\n\nDevices\n";
         tell_host();
         tell_gpus(gpus);
         text_ += "\nWhat works here\n";
-        std::vector<finding> findings = probe_host();
-        findings.insert(findings.end(), gpus.findings.begin(), gpus.findings.end());
-        for (const finding& f : findings) {
-            object_["works"].push_back({{"what", f.feature}, {"works", f.works}, {"why", f.why}});
-            line(f.feature, (f.works ? "yes" : "no") + (f.why.empty() ? "" : ": " + f.why));
-        }
+        tell("opening files", probe_opening());
+        tell("io_uring", probe_io_uring());
+        tell("O_DIRECT", probe_direct_io());
+        tell("transparent huge pages", probe_huge_pages());
+        tell("exact file times", probe_exact_times());
+        const finding none{false, gpus.why};
+        tell("registered windows", gpus.why.empty() ? gpus.windows : none);
+        tell("pinned host memory", gpus.why.empty() ? gpus.pinned : none);
+        tell("peer access between GPUs", gpus.why.empty() ? gpus.peers : none);
         text_ += "\nLimits\n";
         tell_limits();
         const status made = tell_runtime();
@@ -68,6 +287,11 @@ public:
 private:
     void line(const std::string& name, const std::string& value) {
         text_ += "  " + in_column(name, 28) + value + "\n";
+    }
+
+    void tell(const char* feature, const finding& found) {
+        object_["works"].push_back({{"what", feature}, {"works", found.works}, {"why", found.why}});
+        line(feature, (found.works ? "yes" : "no") + (found.why.empty() ? "" : ": " + found.why));
     }
 
     void tell_host() {
@@ -83,22 +307,16 @@ private:
              std::to_string(processors) + " processors, " + roughly(memory_bytes) + ", " + kernel);
     }
 
-    void tell_gpus(const gpu_report& found) {
+    void tell_gpus(const gpu_facts& found) {
         object_["cuda"] = {{"built_with", text_or_null(found.runtime)},
                            {"driver", text_or_null(found.driver)},
                            {"why_not", text_or_null(found.why)}};
-        object_["gpus"] = json::array();
-        for (const gpu& g : found.gpus) {
-            object_["gpus"].push_back({{"number", g.number},
-                                       {"name", g.name},
-                                       {"compute_capability", g.capability},
-                                       {"memory_bytes", g.memory_bytes},
-                                       {"free_bytes", g.free_bytes},
-                                       {"multiprocessors", g.multiprocessors}});
-            line("GPU " + std::to_string(g.number),
-                 g.name + ", " + roughly(g.memory_bytes) + ", " + roughly(g.free_bytes) +
-                     " free, compute capability " + g.capability);
-        }
+        object_["gpus"] = found.gpus;
+        for (const json& gpu : found.gpus)
+            line("GPU " + gpu["number"].dump(),
+                 gpu["name"].get<std::string>() + ", " + roughly(gpu["memory_bytes"]) + ", " +
+                     roughly(gpu["free_bytes"]) + " free, compute capability " +
+                     gpu["compute_capability"].get<std::string>());
         if (!found.why.empty()) line("GPU", "none: " + found.why);
         if (!found.runtime.empty())
             line("CUDA", "built with " + found.runtime + ", driver for " +

@@ -32,6 +32,8 @@ namespace {
 constexpr const char* about_program =
     "Penstock: files for GPU kernels and CPU threads, through one page cache.\n";
 
+constexpr const char* exit_statuses = "\nExit status: 0 done; 1 failed; 2 wrong usage.\n";
+
 constexpr const char* about_trace =
     "Makes, converts and describes traces: which pages of which files were read, written "
     "and flushed, and when.\n";
@@ -39,14 +41,13 @@ constexpr const char* about_trace =
 class bench_command : public command {
 public:
     bench_command()
-        : command({"bench",
-                   "Measures Penstock and what it is compared with in one run, again and again, "
-                   "and prints medians as one JSON object.\n",
-                   "\nCases:\n" + bench::about_cases() +
-                       "  all         every one of them\n"
-                       "\nThe file that is read is made in --dir and removed at the end, also "
-                       "after an error or Ctrl-C.\n"
-                       "\nExit status: 0 done; 1 failed; 2 wrong usage.\n"}) {}
+        : command(
+              {"bench",
+               "Measures Penstock and what it is compared with in one run, again and again, and "
+               "prints medians as one JSON object.\n",
+               "\nCases:\n" + bench::about_cases() +
+                   "  all         every one of them\n\nThe file that is read is made in --dir and "
+                   "removed at the end, also after an error or Ctrl-C.\n"}) {}
 
     void add_options(apps::option_list& add) override {
         add.operands("CASE", asked_.cases, "What to measure, in this order");
@@ -88,33 +89,33 @@ private:
     bench::request asked_;
 };
 
-CLI::App* declare(CLI::App& parent, command& added, status& mistake) {
+CLI::App* declare(CLI::App& parent, command& added, status& wrong) {
     const std::string name = added.text.name;
     CLI::App* const out = parent.add_subcommand(name.substr(name.rfind(' ') + 1), added.text.about);
-    out->footer(added.text.details);
-    apps::option_list options(*out, mistake);
+    if (!added.text.details.empty()) out->footer(added.text.details + exit_statuses);
+    apps::option_list options(*out, wrong);
     added.add_options(options);
     if (added.text.makes_runtime) apps::add_common_flags(*out, added.common);
     return out;
 }
 
-int run_command(command& chosen, status mistake) {
-    if (mistake.ok() && chosen.text.makes_runtime)
-        mistake = apps::settle_options(chosen.common, chosen.settings);
-    if (mistake.ok()) mistake = chosen.check();
-    const status ended = mistake.ok() ? chosen.run() : mistake;
+int run_command(command& chosen, status wrong) {
+    if (wrong.ok() && chosen.text.makes_runtime)
+        wrong = apps::settle_options(chosen.common, chosen.settings);
+    if (wrong.ok()) wrong = chosen.check();
+    const status ended = wrong.ok() ? chosen.run() : wrong;
     if (ended.ok()) return apps::exit_done;
     // -EPIPE: the reader of a pipe went away, for it has what it wanted.
     if (!ended.message.empty() && ended.code != -EPIPE)
         apps::say(chosen.text.message_prefix + ended.message);
-    return mistake.ok() && !chosen.used_wrongly ? apps::exit_failed : apps::exit_usage;
+    return wrong.ok() && !chosen.used_wrongly ? apps::exit_failed : apps::exit_usage;
 }
 
 int run(int argc, char** argv) {
     CLI::App app(about_program, "penstock");
     app.set_version_flag("--version", std::string("penstock ") + version());
     app.require_subcommand(0, 1);
-    status mistake;
+    status wrong;
     std::vector<std::unique_ptr<command>> commands;
     commands.push_back(make_info());
     commands.push_back(make_cat());
@@ -123,16 +124,16 @@ int run(int argc, char** argv) {
     commands.push_back(std::make_unique<bench_command>());
     commands.push_back(make_replay());
     std::vector<const CLI::App*> declared;
-    for (const auto& added : commands) declared.push_back(declare(app, *added, mistake));
+    for (const auto& added : commands) declared.push_back(declare(app, *added, wrong));
     CLI::App* const trace = app.add_subcommand("trace", about_trace)->require_subcommand(1);
     for (auto& added : make_trace_commands()) {
-        declared.push_back(declare(*trace, *added, mistake));
-        trace->footer(added->text.details);  // the same for all of them
+        declared.push_back(declare(*trace, *added, wrong));
+        trace->footer(added->text.details + exit_statuses);  // the same for all of them
         commands.push_back(std::move(added));
     }
     if (const auto ended = apps::parse_command_line(app, argc, argv)) return *ended;
     for (std::size_t i = 0; i < commands.size(); ++i)
-        if (declared[i]->parsed()) return run_command(*commands[i], mistake);
+        if (declared[i]->parsed()) return run_command(*commands[i], wrong);
     apps::say("no command given; give info, cat, cp, mount, trace, replay or bench, see --help");
     return apps::exit_usage;
 }

@@ -50,22 +50,19 @@ void say_state(const mount::serve_report& done) {
               told(seen.device_bytes, " bytes there"));
 }
 
+const command_text mount_text = {
+    "mount",
+    "Serves a directory at another place (FUSE), for programs that know nothing of Penstock.\n",
+    "\nEvery operation of files and directories goes through to SOURCE. Runs until the mount is "
+    "taken away (fusermount3 -u MOUNTPOINT)\nor Ctrl-C. If this process is killed the source is "
+    "as it was, and the mount point answers ENOTCONN until it is taken away.\nAs root other users "
+    "may use the mount too, each with its own rights. The signal SIGUSR1 has it say what it did "
+    "so far.\n",
+    false, "mount: "};
+
 class mount_command : public command {
 public:
-    mount_command()
-        : command({"mount",
-                   "Serves a directory at another place (FUSE), for programs that know nothing of "
-                   "Penstock.\n",
-                   "\nEvery operation of files and directories goes through to SOURCE. Runs until "
-                   "the mount is taken away (fusermount3 -u MOUNTPOINT)\n"
-                   "or Ctrl-C. If this process is killed the source is as it was, and the mount "
-                   "point answers ENOTCONN until it is taken away.\n"
-                   "As root other users may use the mount too, each with its own rights. The "
-                   "signal SIGUSR1 has it say what it did so far.\n"
-                   "\nExit status: 0 done; 1 failed; 2 wrong usage.\n",
-                   false, "mount: "}) {
-        options_.allow_other = ::geteuid() == 0;
-    }
+    mount_command() : command(mount_text) { options_.allow_other = ::geteuid() == 0; }
 
     void add_options(apps::option_list& add) override {
         add.operand("SOURCE", options_.source, "The directory to serve");
@@ -113,27 +110,24 @@ private:
     status settle() {
         constexpr std::uint64_t most_read_ahead_bytes = 1u << 30;
         std::uint32_t threads = 0;
-        if (status s = apps::parse_number<std::uint32_t>("--threads", threads_, 1, 1024,
-                                                         "from 1 to 1024", threads);
-            !s)
-            return s;
+        status s = apps::parse_number<std::uint32_t>("--threads", threads_, 1, 1024,
+                                                     "from 1 to 1024", threads);
         if (threads > 0) options_.threads = threads;
-        if (!read_ahead_.empty())
-            if (status s = read_size("--read-ahead", read_ahead_, options_.read_ahead_bytes); !s)
-                return s;
-        if (options_.read_ahead_bytes.value_or(0) > most_read_ahead_bytes)
-            return {-EINVAL, "--read-ahead: " + read_ahead_ +
-                                 " is further than anybody reads; give at most " +
-                                 format_size(most_read_ahead_bytes)};
-        if (common.json && options_.background)
-            return {-EINVAL,
-                    "--json reports when the mount is gone, and --background ends before; give "
-                    "one of them"};
-        if (status s = settle_buffer(); !s) {
-            used_wrongly = s.code == -EINVAL;
-            return s;
-        }
-        if (status s = mount::check(options_); !s) return s;
+        if (s && !read_ahead_.empty())
+            s = parse_size("--read-ahead", read_ahead_, options_.read_ahead_bytes.emplace());
+        if (s)
+            s = first_mistake(
+                {{options_.read_ahead_bytes.value_or(0) > most_read_ahead_bytes,
+                  "--read-ahead: " + read_ahead_ + " is further than anybody reads; give at most " +
+                      format_size(most_read_ahead_bytes)},
+                 {common.json && options_.background,
+                  "--json reports when the mount is gone, and --background ends before; give one "
+                  "of them"}});
+        if (!s) return s;
+        s = settle_buffer();
+        used_wrongly = s.code == -EINVAL;
+        if (s) s = mount::check(options_);
+        if (!s) return s;
         // A process in the background has another working directory, and has to find the mount
         // again.
         std::error_code failed;
@@ -144,29 +138,27 @@ private:
 
     status settle_buffer() {
         if (policy_.empty())
-            return ram_ || gpu_ || page_ || !backend_.empty()
-                       ? status{-EINVAL,
-                                "--ram, --gpu, --page and --backend are of a buffer; give "
-                                "--buffer gram too, or leave them out"}
-                       : status{};
+            return first_mistake({{ram_ || gpu_ || page_ || !backend_.empty(),
+                                   "--ram, --gpu, --page and --backend are of a buffer; give "
+                                   "--buffer gram too, or leave them out"}});
         mount::buffer_options settings{.policy = policy_named(policy_)};
         const bool native = settings.policy == buffer::policy_kind::native;
-        if (!ram_)
-            return {-EINVAL,
-                    "--ram is missing: how much host memory the buffer has; give a size such as "
-                    "256MiB"};
-        if (!gpu_ && !native)
-            return {-EINVAL, "--gpu is missing: how much device memory " + policy_ +
-                                 " has; give a size such as 256MiB"};
-        settings.ram_bytes = *ram_;
-        settings.gpu_bytes = native ? 0 : *gpu_;  // native does not use it
+        settings.ram_bytes = ram_.value_or(0);
+        settings.gpu_bytes = native ? 0 : gpu_.value_or(0);  // native does not use it
         settings.page_bytes = static_cast<std::uint32_t>(
             std::min<std::uint64_t>(page_.value_or(settings.page_bytes), 1u << 31));
         settings.where = backend_named(backend_);
-        if (options_.background && settings.where != backend::cpu && !native)
-            return {-EINVAL,
-                    "--background: a process that goes on in the background loses its GPU; give "
-                    "--backend cpu, or leave --background out"};
+        if (status s = first_mistake(
+                {{!ram_,
+                  "--ram is missing: how much host memory the buffer has; give a size such as "
+                  "256MiB"},
+                 {!gpu_ && !native, "--gpu is missing: how much device memory " + policy_ +
+                                        " has; give a size such as 256MiB"},
+                 {options_.background && settings.where != backend::cpu && !native,
+                  "--background: a process that goes on in the background loses its GPU; give "
+                  "--backend cpu, or leave --background out"}});
+            !s)
+            return s;
         options_.buffer = settings;
         options_.note = [](const std::string& text) { apps::say("mount: " + text); };
         return mount::check(settings, mount::serving_threads(options_.threads));

@@ -29,20 +29,20 @@ double share_of(std::uint64_t part, std::uint64_t all) {
     return ratio(static_cast<double>(part), static_cast<double>(all));
 }
 
+const command_text replay_text = {
+    "replay",
+    "Plays a trace of page accesses through a buffer of host and device memory, and says where the "
+    "pages were found.\n",
+    "\nnative has the host's part alone; gram puts what it drops into the device's; dedu also "
+    "keeps equal blocks only once.\nSizes are whole pages of the trace, at least two. With "
+    "--simulate the trace is read once and may be a pipe. Otherwise its files are read, and with\n"
+    "--writes changed: past the operating system's page cache, so that the sizes mean something. "
+    "However it ends, what was written is in the files.\n",
+    false, "replay: "};
+
 class replay_command : public command {
 public:
-    replay_command()
-        : command({"replay",
-                   "Plays a trace of page accesses through a buffer of host and device memory, "
-                   "and says where the pages were found.\n",
-                   "\nnative has the host's part alone; gram puts what it drops into the "
-                   "device's; dedu also keeps equal blocks only once.\n"
-                   "Sizes are whole pages of the trace, at least two. With --simulate the trace "
-                   "is read once and may be a pipe. Otherwise its files are read, and with\n"
-                   "--writes changed: past the operating system's page cache, so that the sizes "
-                   "mean something. However it ends, what was written is in the files.\n"
-                   "\nExit status: 0 done; 1 failed; 2 wrong usage.\n",
-                   false, "replay: "}) {}
+    replay_command() : command(replay_text) {}
 
     void add_options(apps::option_list& add) override {
         add.operand("TRACE", trace_, "The trace, in text or binary form");
@@ -89,25 +89,42 @@ public:
     }
 
     status check() override {
-        if (policy_.empty()) return {-EINVAL, "--policy is missing; give native, gram or dedu"};
-        if (ram_.empty())
-            return {-EINVAL,
-                    "--ram is missing: how much host memory there is; give a size such as 256MiB"};
         shape_.policy = policy_named(policy_);
         if (order_ == "clock") shape_.order = buffer::order_kind::clock;
-        if (status s = check_options_of_policies(); !s) return s;
         if (threads_ != not_given) run_.threads = threads_;
         if (batch_ != not_given) run_.batch_pages = batch_;
         if (batch_wait_ != not_given) run_.batch_wait_us = batch_wait_;
-        if (run_.verify && run_.writes && run_.threads > 1)
-            return {-EINVAL,
-                    "--verify with --writes needs one thread, for of two that write a page the "
-                    "last one is not known; leave one out"};
         run_.where = backend_named(backend_);
         if (signature_ == "md5") run_.dedu.signature = buffer::signature_kind::md5;
         run_.dedu.sign_on_device = sign_on_ == "device";
         run_.dedu.adaptive = !always_dedu_;
-        return {};
+        const bool dedu = shape_.policy == policy_kind::dedu,
+                   native = shape_.policy == policy_kind::native;
+        return first_mistake(
+            {{policy_.empty(), "--policy is missing; give native, gram or dedu"},
+             {ram_.empty(),
+              "--ram is missing: how much host memory there is; give a size such as 256MiB"},
+             {!dedu && !blocks_.empty(),
+              "--blocks: only dedu has blocks; leave it out, or give --policy dedu"},
+             {!dedu && table_ != not_given,
+              "--table: only dedu has such a limit; leave it out, or give --policy dedu"},
+             {!dedu && absent_ != not_given,
+              "--absent: only dedu knows absent blocks; leave it out, or give --policy dedu"},
+             {!native && gpu_.empty(), "--gpu is missing: how much device memory " + policy_ +
+                                           " has; give a size such as 256MiB"},
+             {simulate_ && (threads_ != not_given || !backend_.empty() || run_.cached ||
+                            run_.writes || run_.verify),
+              "--threads, --backend, --cached, --writes and --verify are of a replay against "
+              "files; leave them out, or --simulate"},
+             {run_.verify && run_.writes && run_.threads > 1,
+              "--verify with --writes needs one thread, for of two that write a page the last one "
+              "is not known; leave one out"},
+             {(simulate_ || native) && (batch_ != not_given || batch_wait_ != not_given),
+              "--batch and --batch-wait are of gram and dedu against files; leave them out, or "
+              "give --policy gram or dedu and no --simulate"},
+             {(simulate_ || !dedu) && (!signature_.empty() || !sign_on_.empty() || always_dedu_),
+              "--signature, --sign-on and --always-dedu are of dedu against files; leave them "
+              "out, or give --policy dedu and no --simulate"}});
     }
 
     status run() override {
@@ -125,53 +142,22 @@ public:
     }
 
 private:
-    // Options that this policy, or this kind of replay, does not have.
-    [[nodiscard]] status check_options_of_policies() const {
-        const bool dedu = shape_.policy == policy_kind::dedu;
-        if (!dedu && !blocks_.empty())
-            return {-EINVAL, "--blocks: only dedu has blocks; leave it out, or give --policy dedu"};
-        if (!dedu && table_ != not_given)
-            return {-EINVAL,
-                    "--table: only dedu has such a limit; leave it out, or give --policy dedu"};
-        if (!dedu && absent_ != not_given)
-            return {-EINVAL,
-                    "--absent: only dedu knows absent blocks; leave it out, or give --policy dedu"};
-        if (shape_.policy != policy_kind::native && gpu_.empty())
-            return {-EINVAL, "--gpu is missing: how much device memory " + policy_ +
-                                 " has; give a size such as 256MiB"};
-        if (simulate_ && (threads_ != not_given || !backend_.empty() || run_.cached ||
-                          run_.writes || run_.verify))
-            return {-EINVAL,
-                    "--threads, --backend, --cached, --writes and --verify are of a replay "
-                    "against files; leave them out, or --simulate"};
-        if ((simulate_ || shape_.policy == policy_kind::native) &&
-            (batch_ != not_given || batch_wait_ != not_given))
-            return {-EINVAL,
-                    "--batch and --batch-wait are of gram and dedu against files; leave them out, "
-                    "or give --policy gram or dedu and no --simulate"};
-        if ((simulate_ || !dedu) && (!signature_.empty() || !sign_on_.empty() || always_dedu_))
-            return {-EINVAL,
-                    "--signature, --sign-on and --always-dedu are of dedu against files; leave "
-                    "them out, or give --policy dedu and no --simulate"};
-        return {};
-    }
-
     // How many pages a size is. `there` is how many the trace can ask for: what is larger is never
     // full, so its tables need be no larger.
-    status settle_size(const char* flag, const std::string& text, std::uint32_t page_bytes,
-                       std::uint64_t there, std::uint64_t& bytes, std::uint32_t& pages) const {
+    status settle_size(const char* flag, const std::string& text, std::uint64_t there,
+                       std::uint64_t& bytes, std::uint32_t& pages) const {
         if (text.empty()) return {};
         if (status s = parse_size(flag, text, bytes); !s) return s;
         const std::string begin = std::string(flag) + ": " + apps::shown(text) + " is ",
-                          of_pages = " of the trace's pages of " + std::to_string(page_bytes) +
+                          of_pages = " of the trace's pages of " + std::to_string(page_bytes_) +
                                      " bytes; give ";
-        if (bytes % page_bytes != 0)
+        if (bytes % page_bytes_ != 0)
             return {-EINVAL, begin + "no whole number" + of_pages + "a multiple of them"};
-        if (bytes / page_bytes < least_buffer_pages)
+        if (bytes / page_bytes_ < least_buffer_pages)
             return {-EINVAL, begin + "less than two" + of_pages + "at least " +
-                                 std::to_string(least_buffer_pages * page_bytes)};
-        pages = static_cast<std::uint32_t>(
-            std::min({bytes / page_bytes, std::max(there, least_buffer_pages), most_buffer_pages}));
+                                 std::to_string(least_buffer_pages * page_bytes_)};
+        pages = static_cast<std::uint32_t>(std::min(
+            {bytes / page_bytes_, std::max(there, least_buffer_pages), most_buffer_pages}));
         return {};
     }
 
@@ -182,18 +168,12 @@ private:
         buffer::limits& limits = shape_.limits;
         limits.files = static_cast<std::uint32_t>(std::max<std::size_t>(header.files.size(), 1));
         page_bytes_ = header.page_bytes;
-        if (status s =
-                settle_size("--ram", ram_, page_bytes_, there, shape_.ram_bytes, limits.host_pages);
-            !s)
-            return s;
-        if (status s = settle_size("--gpu", gpu_, page_bytes_, there, shape_.gpu_bytes,
-                                   limits.device_pages);
-            !s)
-            return s;
+        status s = settle_size("--ram", ram_, there, shape_.ram_bytes, limits.host_pages);
+        if (s) s = settle_size("--gpu", gpu_, there, shape_.gpu_bytes, limits.device_pages);
         if (shape_.policy == policy_kind::native) shape_.gpu_bytes = limits.device_pages = 0;
         limits.pages = limits.host_pages + limits.device_pages + 1;
-        if (shape_.policy == policy_kind::dedu)
-            if (status s = settle_dedu(there, limits); !s) return s;
+        if (s && shape_.policy == policy_kind::dedu) s = settle_dedu(there, limits);
+        if (!s) return s;
         if (limits.check() != 0)
             return {-EINVAL, "--ram " + ram_ + " and --gpu " + gpu_ +
                                  " are more blocks than 32 bits can number; give less, or fewer "

@@ -1,18 +1,27 @@
 // penstock trace: makes, converts and describes traces.
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sys/mman.h>
+#include <unordered_map>
 
 #include "command.hpp"
 #include "common/message.hpp"
 #include "common/process.hpp"
 #include "common/report_text.hpp"
 #include "common/threads.hpp"
-#include "common/work_items.hpp"
 #include "trace/formats.hpp"
 #include "trace/generate.hpp"
+
+namespace penstock::trace {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(operation_counts, reads, writes, flushes)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(file_entry, path, pages)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(made_contents, distinct, seed, common_pages, common_distinct,
+                                   own_distinct)
+
+}  // namespace penstock::trace
 
 namespace penstock::cli {
 
@@ -35,20 +44,16 @@ std::string told_counts(const trace::operation_counts& of) {
            told(of.flushes, " flush", "es");
 }
 
+constexpr const char* trace_details =
+    "\nA trace is text, or binary, which shows when it was cut or changed; every command takes "
+    "both. "
+    "Traces and files appear whole or not at all. tools/trace_import.py in the sources makes "
+    "traces "
+    "of what blkparse and fio recorded.\n";
+
 class trace_command : public command {
 public:
-    trace_command(const char* name, const char* about)
-        : command({name, about,
-                   "\nA trace is text, or binary, which shows when it was cut or changed; every "
-                   "command takes both. Traces and files appear whole or not at all. "
-                   "tools/trace_import.py in the sources makes traces of what blkparse and fio "
-                   "recorded.\n"
-                   "\nExit status: 0 done; 1 failed; 2 wrong usage.\n"}) {}
-
-    status check() override {
-        return text_ && binary_ ? status{-EINVAL, "--binary excludes --text; see --help"}
-                                : status{};
-    }
+    trace_command(const char* name, const char* about) : command({name, about, trace_details}) {}
 
 protected:
     void add_output(apps::option_list& add) {
@@ -69,35 +74,15 @@ protected:
         return {};
     }
 
-    static json json_of(const trace::operation_counts& of) {
-        return {{"reads", of.reads}, {"writes", of.writes}, {"flushes", of.flushes}};
-    }
     static json json_of(const trace::trace_header& header) {
-        json files = json::array(), contents = nullptr;
-        for (const trace::file_entry& file : header.files)
-            files.push_back({{"path", file.path}, {"pages", file.pages}});
-        if (const auto& c = header.contents)
-            contents = {{"distinct", c->distinct},
-                        {"seed", c->seed},
-                        {"common_pages", c->common_pages},
-                        {"common_distinct", c->common_distinct},
-                        {"own_distinct", c->own_distinct}};
-        return {{"page_bytes", header.page_bytes}, {"files", files}, {"contents", contents}};
+        return {{"page_bytes", header.page_bytes},
+                {"files", header.files},
+                {"contents", header.contents ? json(*header.contents) : json(nullptr)}};
     }
 
     std::string input_, out_;
     bool text_ = false, binary_ = false;
 };
-
-status read_pattern(const std::string& flag, const std::string& text, trace::pattern& out) {
-    if (text == "uniform") out = trace::pattern::uniform;
-    else if (text == "zipf") out = trace::pattern::zipf;
-    else if (text == "loop") out = trace::pattern::loop;
-    else
-        return {-EINVAL,
-                flag + ": " + apps::shown(text) + " is no pattern; give uniform, zipf or loop"};
-    return {};
-}
 
 status read_page(const std::string& flag, const std::string& text, std::uint32_t& out) {
     std::uint64_t bytes = 0;
@@ -129,10 +114,10 @@ public:
         add.number("--accesses", asked_.accesses, {1, most_accesses, ""},
                    "Reads and writes, of a page each", "N")
             .required();
-        add.value("--pattern", read_pattern, asked_.access_pattern,
-                  "Which page is next: uniform (the default), zipf (the n-th hottest as 1/n^S), "
-                  "or loop (one after the other)",
-                  "HOW");
+        add.choice("--pattern", pattern_, {"uniform", "zipf", "loop"}, "pattern",
+                   "Which page is next: uniform (the default), zipf (the n-th hottest as 1/n^S), "
+                   "or loop (one after the other)",
+                   "HOW");
         add.number("--skew", skew_, {0.001, 5, ""}, "S of zipf, 0.001 to 5; default: 0.9", "S");
         add.number("--writes", asked_.write_percent, {0, 100, ""},
                    "Percent of the accesses that write; default: 0", "PERCENT");
@@ -166,22 +151,23 @@ public:
     }
 
     status check() override {
-        if (status s = trace_command::check(); !s) return s;
-        if (!asked_.data.empty() && !asked_.file.empty())
-            return {-EINVAL, "--data excludes --file; see --help"};
-        if (common_percent_ >= 0 && asked_.machines == 0)
-            return {-EINVAL,
-                    "--common: there is one file only; give --machines too, or leave it out"};
-        if (skew_ > 0 && asked_.access_pattern != trace::pattern::zipf)
-            return {-EINVAL, "--skew: is only for --pattern zipf; give that, or leave it out"};
+        using enum trace::pattern;
+        asked_.access_pattern = pattern_ == "zipf" ? zipf : pattern_ == "loop" ? loop : uniform;
         asked_.common_percent = std::max(common_percent_, 0.0);
         if (skew_ > 0) asked_.skew = skew_;
         asked_.out = out_;
         asked_.binary = binary_;
         asked_.quiet = common.quiet;
         asked_.threads = workers_ > 0 ? workers_ : apps::thread_count({});
+        const bool two_names = !asked_.data.empty() && !asked_.file.empty();
         if (asked_.file.empty()) asked_.file = out_ + ".data";
-        return {};
+        return first_mistake(
+            {{text_ && binary_, "--binary excludes --text; see --help"},
+             {two_names, "--data excludes --file; see --help"},
+             {common_percent_ >= 0 && asked_.machines == 0,
+              "--common: there is one file only; give --machines too, or leave it out"},
+             {skew_ > 0 && asked_.access_pattern != zipf,
+              "--skew: is only for --pattern zipf; give that, or leave it out"}});
     }
 
     status run() override {
@@ -192,7 +178,7 @@ public:
                        {"format", name_of_format(binary_)},
                        {"data_bytes", done.data_bytes},
                        {"seconds", done.seconds}};
-        object.update(json_of(done.counts));
+        object.update(done.counts);
         object.update(json_of(done.header));
         return report_line(
             object,
@@ -203,6 +189,7 @@ public:
 
 private:
     trace::generate_request asked_;
+    std::string pattern_;
     double skew_ = 0, common_percent_ = -1;  // of neither: not given
     std::uint32_t workers_ = 0;              // 0: not given
 };
@@ -218,9 +205,9 @@ public:
     }
 
     status check() override {
-        if (!text_ && !binary_)
-            return {-EINVAL, "give --text or --binary, for what the trace is to become"};
-        return trace_command::check();
+        return first_mistake(
+            {{text_ && binary_, "--binary excludes --text; see --help"},
+             {!text_ && !binary_, "give --text or --binary, for what the trace is to become"}});
     }
 
     status run() override {
@@ -246,38 +233,27 @@ public:
 // accessed.
 class page_counts {
 public:
-    page_counts() = default;
-    ~page_counts() {
-        if (counts_ != nullptr) ::munmap(counts_, pages_ * sizeof *counts_);
-    }
-    page_counts(const page_counts&) = delete;
-    page_counts& operator=(const page_counts&) = delete;
-
     // False: the files are too large to count their pages.
     bool open(const std::vector<trace::file_entry>& files) {
+        std::uint64_t pages = 0;
         for (const trace::file_entry& file : files) {
-            first_.push_back(pages_);
-            pages_ += std::min(file.pages, most_pages + 1);
-            if (pages_ > most_pages) return false;
+            first_.push_back(pages);
+            pages += std::min(file.pages, most_pages + 1);
+            if (pages > most_pages) return false;
         }
-        void* const at = ::mmap(nullptr, pages_ * sizeof *counts_, PROT_READ | PROT_WRITE,
-                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (at == MAP_FAILED) return false;
-        counts_ = static_cast<std::uint32_t*>(at);
-        touched_.resize(apps::pieces_of(pages_, block_pages));
         return true;
     }
 
     // False: more pages than the memory that so many records may take; nothing is counted any more.
     bool add(const record& r) {
-        const std::uint64_t first = first_[r.file] + r.page,
+        const std::uint64_t first = first_[r.file] + r.page, end = first + r.pages,
                             room = first_blocks + ++records_ * blocks_of_a_record;
-        for (std::uint64_t page = first; page < first + r.pages; ++page) {
-            if (!touched_[page / block_pages]) {
-                touched_[page / block_pages] = true;
-                if (++touched_blocks_ > room) return false;
-            }
-            counts_[page] += counts_[page] < UINT32_MAX ? 1 : 0;
+        for (std::uint64_t page = first; page < end;) {
+            auto& counts = blocks_[page / block_pages];
+            if (blocks_.size() > room) return false;
+            for (const std::uint64_t stop = std::min(end, (page / block_pages + 1) * block_pages);
+                 page < stop; ++page)
+                counts[page % block_pages] += counts[page % block_pages] < UINT32_MAX ? 1 : 0;
         }
         return true;
     }
@@ -286,10 +262,9 @@ public:
     using groups = std::map<std::uint64_t, std::uint64_t, std::greater<>>;  // pages by times
     [[nodiscard]] groups pages_by_times() const {
         groups out;
-        for (std::uint64_t block = 0; block < touched_.size(); ++block)
-            for (std::uint64_t page = block * block_pages;
-                 touched_[block] && page < std::min((block + 1) * block_pages, pages_); ++page)
-                if (counts_[page] > 0) ++out[counts_[page]];
+        for (const auto& block : blocks_)
+            for (const std::uint32_t count : block.second)
+                if (count > 0) ++out[count];
         return out;
     }
 
@@ -298,11 +273,9 @@ private:
     // A record of 32 bytes may name billions of pages, so memory for counters goes by the number of
     // records.
     static constexpr std::uint64_t first_blocks = 1u << 16, blocks_of_a_record = 64;
-    std::uint64_t records_ = 0, touched_blocks_ = 0;
+    std::uint64_t records_ = 0;
     std::vector<std::uint64_t> first_;  // of each file, among the pages of all
-    std::uint32_t* counts_ = nullptr;
-    std::uint64_t pages_ = 0;
-    std::vector<bool> touched_;  // by block of counters: whether one was raised
+    std::unordered_map<std::uint64_t, std::array<std::uint32_t, block_pages>> blocks_;
 };
 
 // The share of the accesses that the hottest `part` of the pages take, at least one page.
@@ -375,7 +348,7 @@ private:
                     {"distinct_pages", counted ? json(*distinct_pages_) : json(nullptr)},
                     {"hottest_1_percent_share", counted ? json(hottest_1_) : json(nullptr)},
                     {"hottest_10_percent_share", counted ? json(hottest_10_) : json(nullptr)}};
-        out.update(json_of(counts_));
+        out.update(counts_);
         out.update(json_of(from_.header()));
         return out;
     }

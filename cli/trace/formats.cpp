@@ -15,7 +15,6 @@ using apps::shown;
 using apps::with_commas;
 
 constexpr std::size_t buffer_bytes = std::size_t{1} << 20;
-constexpr const char* record_form = "expected TIME_NS R|W|F FILE PAGE PAGES [CONTENT]";
 
 // Takes the next word from the front of a line; words are parted by blanks. Empty: there is none.
 std::string_view take_word(std::string_view& line) {
@@ -132,7 +131,7 @@ std::string header_parser::take_common(std::string_view rest) {
     return {};
 }
 
-std::string header_parser::check_sizes() const {
+std::string header_parser::finish(trace_header& out) {
     if (!has_page_) return "the header has no line 'page'; expected page BYTES";
     if (header_.files.empty())
         return "the header has no line 'file'; expected file NUMBER PAGES PATH";
@@ -146,18 +145,18 @@ std::string header_parser::check_sizes() const {
         if (!paths.insert(file.path).second)
             return "two files are called " + shown(file.path) + "; expected each path once";
     }
+    if (std::string wrong = has_common_ ? check_common() : ""; !wrong.empty()) return wrong;
+    out = std::move(header_);
     return {};
 }
 
-std::string header_parser::check_contents() const {
-    if (!has_common_) return {};
+std::string header_parser::check_common() const {
     const made_contents& c = *header_.contents;
     if ((c.common_pages == 0) != (c.common_distinct == 0))
         return "common pages need common contents, and the reverse; expected common PAGES DISTINCT "
                "OWN with both or none 0";
-    if (c.common_distinct > c.distinct ||
-        (c.distinct - c.common_distinct) % header_.files.size() != 0 ||
-        (c.distinct - c.common_distinct) / header_.files.size() != c.own_distinct)
+    const std::uint64_t own = c.distinct - c.common_distinct, files = header_.files.size();
+    if (c.common_distinct > c.distinct || own % files != 0 || own / files != c.own_distinct)
         return "'common' does not fit 'contents'; expected that its DISTINCT, and OWN for each "
                "file, add up to the DISTINCT of 'contents'";
     if (c.common_pages == 0 && c.own_distinct == 0)
@@ -168,46 +167,26 @@ std::string header_parser::check_contents() const {
     return {};
 }
 
-std::string header_parser::finish(trace_header& out) {
-    if (std::string wrong = check_sizes(); !wrong.empty()) return wrong;
-    if (std::string wrong = check_contents(); !wrong.empty()) return wrong;
-    out = std::move(header_);
-    return {};
-}
-
-bool parse_record(std::string_view line, record& out) {
-    if (!number_of(take_word(line), out.time_ns)) return false;
-    const std::string_view kind = take_word(line);
-    const std::size_t letter = kind.size() == 1 ? letters.find(kind[0]) : letters.npos;
-    if (letter == letters.npos) return false;
-    out.kind = static_cast<operation>(letter);
-    if (!number_of(take_word(line), out.file) || !number_of(take_word(line), out.page) ||
-        !number_of(take_word(line), out.pages))
-        return false;
-    const std::string_view content = take_word(line);
-    out.content = 0;
-    out.has_content = !content.empty();
-    return !out.has_content || (number_of(content, out.content) && take_word(line).empty());
-}
-
-std::string why_no_record(std::string_view line) {
+std::string parse_record(std::string_view line, record& out) {
     struct field {
         const char* name;
         std::uint64_t most;
     };
+    constexpr const char* form = "expected TIME_NS R|W|F FILE PAGE PAGES [CONTENT]";
     constexpr field fields[] = {{"TIME_NS", UINT64_MAX}, {"", 0},
                                 {"FILE", UINT32_MAX},    {"PAGE", UINT64_MAX},
                                 {"PAGES", UINT32_MAX},   {"CONTENT", UINT64_MAX}};
+    std::uint64_t values[std::size(fields)] = {};
     std::size_t count = 0;
     for (std::string_view word = take_word(line); !word.empty(); word = take_word(line), ++count) {
         if (count == std::size(fields))
-            return shown(std::string(word)) + " is one field too many; " + record_form;
+            return shown(std::string(word)) + " is one field too many; " + form;
+        std::uint64_t& value = values[count];
         if (count == 1) {
-            if (word != "R" && word != "W" && word != "F")
-                return shown(std::string(word)) + " is no operation; expected R, W or F";
-            continue;
+            value = letters.find(word[0]);
+            if (word.size() == 1 && value != letters.npos) continue;
+            return shown(std::string(word)) + " is no operation; expected R, W or F";
         }
-        std::uint64_t value = 0;
         const auto parsed = std::from_chars(word.data(), word.data() + word.size(), value);
         if (parsed.ec == std::errc::result_out_of_range ||
             (parsed.ec == std::errc() && value > fields[count].most))
@@ -215,16 +194,24 @@ std::string why_no_record(std::string_view line) {
                    " is too large; expected at most " + std::to_string(fields[count].most);
         if (parsed.ec != std::errc() || parsed.ptr != word.data() + word.size())
             return std::string(fields[count].name) + " " + shown(std::string(word)) +
-                   " is no whole number; " + record_form;
+                   " is no whole number; " + form;
     }
-    return std::to_string(count) + (count == 1 ? " field; " : " fields; ") + record_form;
+    if (count < 5) return std::to_string(count) + (count == 1 ? " field; " : " fields; ") + form;
+    out = {.time_ns = values[0],
+           .page = values[3],
+           .content = values[5],
+           .file = static_cast<std::uint32_t>(values[2]),
+           .pages = static_cast<std::uint32_t>(values[4]),
+           .kind = static_cast<operation>(values[1]),
+           .has_content = count == std::size(fields)};
+    return {};
 }
 
 status writer::open(const std::string& path, const std::string& input, const trace_header& header,
                     bool binary) {
     if (!input.empty() && apps::same_file(path, input))
-        return {-EINVAL, "output file " + apps::shown(path) + ": is the input " +
-                             apps::shown(input) + "; give another name"};
+        return {-EINVAL, "output file " + shown(path) + ": is the input " + shown(input) +
+                             "; give another name"};
     binary_ = binary;
     if (status s = file_.open(path); !s) return s;
     std::string text = header_text(header);

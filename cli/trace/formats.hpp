@@ -29,8 +29,7 @@ private:
     std::string take_file(std::string_view rest);
     std::string take_contents(std::string_view rest);
     std::string take_common(std::string_view rest);
-    [[nodiscard]] std::string check_sizes() const;
-    [[nodiscard]] std::string check_contents() const;
+    [[nodiscard]] std::string check_common() const;
 
     trace_header header_;
     bool has_page_ = false, has_common_ = false;
@@ -44,11 +43,8 @@ std::string check_path(std::string_view path);
 inline constexpr std::string_view text_first_line = "penstock-trace 1";
 inline constexpr std::string_view letters = "RWF";  // by operation
 
-// False if the line is not of this form; `out` is then unspecified.
-bool parse_record(std::string_view line, record& out);
-
-// What in a line that parse_record() refused is wrong, and what was expected.
-std::string why_no_record(std::string_view line);
+// What is wrong with the line and what was expected, and `out` is as it was; empty if nothing is.
+std::string parse_record(std::string_view line, record& out);
 
 static_assert(std::endian::native == std::endian::little,
               "on another machine the words below have to be turned round");

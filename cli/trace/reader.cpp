@@ -79,18 +79,8 @@ private:
     bool at_end_ = false;
 };
 
-// What every record must keep to, whatever format it came from.
-
-// A read or write within its file, or a flush; not before the record that came before it.
-bool fits(const record& r, const trace_header& header, std::uint64_t last_ns) {
-    if (r.time_ns < last_ns || r.file >= header.files.size()) return false;
-    if (r.kind == operation::flush) return r.page == 0 && r.pages == 0 && !r.has_content;
-    const std::uint64_t pages = header.files[r.file].pages;
-    if (r.pages == 0 || r.page >= pages || r.pages > pages - r.page) return false;
-    return !r.has_content || (r.kind == operation::write && r.content <= most_content - r.pages);
-}
-
-// Why a record does not fit, and what was expected.
+// What every record must keep to, whatever format it came from: why this one does not, and what was
+// expected; empty if it does.
 std::string why_not(const record& r, const trace_header& header, std::uint64_t last_ns) {
     using std::to_string;
     if (r.time_ns < last_ns)
@@ -99,139 +89,132 @@ std::string why_not(const record& r, const trace_header& header, std::uint64_t l
     if (r.file >= header.files.size())
         return "file " + to_string(r.file) + " is not in the header; expected 0 to " +
                to_string(header.files.size() - 1);
-    if (r.kind == operation::flush)
-        return r.has_content
-                   ? "a flush with a content number; only a write has one"
-                   : "a flush of pages; a flush is of a whole file, so expected PAGE 0 and PAGES 0";
+    if (r.kind == operation::flush) {
+        if (r.has_content) return "a flush with a content number; only a write has one";
+        if (r.page == 0 && r.pages == 0) return {};
+        return "a flush of pages; a flush is of a whole file, so expected PAGE 0 and PAGES 0";
+    }
     if (r.pages == 0) return "PAGES is 0; a read or write has at least 1";
     const std::uint64_t pages = header.files[r.file].pages;
     if (r.page >= pages || r.pages > pages - r.page)
         return with_commas(r.pages) + " pages from page " + to_string(r.page) +
                " on lie beyond the end of file " + to_string(r.file) + ", which has " +
                with_commas(pages);
+    if (!r.has_content) return {};
     if (r.kind != operation::write) return "a read with a content number; only a write has one";
+    if (r.content <= most_content - r.pages) return {};
     return "content number " + to_string(r.content) +
            " is too large; the contents of a write end at 2^62";
 }
 
-// Reads the records of one format; reader puts the right one behind it.
-class record_source {
-public:
-    explicit record_source(byte_source& from) : from_(from) {}
-    virtual ~record_source() = default;
-    record_source(const record_source&) = delete;
-    record_source& operator=(const record_source&) = delete;
+}  // namespace
 
-    // Reads the header; called once, first.
-    virtual status begin() = 0;
-    // Adds records to `out`, until it has `most` or the trace ends.
-    virtual status next(std::vector<record>& out, std::size_t most) = 0;
+// One trace, of either format.
+struct reader::parts {
+    byte_source from;
+    trace_header header;
+    bool binary = false, ended = false;
+    std::uint64_t number = 0;   // of the line or record that was taken last, from 1
+    std::uint64_t last_ns = 0;  // of the last record
+    word_sum sum;               // of a binary trace so far
+    status failed;              // what next() said; it says so again
 
-    [[nodiscard]] const trace_header& header() const { return header_; }
-
-protected:
-    byte_source& from_;
-    trace_header header_;
-    std::uint64_t last_ns_ = 0;  // of the last record
-};
-
-class text_source : public record_source {
-public:
-    using record_source::record_source;
-
-    status begin() override {
-        const std::string first_line = shown(std::string(text_first_line));
-        std::string_view line;
-        if (!next_line(line))
-            return ended_.ok() ? wrong_next("the file is empty; expected " + first_line) : ended_;
-        if (line != text_first_line)
-            return wrong(shown(std::string(line.substr(0, 80))) +
-                         " is not how a trace of version 1 begins; expected " + first_line);
-        header_parser parser;
-        while (next_line(line)) {
-            if (line.starts_with('#')) continue;
-            const bool last = line.empty();
-            const std::string bad = last ? parser.finish(header_) : parser.take(line);
-            if (!bad.empty()) return wrong(bad);
-            if (last) return {};
-        }
-        return ended_.ok() ? wrong_next(
-                                 "the file ends in its header; expected an empty line "
-                                 "before the first record")
-                           : ended_;
+    status begin() {
+        if (status s = from.reach(1); !s) return s;
+        binary = from.size() > 0 && static_cast<unsigned char>(*from.begin()) == binary_magic[0];
+        return binary ? begin_binary() : begin_text();
     }
 
-    status next(std::vector<record>& out, std::size_t most) override {
-        std::string_view line;
+    // Adds records to `out`, until it has `most` or the trace ends.
+    status next(std::vector<record>& out, std::size_t most) {
         record entry;
-        while (out.size() < most && next_line(line)) {
-            if (line.empty() || line[0] == '#') continue;
-            if (!parse_record(line, entry)) return wrong(why_no_record(line));
-            if (!fits(entry, header_, last_ns_)) return wrong(why_not(entry, header_, last_ns_));
-            last_ns_ = entry.time_ns;
+        while (out.size() < most && !ended) {
+            if (status s = binary ? next_binary(entry) : next_text(entry); !s) return s;
+            if (ended) break;
+            if (const std::string bad = why_not(entry, header, last_ns); !bad.empty())
+                return wrong_here(bad);
+            last_ns = entry.time_ns;
             out.push_back(entry);
         }
-        return ended_;
+        return {};
     }
 
 private:
-    // Without its line end; valid until the next call. False: there is none, because of the end or
-    // of an error, which ended_ tells. A line without an end, one that is too long, and one with a
-    // NUL byte are errors.
-    bool next_line(std::string_view& line) {
-        while (ended_.ok()) {
-            const void* const end =
-                from_.size() == 0 ? nullptr : std::memchr(from_.begin(), '\n', from_.size());
-            if (end != nullptr) {
-                line = {from_.begin(),
-                        static_cast<std::size_t>(static_cast<const char*>(end) - from_.begin())};
-                from_.consume(line.size() + 1);
-                ++number_;
-                if (line.size() <= most_line_bytes && line.find('\0') == line.npos) return true;
-                ended_ = line.size() > most_line_bytes ? too_long()
-                                                       : wrong("has a NUL byte; expected text");
-            } else if (from_.size() > most_line_bytes) {
-                ++number_;
-                ended_ = too_long();
-            } else if (!from_.at_end()) {
-                ended_ = from_.more();
-            } else if (from_.size() > 0) {
-                ended_ = wrong_next(
-                    "has no line end, so the file was cut short; make it again, or end its last "
-                    "line");
-            } else {
-                break;
-            }
+    // About the trace, and about the line or record that was taken last.
+    [[nodiscard]] status wrong(const std::string& why) const { return from.wrong("", why); }
+    [[nodiscard]] status wrong_here(const std::string& why) const {
+        return from.wrong((binary ? " record " : " line ") + std::to_string(number), why);
+    }
+    [[nodiscard]] status cut(const std::string& where) const {
+        return wrong("ends " + where + ", so it was cut short; copy it again or make it again");
+    }
+
+    // Without its line end; valid until the next call. A line without an end, one that is too long,
+    // and one with a NUL byte are errors. `ended`: there is none.
+    status next_line(std::string_view& line) {
+        const void* end = nullptr;
+        for (;;) {
+            if (from.size() > 0) end = std::memchr(from.begin(), '\n', from.size());
+            if (end != nullptr || from.size() > most_line_bytes || from.at_end()) break;
+            if (status s = from.more(); !s) return s;
         }
-        return false;
+        ended = from.size() == 0;
+        ++number;
+        if (ended) return {};
+        const char* const begin = from.begin();
+        line = {begin, end == nullptr
+                           ? from.size()
+                           : static_cast<std::size_t>(static_cast<const char*>(end) - begin)};
+        if (line.size() > most_line_bytes)
+            return wrong_here("has more than " + with_commas(most_line_bytes) +
+                              " bytes; expected a text with short lines");
+        if (end == nullptr)
+            return wrong_here(
+                "has no line end, so the file was cut short; make it again, or end "
+                "its last line");
+        from.consume(line.size() + 1);
+        if (line.find('\0') == line.npos) return {};
+        return wrong_here("has a NUL byte; expected text");
     }
 
-    // About the line that was read last, or about the one after it.
-    [[nodiscard]] status wrong(const std::string& why) const {
-        return from_.wrong(" line " + std::to_string(number_), why);
-    }
-    [[nodiscard]] status wrong_next(const std::string& why) const {
-        return from_.wrong(" line " + std::to_string(number_ + 1), why);
-    }
-    [[nodiscard]] status too_long() const {
-        return wrong("has more than " + with_commas(most_line_bytes) +
-                     " bytes; expected a text with short lines");
+    status begin_text() {
+        const std::string first_line = shown(std::string(text_first_line));
+        std::string_view line;
+        if (status s = next_line(line); !s) return s;
+        if (ended) return wrong_here("the file is empty; expected " + first_line);
+        if (line != text_first_line)
+            return wrong_here(shown(std::string(line.substr(0, 80))) +
+                              " is not how a trace of version 1 begins; expected " + first_line);
+        header_parser parser;
+        for (;;) {
+            if (status s = next_line(line); !s) return s;
+            if (ended)
+                return wrong_here(
+                    "the file ends in its header; expected an empty line before the "
+                    "first record");
+            if (line.starts_with('#')) continue;
+            const bool last = line.empty();
+            const std::string bad = last ? parser.finish(header) : parser.take(line);
+            if (!bad.empty()) return wrong_here(bad);
+            if (last) return {};
+        }
     }
 
-    std::uint64_t number_ = 0;  // of the line that was read last, from 1
-    status ended_;
-};
+    status next_text(record& out) {
+        std::string_view line;
+        do {
+            if (status s = next_line(line); !s || ended) return s;
+        } while (line.empty() || line[0] == '#');
+        const std::string bad = parse_record(line, out);
+        return bad.empty() ? status{} : wrong_here(bad);
+    }
 
-class binary_source : public record_source {
-public:
-    using record_source::record_source;
-
-    status begin() override {
+    status begin_binary() {
         binary_head head{};
-        if (status s = from_.reach(sizeof head); !s) return s;
-        if (from_.size() < sizeof head)
+        if (status s = from.reach(sizeof head); !s) return s;
+        if (from.size() < sizeof head)
             return cut("in its first " + std::to_string(sizeof head) + " bytes");
-        std::memcpy(&head, from_.begin(), sizeof head);
+        std::memcpy(&head, from.begin(), sizeof head);
         if (std::memcmp(head.magic, binary_magic, sizeof head.magic) != 0)
             return wrong(
                 "begins like a binary trace but is none; expected a file that penstock trace made");
@@ -241,134 +224,85 @@ public:
         if (head.header_bytes > most_header_bytes)
             return wrong("has a header of " + with_commas(head.header_bytes) +
                          " bytes; expected at most " + with_commas(most_header_bytes));
-        sum_.add(&head, sizeof head);
-        from_.consume(sizeof head);
+        sum.add(&head, sizeof head);
+        from.consume(sizeof head);
+        // Only as much memory as there are bytes, whatever the head says.
         std::string text;
-        if (status s = read_header(head.header_bytes, text); !s) return s;
-        return parse_header(text);
-    }
-
-    status next(std::vector<record>& out, std::size_t most) override {
-        while (out.size() < most && !ended_) {
-            if (from_.size() < sizeof(binary_record))
-                if (status s = from_.reach(sizeof(binary_record)); !s) return s;
-            if (from_.size() < sizeof(binary_record))
-                return cut("after " + with_commas(count_) + " records");
-            binary_record raw;
-            std::memcpy(&raw, from_.begin(), sizeof raw);
-            from_.consume(sizeof raw);
-            if (raw.page_and_kind == kind_end << kind_shift) return end(raw);
-            sum_.add(&raw, sizeof raw);
-            record entry;
-            if (!unpack(raw, entry))
-                return wrong_record(
-                    "has bits that no record has; the file is damaged, so make it again");
-            if (!fits(entry, header_, last_ns_))
-                return wrong_record(why_not(entry, header_, last_ns_));
-            last_ns_ = entry.time_ns;
-            ++count_;
-            out.push_back(entry);
-        }
-        return {};
-    }
-
-private:
-    // Only as much memory as there are bytes, whatever the head says.
-    status read_header(std::size_t bytes, std::string& text) {
-        for (std::size_t left = padded(bytes); left > 0;) {
-            if (from_.size() == 0)
-                if (status s = from_.reach(1); !s) return s;
-            if (from_.size() == 0) return cut("in its header");
-            const std::size_t taken = std::min(left, from_.size());
-            text.append(from_.begin(), taken);
-            from_.consume(taken);
+        for (std::size_t left = padded(head.header_bytes); left > 0;) {
+            if (status s = from.reach(1); !s) return s;
+            if (from.size() == 0) return cut("in its header");
+            const std::size_t taken = std::min(left, from.size());
+            text.append(from.begin(), taken);
+            from.consume(taken);
             left -= taken;
         }
-        sum_.add(text.data(), text.size());
-        text.resize(bytes);
-        return {};
+        sum.add(text.data(), text.size());
+        return parse_header(std::string_view(text).substr(0, head.header_bytes));
     }
 
-    status parse_header(const std::string& text) {
+    status parse_header(std::string_view text) {
         header_parser parser;
-        for (std::string_view rest = text; !rest.empty();) {
-            const std::size_t end = rest.find('\n');
-            if (end == std::string_view::npos)
+        std::string bad;
+        for (; !text.empty() && bad.empty(); text.remove_prefix(text.find('\n') + 1)) {
+            const std::size_t end = text.find('\n');
+            if (end == text.npos)
                 return wrong(
-                    "has a header whose last line has no end; the file is damaged, so make it "
-                    "again");
-            if (const std::string bad = parser.take(rest.substr(0, end)); !bad.empty())
-                return wrong("header: " + bad);
-            rest.remove_prefix(end + 1);
+                    "has a header whose last line has no end; the file is damaged, so "
+                    "make it again");
+            bad = parser.take(text.substr(0, end));
         }
-        const std::string bad = parser.finish(header_);
+        if (bad.empty()) bad = parser.finish(header);
         return bad.empty() ? status{} : wrong("header: " + bad);
     }
 
-    status end(const binary_record& last) {
-        ended_ = true;
+    status next_binary(record& out) {
+        binary_record raw;
+        if (status s = from.reach(sizeof raw); !s) return s;
+        if (from.size() < sizeof raw) return cut("after " + with_commas(number) + " records");
+        std::memcpy(&raw, from.begin(), sizeof raw);
+        from.consume(sizeof raw);
+        ended = raw.page_and_kind == kind_end << kind_shift;
+        if (ended) return check_end(raw);
+        ++number;
+        sum.add(&raw, sizeof raw);
+        if (unpack(raw, out)) return {};
+        return wrong_here("has bits that no record has; the file is damaged, so make it again");
+    }
+
+    status check_end(const binary_record& last) {
         if (last.file != 0 || last.pages != 0)
             return wrong(
                 "has an end with bits that no end has; the file is damaged, so make it again");
-        if (last.time_ns != count_)
-            return wrong("has " + with_commas(count_) + " records, and its end counts " +
+        if (last.time_ns != number)
+            return wrong("has " + with_commas(number) + " records, and its end counts " +
                          with_commas(last.time_ns) + "; the file is damaged, so make it again");
-        if (last.content != sum_.value())
+        if (last.content != sum.value())
             return wrong(
                 "has records that do not add up to the checksum at its end; the file is damaged, "
                 "so make it again");
-        if (status s = from_.reach(1); !s) return s;
-        return from_.size() == 0 ? status{}
-                                 : wrong("goes on behind its end; expected nothing there");
+        if (status s = from.reach(1); !s) return s;
+        return from.size() == 0 ? status{}
+                                : wrong("goes on behind its end; expected nothing there");
     }
-
-    [[nodiscard]] status wrong(const std::string& why) const { return from_.wrong("", why); }
-    [[nodiscard]] status wrong_record(const std::string& why) const {
-        return from_.wrong(" record " + std::to_string(count_ + 1), why);
-    }
-    [[nodiscard]] status cut(const std::string& where) const {
-        return wrong("ends " + where + ", so it was cut short; copy it again or make it again");
-    }
-
-    word_sum sum_;
-    std::uint64_t count_ = 0;
-    bool ended_ = false;
 };
 
-}  // namespace
-
-struct reader::parts {
-    byte_source from;
-    std::unique_ptr<record_source> records;
-    bool binary = false;
-    status failed;  // what next() said; it says so again
-};
-
-reader::reader() : parts_(std::make_unique<parts>()) {}
+reader::reader() = default;
 reader::~reader() = default;
-reader::reader(reader&&) noexcept = default;
-reader& reader::operator=(reader&&) noexcept = default;
 
 status reader::open(const std::string& path, std::size_t piece_bytes) {
     parts_ = std::make_unique<parts>();
-    parts& p = *parts_;
-    if (status s = p.from.open(path, piece_bytes); !s) return s;
-    if (status s = p.from.reach(1); !s) return s;
-    p.binary = p.from.size() > 0 && static_cast<unsigned char>(*p.from.begin()) == binary_magic[0];
-    if (p.binary) p.records = std::make_unique<binary_source>(p.from);
-    else p.records = std::make_unique<text_source>(p.from);
-    return p.records->begin();
+    status s = parts_->from.open(path, piece_bytes);
+    return s.ok() ? parts_->begin() : s;
 }
 
-const trace_header& reader::header() const { return parts_->records->header(); }
+const trace_header& reader::header() const { return parts_->header; }
 bool reader::is_binary() const { return parts_->binary; }
 
 status reader::next(std::vector<record>& out, std::size_t most) {
     out.clear();
-    status& failed = parts_->failed;
-    if (failed) failed = parts_->records->next(out, most);
-    if (!failed) out.clear();
-    return failed;
+    if (parts_->failed) parts_->failed = parts_->next(out, most);
+    if (!parts_->failed) out.clear();
+    return parts_->failed;
 }
 
 }  // namespace penstock::trace

@@ -76,8 +76,8 @@ class reader {
 public:
     reader();
     ~reader();
-    reader(reader&&) noexcept;
-    reader& operator=(reader&&) noexcept;
+    reader(const reader&) = delete;
+    reader& operator=(const reader&) = delete;
 
     // Reads the header. The file is read in pieces of at most `piece_bytes`.
     status open(const std::string& path, std::size_t piece_bytes = usual_piece_bytes);
