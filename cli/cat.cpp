@@ -3,17 +3,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <condition_variable>
 #include <cstdio>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/files.hpp"
-#include "common/message.hpp"
-#include "common/report_text.hpp"
 #include "common/threads.hpp"
 #include "named_files.hpp"
 

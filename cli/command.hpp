@@ -1,15 +1,18 @@
 // The frame of a command of penstock: its options, its work and its report. main.cpp has them all.
+// With it comes what they report with.
 #pragma once
 
 #include <cerrno>
 #include <initializer_list>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "common/command_line.hpp"
+#include "common/message.hpp"
+#include "common/report_text.hpp"
 #include "penstock/buffer.hpp"
 #include "penstock/options.hpp"
 

@@ -141,9 +141,8 @@ status work_on(runtime& rt, std::vector<open_copy>& files) {
     job.list(files, piece_bytes);
     if (job.view.items > 0) {
         if (status s = job.place(rt); !s) return s;
-        if (const int code = launch<width::warp>(rt, groups, work_on_pieces<Compare>{job.view});
-            code != 0)
-            return apps::launch_error(rt, code);
+        const int code = launch<width::warp>(rt, groups, work_on_pieces<Compare>{job.view});
+        if (code != 0) return apps::launch_error(rt, code);
         if (status s = job.fetch(); !s) return s;
     }
     job.judge(files);

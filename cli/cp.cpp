@@ -2,16 +2,12 @@
 #include "command.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <fcntl.h>
-#include <nlohmann/json.hpp>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/files.hpp"
-#include "common/message.hpp"
-#include "common/report_text.hpp"
 #include "copy_job.hpp"
 #include "named_files.hpp"
 #include "os/env.hpp"

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <fcntl.h>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
@@ -15,8 +14,6 @@
 #include <unistd.h>
 
 #include "common/files.hpp"
-#include "common/message.hpp"
-#include "common/report_text.hpp"
 #include "os/env.hpp"
 #include "penstock/engine/layout.hpp"
 #include "penstock/version.hpp"

@@ -2,12 +2,9 @@
 // (cp), measures it (bench), serves a directory at another place (mount), makes traces of page
 // accesses (trace), and plays them through a buffer of host and device memory (replay).
 #include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
 
 #include "bench/bench.hpp"
 #include "command.hpp"
-#include "common/message.hpp"
-#include "common/report_text.hpp"
 #include "penstock/version.hpp"
 
 namespace penstock::cli {

@@ -2,18 +2,14 @@
 #include "mount/mount.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <system_error>
 #include <unistd.h>
 
 #include "command.hpp"
-#include "common/message.hpp"
 #include "common/numbers.hpp"
 #include "common/process.hpp"
-#include "common/report_text.hpp"
 
 namespace penstock::cli {
 

@@ -3,13 +3,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
-#include <nlohmann/json.hpp>
 
-#include "common/message.hpp"
 #include "common/numbers.hpp"
 #include "common/process.hpp"
-#include "common/report_text.hpp"
 #include "replay_run.hpp"
 
 namespace penstock::cli {

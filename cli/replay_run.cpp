@@ -14,7 +14,6 @@
 #include "buffer/core/core.hpp"
 #include "buffer/core/movement.hpp"
 #include "buffer/pool/device_frames.hpp"
-#include "buffer/pool/manager.hpp"
 #include "common/files.hpp"
 #include "common/message.hpp"
 #include "common/process.hpp"
@@ -40,20 +39,17 @@ status open_files(const trace::trace_header& header, const run_settings& setting
                   std::vector<unique_fd>& out) {
     for (const trace::file_entry& entry : header.files) {
         struct stat facts {};
-        if (status s = apps::look_at_input(entry.path, "name a file in the trace that you may read",
-                                           facts);
-            !s)
-            return s;
+        const char* const cure = settings.writes
+                                     ? "name a file in the trace that you may read and write"
+                                     : "name a file in the trace that you may read";
+        if (status s = apps::look_at_input(entry.path, cure, facts); !s) return s;
         const int flags = (settings.writes ? O_RDWR : O_RDONLY) | (settings.cached ? 0 : O_DIRECT) |
                           O_CLOEXEC | O_NOCTTY;
         const unique_fd& file = out.emplace_back(::open(entry.path.c_str(), flags));
         if (file < 0 && errno == EINVAL && !settings.cached)
             return refused(entry.path, -EINVAL,
                            "its file system cannot read past the page cache, give --cached");
-        if (file < 0)
-            return refused(entry.path, -errno,
-                           settings.writes ? "name a file in the trace that you may read and write"
-                                           : "name a file in the trace that you may read");
+        if (file < 0) return refused(entry.path, -errno, cure);
         if (::fstat(file, &facts) != 0)
             return refused(entry.path, -errno, "is the file still there?");
         const std::uint64_t needed = entry.pages * header.page_bytes;
@@ -101,13 +97,12 @@ public:
             const int code = session_->flush(record.file);
             return code == 0 ? status{} : failed(record, code, "flushing");
         }
-        for (std::uint32_t i = 0; i < record.pages; ++i)
-            if (status s = record.kind == trace::operation::read
-                               ? read({record.page + i, record.file})
-                               : write({record.page + i, record.file}, record, i);
-                !s)
-                return s;
-        return {};
+        status ended;
+        for (std::uint32_t i = 0; i < record.pages && ended.ok(); ++i) {
+            const page_id id{record.page + i, record.file};
+            ended = record.kind == trace::operation::read ? read(id) : write(id, record, i);
+        }
+        return ended;
     }
     std::uint64_t reads = 0, writes = 0, flushes = 0;
 
@@ -180,15 +175,14 @@ status make_buffer(const trace::trace_header& header, const buffer_shape& shape,
                                           .batch_wait_us = settings.batch_wait_us,
                                           .dedu = settings.dedu};
     const bool chosen = settings.where != backend::automatic;
-    if (status s = buffer::choose_frames(settings.where, 0, buffer::frames_for(wanted), out.frames,
-                                         on_gpu);
-        !s)
+    status s =
+        buffer::choose_frames(settings.where, 0, buffer::frames_for(wanted), out.frames, on_gpu);
+    if (!s)
         return {s.code, (chosen ? std::string("--backend ") + name_of(settings.where) + ": " : "") +
                             s.message + "; give less with --ram and --gpu" +
                             (s.code == -ENODEV ? ", or --backend cpu" : "")};
-    if (status s = buffer::manager::make(wanted, *out.frames, host::linux_environment(), out.all);
-        !s)
-        return {s.code, s.message + " (--ram, --threads)"};
+    s = buffer::manager::make(wanted, *out.frames, host::linux_environment(), out.all);
+    if (!s) return {s.code, s.message + " (--ram, --threads)"};
     for (std::size_t i = 0; i < header.files.size(); ++i)
         if (const int code =
                 out.all->add_file(out.files[i], header.files[i].pages * header.page_bytes);

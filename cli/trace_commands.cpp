@@ -1,27 +1,11 @@
-// penstock trace: makes, converts and describes traces.
+// penstock trace convert and show: what a trace has, in the other format or in numbers.
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <unordered_map>
 
-#include "command.hpp"
-#include "common/message.hpp"
 #include "common/process.hpp"
-#include "common/report_text.hpp"
-#include "common/threads.hpp"
-#include "trace/formats.hpp"
-#include "trace/generate.hpp"
-
-namespace penstock::trace {
-
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(operation_counts, reads, writes, flushes)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(file_entry, path, pages)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(made_contents, distinct, seed, common_pages, common_distinct,
-                                   own_distinct)
-
-}  // namespace penstock::trace
+#include "trace_command.hpp"
 
 namespace penstock::cli {
 
@@ -32,167 +16,6 @@ using nlohmann::json;
 using trace::record;
 
 constexpr std::size_t records_at_once = 8192;
-
-const char* name_of_format(bool binary) { return binary ? "binary" : "text"; }
-
-std::string told(std::uint64_t count, const char* noun, const char* plural) {
-    return with_commas(count) + noun + (count == 1 ? "" : plural);
-}
-
-std::string told_counts(const trace::operation_counts& of) {
-    return told(of.reads, " read", "s") + ", " + told(of.writes, " write", "s") + ", " +
-           told(of.flushes, " flush", "es");
-}
-
-constexpr const char* trace_details =
-    "\nA trace is text, or binary, which shows when it was cut or changed; every command takes "
-    "both. "
-    "Traces and files appear whole or not at all. tools/trace_import.py in the sources makes "
-    "traces "
-    "of what blkparse and fio recorded.\n";
-
-class trace_command : public command {
-public:
-    trace_command(const char* name, const char* about) : command({name, about, trace_details}) {}
-
-protected:
-    void add_output(apps::option_list& add) {
-        add.text("-o,--out", out_, "File that gets the trace", "TRACE").required();
-        add.flag("--text", text_, "As text");
-        add.flag("--binary", binary_, "Binary");
-    }
-    void add_input(apps::option_list& add) { add.operand("TRACE", input_, "The trace"); }
-    void add_report(apps::option_list& add) {
-        add.flag("--json", common.json, "Print exactly one JSON object on standard output");
-        add.flag("--quiet", common.quiet, "Print no summary; errors and warnings still appear");
-    }
-
-    // With --json the object, else one line for people on standard error.
-    status report_line(const json& object, const std::string& line) const {
-        if (common.json) return report(object, "");
-        if (!common.quiet) apps::say(line);
-        return {};
-    }
-
-    static json json_of(const trace::trace_header& header) {
-        return {{"page_bytes", header.page_bytes},
-                {"files", header.files},
-                {"contents", header.contents ? json(*header.contents) : json(nullptr)}};
-    }
-
-    std::string input_, out_;
-    bool text_ = false, binary_ = false;
-};
-
-status read_page(const std::string& flag, const std::string& text, std::uint32_t& out) {
-    std::uint64_t bytes = 0;
-    if (status s = parse_size(flag, text, bytes); !s) return s;
-    if (bytes < trace::least_page_bytes || bytes > trace::most_page_bytes ||
-        (bytes & (bytes - 1)) != 0)
-        return {-EINVAL, flag + ": " + apps::shown(text) +
-                             " is no size of a page; give a power of two from 512 to 2MiB"};
-    out = static_cast<std::uint32_t>(bytes);
-    return {};
-}
-
-class generate_command : public trace_command {
-public:
-    generate_command()
-        : trace_command("trace generate",
-                        "Make a trace that the seed alone decides, and the file that it is of") {}
-
-    void add_options(apps::option_list& add) override {
-        constexpr std::uint64_t most_pages = std::uint64_t{1} << 40, most_accesses = 10000000000,
-                                most_rate = 1000000000;
-        constexpr std::uint32_t most_machines = 256;
-        add_output(add);
-        add.number("--pages", asked_.pages, {1, most_pages, ""},
-                   "Pages of the file, over which the accesses go: the working set; of every "
-                   "image, with --machines",
-                   "W")
-            .required();
-        add.number("--accesses", asked_.accesses, {1, most_accesses, ""},
-                   "Reads and writes, of a page each", "N")
-            .required();
-        add.choice("--pattern", pattern_, {"uniform", "zipf", "loop"}, "pattern",
-                   "Which page is next: uniform (the default), zipf (the n-th hottest as 1/n^S), "
-                   "or loop (one after the other)",
-                   "HOW");
-        add.number("--skew", skew_, {0.001, 5, ""}, "S of zipf, 0.001 to 5; default: 0.9", "S");
-        add.number("--writes", asked_.write_percent, {0, 100, ""},
-                   "Percent of the accesses that write; default: 0", "PERCENT");
-        add.number("--shared-writes", asked_.shared_write_percent, {0, 100, ""},
-                   "Percent of the writes that store what other pages hold; the others store what "
-                   "no page holds; default: 0",
-                   "PERCENT");
-        add.number("--flush-every", asked_.flush_every, {1, most_accesses, ""},
-                   "Flush the file after so many writes; default: never", "N");
-        add.number("--factor", asked_.factor, {1, 1000, ""},
-                   "How many pages hold the same, on average: 1 (the default) to 1000, such as 2.5",
-                   "D");
-        add.number("--machines", asked_.machines, {1, most_machines, ""},
-                   "Make a trace of so many virtual machines, 1 to 256, each with an image called "
-                   "PATH.0, PATH.1 and so on",
-                   "M");
-        add.number("--common", common_percent_, {0, 100, ""},
-                   "Percent of the pages of an image that are equal in all; default: 0", "PERCENT");
-        add.number("--rate", asked_.rate, {1, most_rate, ""},
-                   "Accesses in a second; default: 10000", "N");
-        add.value("--page", read_page, asked_.page_bytes,
-                  "Size of a page: a power of two, 512 to 2MiB; default: 4KiB", "SIZE");
-        add.number("--seed", asked_.seed, {0, UINT64_MAX, ""}, "Of all that is made; default: 1",
-                   "S");
-        add.text("--file", asked_.file, "What the trace calls its file; default: TRACE.data",
-                 "PATH");
-        add.text("--data", asked_.data, "Make the file too, here, and call it so", "PATH");
-        add.number("--workers", workers_, {1, 1024, ""},
-                   "Threads that make it; default: one for every processor", "N");
-        add_report(add);
-    }
-
-    status check() override {
-        using enum trace::pattern;
-        asked_.access_pattern = pattern_ == "zipf" ? zipf : pattern_ == "loop" ? loop : uniform;
-        asked_.common_percent = std::max(common_percent_, 0.0);
-        if (skew_ > 0) asked_.skew = skew_;
-        asked_.out = out_;
-        asked_.binary = binary_;
-        asked_.quiet = common.quiet;
-        asked_.threads = workers_ > 0 ? workers_ : apps::thread_count({});
-        const bool two_names = !asked_.data.empty() && !asked_.file.empty();
-        if (asked_.file.empty()) asked_.file = out_ + ".data";
-        return first_mistake(
-            {{text_ && binary_, "--binary excludes --text; see --help"},
-             {two_names, "--data excludes --file; see --help"},
-             {common_percent_ >= 0 && asked_.machines == 0,
-              "--common: there is one file only; give --machines too, or leave it out"},
-             {skew_ > 0 && asked_.access_pattern != zipf,
-              "--skew: is only for --pattern zipf; give that, or leave it out"}});
-    }
-
-    status run() override {
-        if (status s = apps::watch_signals(); !s) return s;
-        trace::generate_report done;
-        if (status s = trace::generate(asked_, done); !s) return s;
-        json object = {{"trace", out_},
-                       {"format", name_of_format(binary_)},
-                       {"data_bytes", done.data_bytes},
-                       {"seconds", done.seconds}};
-        object.update(done.counts);
-        object.update(json_of(done.header));
-        return report_line(
-            object,
-            out_ + ": " + told_counts(done.counts) +
-                (done.data_bytes > 0 ? "; " + format_size(done.data_bytes) + " of data made" : "") +
-                apps::text_of(" in %.2f s", done.seconds));
-    }
-
-private:
-    trace::generate_request asked_;
-    std::string pattern_;
-    double skew_ = 0, common_percent_ = -1;  // of neither: not given
-    std::uint32_t workers_ = 0;              // 0: not given
-};
 
 class convert_command : public trace_command {
 public:
@@ -364,7 +187,7 @@ private:
         if (h.contents && h.contents->common_pages > 0)
             out += "common: the first " + with_commas(h.contents->common_pages) +
                    " pages of each file\n";
-        out += with_commas(records_) + " records: " + told_counts(counts_) + "\n" +
+        out += with_commas(records_) + " records: " + text_of(counts_) + "\n" +
                with_commas(pages_read_) + " pages read, " + with_commas(pages_written_) +
                " written; " + with_commas(with_content_) + " writes name their contents\n" +
                apps::text_of("%.6f s from first to last\n",
@@ -388,7 +211,7 @@ private:
 
 std::vector<std::unique_ptr<command>> make_trace_commands() {
     std::vector<std::unique_ptr<command>> out;
-    out.push_back(std::make_unique<generate_command>());
+    out.push_back(make_trace_generate());
     out.push_back(std::make_unique<convert_command>());
     out.push_back(std::make_unique<show_command>());
     return out;

@@ -8,7 +8,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "common/files.hpp"
 #include "penstock/base/hash.hpp"
@@ -79,12 +78,11 @@ static_assert(most_file_bytes / least_page_bytes <= std::uint64_t{1} << kind_shi
 // A sum in which the order of the words counts.
 class word_sum {
 public:
-    void add(std::uint64_t word) { sum_ = mix64(sum_ + word + 0x9e3779b97f4a7c15ull); }
     void add(const void* words, std::size_t bytes) {
         for (std::size_t at = 0; at < bytes; at += sizeof(std::uint64_t)) {
             std::uint64_t word;
             std::memcpy(&word, static_cast<const char*>(words) + at, sizeof word);
-            add(word);
+            sum_ = mix64(sum_ + word + 0x9e3779b97f4a7c15ull);
         }
     }
     [[nodiscard]] std::uint64_t value() const { return sum_; }

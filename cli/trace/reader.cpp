@@ -1,4 +1,5 @@
-// Reads traces of both formats: the bytes of a file or pipe, the lines of a text, and records.
+// Reads traces of both formats: the bytes of a file or pipe, the lines of a text, and records. And
+// what the pages of their files hold.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -34,33 +35,27 @@ public:
         return {};
     }
 
-    // What was read and not consumed. more() moves it.
+    // What was read and not consumed. reach() moves it.
     [[nodiscard]] const char* begin() const { return begin_; }
     [[nodiscard]] std::size_t size() const { return static_cast<std::size_t>(end_ - begin_); }
     void consume(std::size_t bytes) { begin_ += bytes; }
-
-    // Reads another piece; at_end() if there is none.
-    status more() {
-        const std::size_t kept = size();
-        if (kept > 0) std::memmove(buffer_.data(), begin_, kept);
-        begin_ = buffer_.data();
-        end_ = buffer_.data() + kept;
-        if (at_end_) return {};
-        const ssize_t got = from_.read(end_, std::min(piece_bytes_, buffer_.size() - kept));
-        if (got == -ECANCELED) return {-ECANCELED, "interrupted; nothing was written"};
-        if (const auto code = static_cast<int>(got); code < 0)
-            return {code,
-                    shown(path_) + ": " + apps::about_stream(code, "name a file that can be read")};
-        at_end_ = got == 0;
-        end_ += got;
-        return {};
-    }
     [[nodiscard]] bool at_end() const { return at_end_; }
 
     // Reads until `bytes` are there, or the end.
     status reach(std::size_t bytes) {
-        while (size() < bytes && !at_end_)
-            if (status s = more(); !s) return s;
+        while (size() < bytes && !at_end_) {
+            const std::size_t kept = size();
+            std::memmove(buffer_.data(), begin_, kept);
+            begin_ = buffer_.data();
+            end_ = buffer_.data() + kept;
+            const ssize_t got = from_.read(end_, std::min(piece_bytes_, buffer_.size() - kept));
+            if (got == -ECANCELED) return {-ECANCELED, "interrupted; nothing was written"};
+            if (const auto code = static_cast<int>(got); code < 0)
+                return {code, shown(path_) + ": " +
+                                  apps::about_stream(code, "name a file that can be read")};
+            at_end_ = got == 0;
+            end_ += got;
+        }
         return {};
     }
 
@@ -105,6 +100,18 @@ std::string why_not(const record& r, const trace_header& header, std::uint64_t l
     if (r.content <= most_content - r.pages) return {};
     return "content number " + to_string(r.content) +
            " is too large; the contents of a write end at 2^62";
+}
+
+constexpr std::uint64_t golden = 0x9e3779b97f4a7c15ull;
+
+// Stretch number `page / distinct` has every content once, in order, from a place that seed, part
+// and stretch decide.
+std::uint64_t content_in(std::uint64_t distinct, std::uint64_t seed, std::uint64_t part,
+                         std::uint64_t page) {
+    const std::uint64_t stretch = page / distinct,
+                        from = mix64(mix64(mix64(seed + golden) + part) + stretch) % distinct;
+    const std::uint64_t place = page % distinct;
+    return place < distinct - from ? place + from : place - (distinct - from);
 }
 
 }  // namespace
@@ -156,7 +163,7 @@ private:
         for (;;) {
             if (from.size() > 0) end = std::memchr(from.begin(), '\n', from.size());
             if (end != nullptr || from.size() > most_line_bytes || from.at_end()) break;
-            if (status s = from.more(); !s) return s;
+            if (status s = from.reach(from.size() + 1); !s) return s;
         }
         ended = from.size() == 0;
         ++number;
@@ -303,6 +310,26 @@ status reader::next(std::vector<record>& out, std::size_t most) {
     if (parts_->failed) parts_->failed = parts_->next(out, most);
     if (!parts_->failed) out.clear();
     return parts_->failed;
+}
+
+std::uint64_t made_content(const made_contents& c, std::uint32_t file, std::uint64_t page) {
+    if (c.common_pages == 0 && c.own_distinct == 0)
+        return content_in(c.distinct, c.seed, file + std::uint64_t{1}, page);
+    if (page < c.common_pages) return content_in(c.common_distinct, c.seed, 0, page);
+    return c.common_distinct + file * c.own_distinct +
+           content_in(c.own_distinct, c.seed, file + std::uint64_t{1}, page - c.common_pages);
+}
+
+// mix64 is one to one: the first word tells contents apart, and within one content the second word
+// tells places apart.
+void fill_page(std::uint64_t content, std::byte* to, std::uint32_t page_bytes) {
+    constexpr std::uint32_t words = 8, chunk_bytes = 64;
+    const std::uint64_t first = mix64(content + golden);
+    for (std::uint32_t at = 0; at < page_bytes; at += chunk_bytes) {
+        std::uint64_t chunk[words] = {first, mix64(first + at + golden)};
+        for (std::uint32_t i = 2; i < words; ++i) chunk[i] = mix64(chunk[1] + i * golden);
+        std::memcpy(to + at, chunk, chunk_bytes);
+    }
 }
 
 }  // namespace penstock::trace

@@ -1,22 +1,18 @@
-// Made traces: the request that asks for them, and the ranks and places of the pages that they
-// touch.
+// Which page of a range is accessed next: evenly, skewed, or one after the other.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <numeric>
-#include <string>
-#include <vector>
 
 #include "common/numbers.hpp"
-#include "trace.hpp"
 
 namespace penstock::trace {
 
 // Ranks from 1 to n, rank k with probability proportional to k to the power of -s, without a table,
 // so that n may be large.
-
+//
 // By rejection-inversion (Hoermann and Derflinger 1996): a point is drawn evenly below the hat, the
 // integral of x^-s over ranks widened by a half on either side; it gives its rank unless it lies in
 // the sliver between hat and bars.
@@ -82,32 +78,27 @@ private:
     std::uint64_t count_, stride_, shift_;
 };
 
-// Makes traces, and the files that they are of, from a seed alone: one file of a given share of
-// equal pages, or the images of several virtual machines that run the same system.
-
-// Which page is next: evenly, skewed, or one after the other.
 enum class pattern : std::uint8_t { uniform, zipf, loop };
 
-struct generate_request {
-    std::string out, file, data;  // the trace; how it calls its file, or the images before ".0";
-                                  // the same where the file is to be made, or empty
-    bool binary = false, quiet = false;
-    std::uint32_t page_bytes = 4096, threads = 1;
-    std::uint64_t pages = 0, accesses = 0, seed = 1, rate = 10000, flush_every = 0;
-    pattern access_pattern = pattern::uniform;
-    double skew = 0.9, factor = 1, write_percent = 0, shared_write_percent = 0;
-    std::uint32_t machines = 0;  // 0: one file, no image
-    double common_percent = 0;
-};
+// `first` and the count - 1 pages after it; count is above 0. The seed decides which pages are the
+// hot ones.
+class page_pattern {
+public:
+    page_pattern(pattern kind, std::uint64_t first, std::uint64_t count, double skew,
+                 std::uint64_t seed)
+        : kind_(kind), first_(first), count_(count), ranks_(count, skew), places_(count, seed) {}
 
-struct generate_report {
-    trace_header header;
-    operation_counts counts;
-    std::uint64_t data_bytes = 0;
-    double seconds = 0;
-};
+    std::uint64_t next(apps::dice& from) {
+        if (kind_ == pattern::uniform) return first_ + from.below(count_);
+        if (kind_ == pattern::loop) return first_ + at_++ % count_;
+        return first_ + places_(ranks_.draw([&from] { return from.share(); }) - 1);
+    }
 
-// Trace and files appear whole or not at all.
-status generate(const generate_request& asked, generate_report& out);
+private:
+    pattern kind_;
+    std::uint64_t first_, count_, at_ = 0;
+    zipf ranks_;
+    scattered places_;
+};
 
 }  // namespace penstock::trace
