@@ -65,7 +65,7 @@ public:
                    "NAME");
         add.choice("--signature", signature_, {"quick", "md5"}, "signature",
                    "What dedu finds equal blocks by: quick or md5 (default quick)", "NAME");
-        add.choice("--sign-on", sign_on_, {"cpu", "device"}, "place of signatures",
+        add.choice("--sign-on", sign_on_, {"cpu", "device"}, "place for signatures",
                    "Where dedu makes signatures: cpu, each thread its page's, or device, a "
                    "batch's at once (default cpu)",
                    "NAME");

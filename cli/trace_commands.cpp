@@ -29,7 +29,7 @@ public:
 
     status check() override {
         return first_mistake(
-            {{text_ && binary_, "--binary excludes --text; see --help"},
+            {{text_ && binary_, "--text excludes --binary; see --help"},
              {!text_ && !binary_, "give --text or --binary, for what the trace is to become"}});
     }
 

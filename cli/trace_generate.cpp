@@ -86,7 +86,8 @@ public:
                    "N");
         add.value("--page", read_page, page_bytes_,
                   "Size of a page: a power of two, 512 to 2MiB; default: 4KiB", "SIZE");
-        add.number("--seed", seed_, {0, UINT64_MAX, ""}, "Of all that is made; default: 1", "S");
+        add.number("--seed", seed_, {0, UINT64_MAX, "from 0 to 18,446,744,073,709,551,615"},
+                   "Of all that is made; default: 1", "S");
         add.text("--file", file_, "What the trace calls its file; default: TRACE.data", "PATH");
         add.text("--data", data_, "Make the file too, here, and call it so", "PATH");
         add.number("--workers", workers_, {1, 1024, ""},
@@ -98,8 +99,8 @@ public:
         const bool two_names = !data_.empty() && !file_.empty();
         if (file_.empty()) file_ = out_ + ".data";
         return first_mistake(
-            {{text_ && binary_, "--binary excludes --text; see --help"},
-             {two_names, "--data excludes --file; see --help"},
+            {{text_ && binary_, "--text excludes --binary; see --help"},
+             {two_names, "--file excludes --data; see --help"},
              {common_percent_ != not_given && machines_ == 0,
               "--common: there is one file only; give --machines too, or leave it out"},
              {skew_ != not_given && pattern_ != "zipf",
