@@ -1,4 +1,4 @@
-#include "copy_files.hpp"
+#include "copy_job.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -8,7 +8,6 @@
 #include "common/command_line.hpp"
 #include "common/device_memory.hpp"
 #include "common/threads.hpp"
-#include "copy_job.hpp"
 #include "penstock/launch.hpp"
 
 namespace penstock::cp {
@@ -52,15 +51,12 @@ struct work_on_pieces {
     }
 };
 
-struct job_shape {
-    std::uint64_t piece_bytes, groups;
-};
-
 // So few groups that each has the slots to send its piece to the host together: many that send a
 // page now and then make a system call of each. A piece is short enough that all groups get some.
 // The pages that all have under way, of both files, take no more than half of the frames, so that
-// none is dropped before it is used and none waits for a frame that others hold.
-job_shape shape_of(const runtime& rt, std::uint64_t bytes) {
+// none is dropped before it is used and none waits for a frame that others hold. Bytes of a piece,
+// and the number of groups.
+std::pair<std::uint64_t, std::uint64_t> shape_of(const runtime& rt, std::uint64_t bytes) {
     constexpr std::uint64_t most_pages = 16, most_warps = 96;
     const options& o = rt.settings();
     const std::uint64_t frames = *o.cache_bytes / o.page_bytes, pages = bytes / o.page_bytes + 1;
@@ -86,7 +82,7 @@ struct placed_job {
             files.push_back({from[file].from, from[file].to, 0});
             for (const file_range& part : from[file].data) {
                 extents.push_back({part.offset_bytes, part.bytes, view.items, file});
-                view.items += (part.bytes + piece_bytes - 1) / piece_bytes;
+                view.items += apps::pieces_of(part.bytes, piece_bytes);
             }
         }
         view.extent_count = extents.size();
@@ -114,21 +110,17 @@ struct placed_job {
     // A file is done up to its failure, or to its first piece that no group took, whichever
     // comes first.
     void judge(std::vector<open_copy>& out) const {
-        for (std::uint64_t file = 0; file < out.size(); ++file) {
-            out[file].reached_bytes = out[file].bytes;
-            out[file].code = 0;
+        for (open_copy& copy : out) {
+            copy.reached_bytes = copy.bytes;
+            copy.code = 0;
         }
-        for (auto extent = extents.rbegin(); extent != extents.rend(); ++extent)
-            if (const std::uint64_t end =
-                    extent->first_item + (extent->bytes + view.piece_bytes - 1) / view.piece_bytes;
-                end > items_taken) {
-                const std::uint64_t done =
-                    items_taken > extent->first_item
-                        ? (items_taken - extent->first_item) * view.piece_bytes
-                        : 0;
-                out[extent->file].reached_bytes = extent->offset_bytes + done;
-                out[extent->file].code = -ECANCELED;
-            }
+        for (auto extent = extents.rbegin(); extent != extents.rend(); ++extent) {
+            const std::uint64_t first = extent->first_item;
+            if (first + apps::pieces_of(extent->bytes, view.piece_bytes) <= items_taken) break;
+            out[extent->file].reached_bytes =
+                extent->offset_bytes + (std::max(items_taken, first) - first) * view.piece_bytes;
+            out[extent->file].code = -ECANCELED;
+        }
         for (std::uint64_t file = 0; file < out.size(); ++file) {
             const std::uint64_t failure = files[file].failure;
             if (failure == 0 || offset_of(failure) > out[file].reached_bytes) continue;
@@ -144,15 +136,13 @@ status work_on(runtime& rt, std::vector<open_copy>& files) {
     std::uint64_t bytes = 0;
     for (const open_copy& copy : files)
         for (const file_range& part : copy.data) bytes += part.bytes;
-    const job_shape shape = shape_of(rt, bytes);
+    const auto [piece_bytes, groups] = shape_of(rt, bytes);
     placed_job job;
-    job.list(files, shape.piece_bytes);
+    job.list(files, piece_bytes);
     if (job.view.items > 0) {
         if (status s = job.place(rt); !s) return s;
-        if (const int code =
-                launch<width::warp>(rt, shape.groups, work_on_pieces<Compare>{job.view});
-            code != 0)
-            return apps::launch_error(rt, code);
+        const int code = launch<width::warp>(rt, groups, work_on_pieces<Compare>{job.view});
+        if (code != 0) return apps::launch_error(rt, code);
         if (status s = job.fetch(); !s) return s;
     }
     job.judge(files);

@@ -1,210 +1,406 @@
-#include "commands.hpp"
+// penstock info: the machine, what works here and why not, the limits, and the options in force.
+#include "command.hpp"
 
 #include <algorithm>
-#include <cstdio>
+#include <array>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
+#include <cstring>
+#include <fcntl.h>
+#include <fstream>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/utsname.h>
+#include <thread>
+#include <unistd.h>
 
-#include "common/message.hpp"
 #include "common/files.hpp"
-#include "machine_report.hpp"
+#include "os/env.hpp"
 #include "penstock/engine/layout.hpp"
 #include "penstock/version.hpp"
 #include "settings/tables.hpp"
 
-namespace penstock::info {
+#if defined(PENSTOCK_WITH_CUDA)
+#include <cuda_runtime.h>
+#endif
+
+namespace penstock::cli {
 
 namespace {
 
+using apps::unique_fd;
 using nlohmann::json;
 
-// An option as text: its value in force, and where that value came from.
-struct option_row {
-    const settings::option_entry* option;
-    std::string value;   // for programs
-    std::string shown;   // for people
-    std::string source;  // "command line", "environment", "default", or "automatic": the runtime's
+// Probes of the host and of its GPUs. Every probe does the thing itself, in small; none looks only
+// at a version.
+
+// `works` false: `why` says why not. True: `why` may add how.
+struct finding {
+    bool works = false;
+    std::string why;
 };
 
-struct report {
-    host_facts host;
-    gpu_report gpus;
-    std::vector<finding> findings;
-    std::vector<option_row> rows;
-    status made;                   // of the runtime
-    std::vector<std::string> log;  // what the runtime said while it was made
-    std::string device;
-    std::string io;
-};
+constexpr const char* own_program = "/proc/self/exe";
+constexpr std::size_t probe_bytes = 4096;
+alignas(4096) std::array<std::byte, probe_bytes> probed, by_pread;
 
-// `in_force` is `asked` after a runtime settled it, or `asked` again if there is none.
-std::vector<option_row> rows_of(const apps::common_flags& flags, const options& asked,
-                                const options& in_force) {
-    std::vector<option_row> rows;
-    for (const settings::option_entry& option : settings::option_entries()) {
-        const char* const set = std::getenv(option.variable);
-        const char* const source = !apps::flag_text(flags, option.flag).empty() ? "command line"
-                                   : set != nullptr && *set != '\0'             ? "environment"
-                                   : settings::is_automatic(option, asked)      ? "automatic"
-                                                                                : "default";
-        rows.push_back({&option, settings::plain_text(option, in_force),
-                        settings::shown_text(option, in_force), source});
-    }
-    return rows;
+// This program's own file, as the runtime opens files; else a negative errno.
+unique_fd open_own_program() {
+    const unique_fd found(host::linux_environment().find(-1, own_program));
+    return unique_fd(found < 0 ? int{found} : host::linux_environment().open_found(found));
 }
 
-const char* unit_name(settings::unit of) {
-    return of == settings::unit::bytes ? "bytes" : of == settings::unit::ms ? "ms" : "";
+// Whether a probe read the first bytes of the program, `got` of them, as pread does.
+finding compare_with_pread(int file, std::int64_t got) {
+    if (got == host::linux_environment().read(file, by_pread.data(), probe_bytes, 0) &&
+        std::memcmp(probed.data(), by_pread.data(), static_cast<std::size_t>(got)) == 0)
+        return {true, ""};
+    return {false, "a read gave other bytes than pread"};
 }
 
-json value_json(const option_row& row) {
-    if (row.value.empty()) return nullptr;
-    const std::string unit = unit_name(row.option->unit);
-    return unit.empty() ? json(row.value) : json(std::stoull(row.value));
+finding probe_opening() {
+    const unique_fd found(host::linux_environment().find(-1, own_program));
+    std::string path;
+    int code = found < 0 ? int{found} : host::linux_environment().real_path(found, path);
+    if (code == 0) code = std::min(int{open_own_program()}, 0);
+    if (code == 0) return {true, ""};
+    return {false, "through /proc/self/fd: " + error_text(code) + "; is /proc mounted?"};
 }
 
-report look(const apps::common_flags& flags, const options& asked) {
-    report out;
-    out.host = read_host_facts();
-    out.gpus = look_at_gpus(asked.device);
-    out.findings = {probe_opening(), probe_io_uring(), probe_direct_io(), probe_huge_pages(),
-                    probe_exact_times()};
-    out.findings.insert(out.findings.end(), out.gpus.findings.begin(), out.gpus.findings.end());
-    options in_force = asked;
-    options settings = asked;
-    settings.log = [&out](const std::string& line) { out.log.push_back(line); };
-    std::unique_ptr<runtime> rt;
-    out.made = runtime::make(settings, rt);
-    if (out.made.ok()) {
-        in_force = rt->settings();
-        out.device = rt->device_name();
-        out.io = rt->io_name();
-    }
-    rt.reset();  // before the log it writes to
-    out.rows = rows_of(flags, asked, in_force);
+finding probe_io_uring() {
+    std::string why;
+    const auto io = host::linux_environment().make_io_engine(true, 4, why);
+    if (io == nullptr) return {false, why};
+    const unique_fd file = open_own_program();
+    if (file < 0) return {false, "a ring could be made, but no file opened to read with it"};
+    io->start({file, probed.data(), probe_bytes, 0, 1});
+    io->submit();
+    std::vector<host::read_result> results;
+    for (int round = 0; round < 20 && results.empty(); ++round) io->reap(results, 100'000'000);
+    if (results.empty())
+        return {false, "a ring could be made, but a read did not finish within two seconds"};
+    const std::int64_t got = results[0].result;
+    if (got < 0) return {false, "a ring could be made, but a read failed: " + error_text(got)};
+    return compare_with_pread(file, got);
+}
+
+finding probe_direct_io() {
+    host::environment& env = host::linux_environment();
+    const unique_fd file = open_own_program();
+    std::uint32_t grain_bytes = 0;
+    const unique_fd direct(file < 0 ? int{file} : env.open_direct(file, grain_bytes));
+    const std::int64_t got = direct < 0 ? direct : env.read(direct, probed.data(), probe_bytes, 0);
+    if (got < 0)
+        return {false, "the file system of the program refuses it: " + error_text(got) +
+                           "; files there are read through the page cache"};
+    finding out = compare_with_pread(file, got);
+    if (!out.works) return out;
+    out.why =
+        "in pieces of " + std::to_string(grain_bytes) + " bytes, on the file system of the program";
+    if (const int cached = env.in_page_cache(file, 0, probe_bytes); cached < 0)
+        out.why += "; the kernel does not tell what is in the page cache (" + error_text(cached) +
+                   "), so direct_io=auto does without it";
     return out;
 }
 
-json limit_json(std::uint64_t value) {
-    return value == host_facts::unlimited ? json(nullptr) : json(value);
+finding probe_huge_pages() {
+    constexpr const char* costs = "large caches cost more page faults";
+    std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");
+    std::string line;
+    if (!std::getline(file, line)) return {false, std::string("this kernel has none; ") + costs};
+    if (line.find("[never]") == std::string::npos) return {true, line};
+    return {false, "switched off (" + line + "); " + costs};
 }
 
-json json_of(const report& r) {
-    json out = {{"program", "penstock info"},
-                {"version", version()},
-                {"host",
-                 {{"kernel", r.host.kernel},
-                  {"processors", r.host.processors},
-                  {"memory_bytes", r.host.memory_bytes}}},
-                {"cuda",
-                 {{"built_with", r.gpus.runtime.empty() ? json(nullptr) : json(r.gpus.runtime)},
-                  {"driver", r.gpus.driver.empty() ? json(nullptr) : json(r.gpus.driver)},
-                  {"why_not", r.gpus.why.empty() ? json(nullptr) : json(r.gpus.why)}}},
-                {"gpus", json::array()},
-                {"works", json::array()},
-                {"limits",
-                 {{"open_files", limit_json(r.host.open_files)},
-                  {"locked_bytes", limit_json(r.host.locked_bytes)},
-                  {"page_bytes_least", 512},
-                  {"page_bytes_most", 2 << 20},
-                  {"cache_pages_most", engine::max_frames},
-                  {"files_most", engine::max_file_slots}}},
-                {"runtime",
-                 {{"made", r.made.ok()},
-                  {"why_not", r.made.ok() ? json(nullptr) : json(r.made.message)},
-                  {"device", r.made.ok() ? json(r.device) : json(nullptr)},
-                  {"io", r.made.ok() ? json(r.io) : json(nullptr)},
-                  {"log", r.log}}},
-                {"options", json::array()}};
-    for (const gpu& g : r.gpus.gpus)
-        out["gpus"].push_back({{"number", g.number},
-                               {"name", g.name},
-                               {"compute_capability", g.capability},
-                               {"memory_bytes", g.memory_bytes},
-                               {"free_bytes", g.free_bytes},
-                               {"multiprocessors", g.multiprocessors}});
-    for (const finding& f : r.findings)
-        out["works"].push_back({{"what", f.feature}, {"works", f.works}, {"why", f.why}});
-    for (const option_row& o : r.rows)
-        out["options"].push_back({{"name", o.option->name},
-                                  {"environment", o.option->variable},
-                                  {"unit", unit_name(o.option->unit)},
-                                  {"value", value_json(o)},
-                                  {"source", o.source}});
+finding probe_exact_times() {
+    const unique_fd here(host::linux_environment().find(-1, "."));
+    host::file_facts facts;
+    const int code = here < 0 ? int{here} : host::linux_environment().facts(here, facts);
+    if (code != 0) return {false, "working directory: " + error_text(code)};
+    if (facts.exact_times) return {true, ""};
+    return {false,
+            "the kernel or the file system of the working directory has coarse times; a file "
+            "changed within the last 20 ms is read anew at the next open"};
+}
+
+struct gpu_facts {
+    std::string driver;   // CUDA version that the driver supports, "13.0"; empty: no driver
+    std::string runtime;  // CUDA version Penstock was built with; empty: built without
+    std::string why;      // why there is no GPU to use; empty if there is one
+    json gpus = json::array();
+    finding windows, pinned, peers;  // if there is a GPU to use
+};
+
+#if defined(PENSTOCK_WITH_CUDA)
+
+std::string version_text(int number) {
+    return number == 0 ? std::string()
+                       : std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10);
+}
+
+// The words of the last CUDA error, which is thereby forgotten.
+std::string reason(cudaError_t code) {
+    cudaGetLastError();
+    return cudaGetErrorString(code);
+}
+
+// A page of a mapped file, registered read only: then a GPU can read the operating system's page
+// cache in place.
+finding probe_windows() {
+    const unique_fd file(::open(own_program, O_RDONLY | O_CLOEXEC));
+    const auto bytes = static_cast<std::size_t>(::sysconf(_SC_PAGE_SIZE));
+    void* const page = file < 0
+                           ? MAP_FAILED
+                           : ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, file, 0);
+    if (page == MAP_FAILED) return {false, "no file could be mapped to try it with"};
+    const cudaError_t code =
+        cudaHostRegister(page, bytes, cudaHostRegisterReadOnly | cudaHostRegisterMapped);
+    if (code == cudaSuccess) cudaHostUnregister(page);
+    ::munmap(page, bytes);
+    if (code == cudaSuccess) return {true, ""};
+    return {false, "a page of a mapped file cannot be registered: " + reason(code)};
+}
+
+finding probe_pinned() {
+    void* memory = nullptr;
+    const cudaError_t code =
+        cudaHostAlloc(&memory, 1 << 20, cudaHostAllocMapped | cudaHostAllocPortable);
+    if (code != cudaSuccess) return {false, "1 MiB could not be pinned: " + reason(code)};
+    cudaFreeHost(memory);
+    return {true, ""};
+}
+
+finding probe_peers(int count) {
+    if (count < 2) return {false, "there is one GPU"};
+    finding out{true, ""};
+    for (int from = 0; from < count; ++from)
+        for (int to = 0; to < count; ++to) {
+            int can = 0;
+            if (from == to || (cudaDeviceCanAccessPeer(&can, from, to) == cudaSuccess && can != 0))
+                continue;
+            cudaGetLastError();
+            out.works = false;
+            out.why += (out.why.empty() ? "" : ", ") + ("not from GPU " + std::to_string(from)) +
+                       " to " + std::to_string(to);
+        }
     return out;
 }
 
-std::string padded(std::string text, std::size_t width) {
+json describe(int number) {
+    cudaDeviceProp facts{};
+    std::size_t free = 0, total = 0;
+    if (cudaGetDeviceProperties(&facts, number) != cudaSuccess) facts = {};
+    else if (cudaSetDevice(number) != cudaSuccess || cudaMemGetInfo(&free, &total) != cudaSuccess)
+        free = 0;
+    return {{"number", number},
+            {"name", facts.name},
+            {"compute_capability",
+             facts.major == 0 ? std::string()
+                              : std::to_string(facts.major) + "." + std::to_string(facts.minor)},
+            {"memory_bytes", facts.totalGlobalMem},
+            {"free_bytes", free},
+            {"multiprocessors", facts.multiProcessorCount}};
+}
+
+gpu_facts look_at_gpus(int device) {
+    gpu_facts out;
+    int driver = 0, runtime = 0, count = 0;
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&runtime);
+    out.driver = version_text(driver);
+    out.runtime = version_text(runtime);
+    if (driver == 0) out.why = "no NVIDIA driver is loaded";
+    else if (const cudaError_t code = cudaGetDeviceCount(&count); code != cudaSuccess)
+        out.why = reason(code);
+    else if (count == 0) out.why = "there is no GPU";
+    cudaGetLastError();
+    for (int i = 0; i < count; ++i) out.gpus.push_back(describe(i));
+    if (out.why.empty() && cudaSetDevice(device) != cudaSuccess) {
+        cudaGetLastError();
+        out.why = "there is no GPU number " + std::to_string(device);
+    }
+    if (!out.why.empty()) return out;
+    out.windows = probe_windows();
+    out.pinned = probe_pinned();
+    out.peers = probe_peers(count);
+    return out;
+}
+
+#else
+
+gpu_facts look_at_gpus(int) {
+    gpu_facts out;
+    out.why = "this build has no CUDA; configure with nvcc on PATH";
+    return out;
+}
+
+#endif
+
+std::string in_column(std::string text, std::size_t width) {
     text.resize(std::max(text.size() + 1, width), ' ');
     return text;
 }
 
 // Sizes of memory are seldom whole.
 std::string roughly(std::uint64_t bytes) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.1f GiB", static_cast<double>(bytes) / (1 << 30));
-    return text;
+    return apps::text_of("%.1f GiB", static_cast<double>(bytes) / (1 << 30));
 }
 
-std::string shown_limit(std::uint64_t value, bool bytes) {
-    return value == host_facts::unlimited ? "unlimited"
-           : bytes                        ? format_size(value)
-                                          : apps::with_commas(value);
-}
+json text_or_null(const std::string& text) { return text.empty() ? json(nullptr) : json(text); }
 
-std::string text_of(const report& r) {
-    std::string out = std::string("Penstock ") + version() + "\n\nDevices\n";
-    const auto line = [&out](const std::string& name, const std::string& value) {
-        out += "  " + padded(name, 28) + value + "\n";
-    };
-    line("CPU", std::to_string(r.host.processors) + " processors, " + roughly(r.host.memory_bytes) +
-                    ", " + r.host.kernel);
-    for (const gpu& g : r.gpus.gpus)
-        line("GPU " + std::to_string(g.number), g.name + ", " + roughly(g.memory_bytes) + ", " +
-                                                    roughly(g.free_bytes) +
-                                                    " free, compute capability " + g.capability);
-    if (!r.gpus.why.empty()) line("GPU", "none: " + r.gpus.why);
-    if (!r.gpus.runtime.empty())
-        line("CUDA", "built with " + r.gpus.runtime + ", driver for " +
-                         (r.gpus.driver.empty() ? "none" : r.gpus.driver));
-    out += "\nWhat works here\n";
-    for (const finding& f : r.findings)
-        line(f.feature, (f.works ? "yes" : "no") + (f.why.empty() ? "" : ": " + f.why));
-    out += "\nLimits\n";
-    line("open files (ulimit -n)", shown_limit(r.host.open_files, false));
-    line("locked memory (ulimit -l)", shown_limit(r.host.locked_bytes, true));
-    line("page size", "512 B to 2 MiB, a power of two");
-    line("pages in a cache", "fewer than " + apps::with_commas(engine::max_frames));
-    line("files open or remembered", "up to " + apps::with_commas(engine::max_file_slots));
-    out += "\nOptions in force\n";
-    for (const option_row& o : r.rows)
-        out += "  " + padded(o.option->name, 18) + padded(o.shown, 24) + padded(o.source, 14) +
-               o.option->variable + "\n";
-    out += "\nRuntime\n";
-    for (const std::string& said : r.log) line("note", said);
-    if (r.made.ok()) line("made", "on " + r.device + ", reading with " + r.io);
-    return out;
-}
+// Tells each fact twice, in the object for programs and in the text for people.
+class info_command : public command {
+public:
+    info_command()
+        : command({"info",
+                   "Says which devices there are, what works on this machine and why not, the "
+                   "limits, and the options in force.\n"
+                   "Makes a runtime with these options to find out; exit status 1 if that fails.\n",
+                   "", true}) {}
+
+    void add_options(apps::option_list&) override {}
+
+    status run() override {
+        const gpu_facts gpus = look_at_gpus(settings.device);
+        text_ = std::string("Penstock ") + version() + "\n\nDevices\n";
+        tell_host();
+        tell_gpus(gpus);
+        text_ += "\nWhat works here\n";
+        tell("opening files", probe_opening());
+        tell("io_uring", probe_io_uring());
+        tell("O_DIRECT", probe_direct_io());
+        tell("transparent huge pages", probe_huge_pages());
+        tell("exact file times", probe_exact_times());
+        const finding none{false, gpus.why};
+        tell("registered windows", gpus.why.empty() ? gpus.windows : none);
+        tell("pinned host memory", gpus.why.empty() ? gpus.pinned : none);
+        tell("peer access between GPUs", gpus.why.empty() ? gpus.peers : none);
+        text_ += "\nLimits\n";
+        tell_limits();
+        const status made = tell_runtime();
+        const status ended = apps::print_json(common.json ? line_of(object_) : text_);
+        return ended.ok() ? made : ended;
+    }
+
+private:
+    void line(const std::string& name, const std::string& value) {
+        text_ += "  " + in_column(name, 28) + value + "\n";
+    }
+
+    void tell(const char* feature, const finding& found) {
+        object_["works"].push_back({{"what", feature}, {"works", found.works}, {"why", found.why}});
+        line(feature, (found.works ? "yes" : "no") + (found.why.empty() ? "" : ": " + found.why));
+    }
+
+    void tell_host() {
+        utsname name{};
+        const std::string kernel =
+            ::uname(&name) == 0 ? std::string(name.sysname) + " " + name.release : "";
+        const unsigned processors = std::thread::hardware_concurrency();
+        const std::uint64_t memory_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+                                           static_cast<std::uint64_t>(::sysconf(_SC_PAGE_SIZE));
+        object_["host"] = {
+            {"kernel", kernel}, {"processors", processors}, {"memory_bytes", memory_bytes}};
+        line("CPU",
+             std::to_string(processors) + " processors, " + roughly(memory_bytes) + ", " + kernel);
+    }
+
+    void tell_gpus(const gpu_facts& found) {
+        object_["cuda"] = {{"built_with", text_or_null(found.runtime)},
+                           {"driver", text_or_null(found.driver)},
+                           {"why_not", text_or_null(found.why)}};
+        object_["gpus"] = found.gpus;
+        for (const json& gpu : found.gpus)
+            line("GPU " + gpu["number"].dump(),
+                 gpu["name"].get<std::string>() + ", " + roughly(gpu["memory_bytes"]) + ", " +
+                     roughly(gpu["free_bytes"]) + " free, compute capability " +
+                     gpu["compute_capability"].get<std::string>());
+        if (!found.why.empty()) line("GPU", "none: " + found.why);
+        if (!found.runtime.empty())
+            line("CUDA", "built with " + found.runtime + ", driver for " +
+                             (found.driver.empty() ? "none" : found.driver));
+    }
+
+    void tell_limit(const char* key, const char* name, __rlimit_resource resource,
+                    std::string (*shown)(unsigned long long)) {
+        rlimit limit{};
+        if (::getrlimit(resource, &limit) != 0) limit.rlim_cur = 0;
+        const bool limited = limit.rlim_cur != RLIM_INFINITY;
+        object_["limits"][key] = limited ? json(limit.rlim_cur) : json(nullptr);
+        line(name, limited ? shown(limit.rlim_cur) : "unlimited");
+    }
+
+    void tell_limits() {
+        object_["limits"] = {{"page_bytes_least", 512},
+                             {"page_bytes_most", 2 << 20},
+                             {"cache_pages_most", engine::max_frames},
+                             {"files_most", engine::max_file_slots}};
+        tell_limit("open_files", "open files (ulimit -n)", RLIMIT_NOFILE, apps::with_commas);
+        tell_limit("locked_bytes", "locked memory (ulimit -l)", RLIMIT_MEMLOCK,
+                   [](unsigned long long bytes) { return format_size(bytes); });
+        line("page size", "512 B to 2 MiB, a power of two");
+        line("pages in a cache", "fewer than " + apps::with_commas(engine::max_frames));
+        line("files open or remembered", "up to " + apps::with_commas(engine::max_file_slots));
+    }
+
+    // The options in force are those that the runtime settled, or those that were asked for if none
+    // can be made; returns why.
+    status tell_runtime() {
+        std::vector<std::string> log;
+        options in_force = settings;
+        in_force.log = [&log](const std::string& said) { log.push_back(said); };
+        std::unique_ptr<runtime> rt;
+        const status made = runtime::make(in_force, rt);
+        json device = nullptr, io = nullptr;
+        if (made.ok()) {
+            in_force = rt->settings();
+            device = rt->device_name();
+            io = rt->io_name();
+        }
+        rt.reset();  // before the log it writes to
+        object_["runtime"] = {{"made", made.ok()},
+                              {"why_not", text_or_null(made.message)},
+                              {"device", device},
+                              {"io", io},
+                              {"log", log}};
+        text_ += "\nOptions in force\n";
+        for (const settings::option_entry& option : settings::option_entries())
+            tell_option(option, in_force);
+        text_ += "\nRuntime\n";
+        for (const std::string& said : log) line("note", said);
+        if (made.ok())
+            line("made",
+                 "on " + device.get<std::string>() + ", reading with " + io.get<std::string>());
+        return made;
+    }
+
+    void tell_option(const settings::option_entry& option, const options& in_force) {
+        const char* const set = std::getenv(option.variable);
+        const char* const source = !apps::flag_text(common, option.flag).empty() ? "command line"
+                                   : set != nullptr && *set != '\0'              ? "environment"
+                                   : settings::is_automatic(option, settings)    ? "automatic"
+                                                                                 : "default";
+        const std::string unit = option.unit == settings::unit::bytes ? "bytes"
+                                 : option.unit == settings::unit::ms  ? "ms"
+                                                                      : "",
+                          value = settings::plain_text(option, in_force);
+        object_["options"].push_back({{"name", option.name},
+                                      {"environment", option.variable},
+                                      {"unit", unit},
+                                      {"value", value.empty()  ? json(nullptr)
+                                                : unit.empty() ? json(value)
+                                                               : json(std::stoull(value))},
+                                      {"source", source}});
+        text_ += "  " + in_column(option.name, 18) +
+                 in_column(settings::shown_text(option, in_force), 24) + in_column(source, 14) +
+                 option.variable + "\n";
+    }
+
+    json object_;
+    std::string text_;
+};
 
 }  // namespace
 
-int run(const apps::common_flags& flags) {
-    options asked;
-    if (const status failed = apps::settle_options(flags, asked); !failed) {
-        apps::say(failed.message);
-        return apps::exit_usage;
-    }
-    const report r = look(flags, asked);
-    const std::string text =
-        flags.json ? json_of(r).dump(-1, ' ', false, json::error_handler_t::replace) + "\n"
-                   : text_of(r);
-    apps::output_file standard_output;
-    status ended = standard_output.open("");
-    if (ended.ok()) ended = standard_output.write(text.data(), text.size());
-    if (ended.ok()) ended = r.made;
-    if (ended.ok()) return apps::exit_done;
-    if (ended.code != -EPIPE) apps::say(ended.message);
-    return apps::exit_failed;
-}
+std::unique_ptr<command> make_info() { return std::make_unique<info_command>(); }
 
-}  // namespace penstock::info
+}  // namespace penstock::cli

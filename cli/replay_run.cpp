@@ -1,71 +1,56 @@
+// Plays a trace through a buffer manager against its files, by several threads; or through the
+// core of a buffer, which moves no bytes.
 #include "replay_run.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
+#include <array>
 #include <cerrno>
 #include <cstring>
+#include <fcntl.h>
 #include <mutex>
-#include <unordered_map>
+#include <sys/stat.h>
 #include <utility>
 
+#include "buffer/core/check.hpp"
+#include "buffer/core/core.hpp"
+#include "buffer/core/movement.hpp"
 #include "buffer/pool/device_frames.hpp"
-#include "buffer/pool/manager.hpp"
 #include "common/files.hpp"
 #include "common/message.hpp"
 #include "common/process.hpp"
 #include "common/threads.hpp"
-#include "penstock/base/hash.hpp"
 #include "penstock/runtime.hpp"
 
 namespace penstock::replay {
 
 namespace {
 
+using apps::unique_fd;
+using buffer::found;
 using buffer::page_id;
 using buffer::use_kind;
 
 constexpr std::size_t records_at_once = 64;
-
-class open_file {
-public:
-    explicit open_file(int fd) : fd_(fd) {}
-    ~open_file() {
-        if (fd_ >= 0) ::close(fd_);
-    }
-    open_file(open_file&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-    open_file(const open_file&) = delete;
-    open_file& operator=(const open_file&) = delete;
-    [[nodiscard]] int fd() const { return fd_; }
-
-private:
-    int fd_;
-};
 
 status refused(const std::string& path, int code, const std::string& cure) {
     return {code, apps::shown(path) + ": " + error_text(code) + "; " + apps::cure_for(code, cure)};
 }
 
 status open_files(const trace::trace_header& header, const run_settings& settings,
-                  std::vector<open_file>& out) {
+                  std::vector<unique_fd>& out) {
     for (const trace::file_entry& entry : header.files) {
         struct stat facts {};
-        if (status s = apps::look_at_input(entry.path, "name a file in the trace that you may read",
-                                           facts);
-            !s)
-            return s;
-        const int flags = (settings.writes ? O_RDWR : O_RDONLY) |
-                          (settings.past_the_cache ? O_DIRECT : 0) | O_CLOEXEC | O_NOCTTY;
-        const open_file& file = out.emplace_back(::open(entry.path.c_str(), flags));
-        if (file.fd() < 0 && errno == EINVAL && settings.past_the_cache)
+        const char* const cure = settings.writes
+                                     ? "name a file in the trace that you may read and write"
+                                     : "name a file in the trace that you may read";
+        if (status s = apps::look_at_input(entry.path, cure, facts); !s) return s;
+        const int flags = (settings.writes ? O_RDWR : O_RDONLY) | (settings.cached ? 0 : O_DIRECT) |
+                          O_CLOEXEC | O_NOCTTY;
+        const unique_fd& file = out.emplace_back(::open(entry.path.c_str(), flags));
+        if (file < 0 && errno == EINVAL && !settings.cached)
             return refused(entry.path, -EINVAL,
                            "its file system cannot read past the page cache, give --cached");
-        if (file.fd() < 0)
-            return refused(entry.path, -errno,
-                           settings.writes ? "name a file in the trace that you may read and write"
-                                           : "name a file in the trace that you may read");
-        if (::fstat(file.fd(), &facts) != 0)
+        if (file < 0) return refused(entry.path, -errno, cure);
+        if (::fstat(file, &facts) != 0)
             return refused(entry.path, -errno, "is the file still there?");
         const std::uint64_t needed = entry.pages * header.page_bytes;
         if (static_cast<std::uint64_t>(facts.st_size) < needed)
@@ -96,55 +81,30 @@ status check_trace(const std::string& path, const run_settings& settings) {
     return {};
 }
 
-// What pages must hold, where the trace says.
-class expected_pages {
-public:
-    expected_pages(const trace::trace_header& header, bool wanted)
-        : made_(header.contents),
-          page_bytes_(header.page_bytes),
-          page_(wanted ? header.page_bytes / 8 : 0) {}
-
-    void written(page_id id, std::uint64_t content) {
-        if (!page_.empty()) written_[id.page | std::uint64_t{id.file} << 44] = content;
-    }
-    bool is_right(page_id id, const std::byte* bytes) {
-        if (page_.empty()) return true;
-        const auto known = written_.find(id.page | std::uint64_t{id.file} << 44);
-        const std::uint64_t content =
-            known != written_.end() ? known->second : trace::made_content(*made_, id.file, id.page);
-        trace::fill_page(content, reinterpret_cast<std::byte*>(page_.data()), page_bytes_);
-        return std::memcmp(page_.data(), bytes, page_bytes_) == 0;
-    }
-
-private:
-    std::optional<trace::made_contents> made_;
-    const std::uint32_t page_bytes_;
-    std::vector<std::uint64_t> page_;  // empty: nothing is compared
-    std::unordered_map<std::uint64_t, std::uint64_t> written_;
-};
-
 // One thread's part of the work.
 class file_player {
 public:
     file_player(std::unique_ptr<buffer::session> session, const trace::trace_header& header,
                 bool verify)
-        : session_(std::move(session)), header_(header), expected_(header, verify) {}
+        : session_(std::move(session)),
+          header_(header),
+          contents_(header),
+          expected_(verify ? header.page_bytes : 0) {}
 
     status play(const trace::record& record) {
         if (record.kind == trace::operation::flush) {
-            ++counts.flushes;
+            ++flushes;
             const int code = session_->flush(record.file);
             return code == 0 ? status{} : failed(record, code, "flushing");
         }
-        for (std::uint32_t i = 0; i < record.pages; ++i)
-            if (status s = record.kind == trace::operation::read
-                               ? read({record.page + i, record.file})
-                               : write({record.page + i, record.file}, record, i);
-                !s)
-                return s;
-        return {};
+        status ended;
+        for (std::uint32_t i = 0; i < record.pages && ended.ok(); ++i) {
+            const page_id id{record.page + i, record.file};
+            ended = record.kind == trace::operation::read ? read(id) : write(id, record, i);
+        }
+        return ended;
     }
-    simulated counts;
+    std::uint64_t reads = 0, writes = 0, flushes = 0;
 
 private:
     status failed(const trace::record& record, int code, const char* step) const {
@@ -156,9 +116,9 @@ private:
         buffer::fixed_page page;
         if (const int code = session_->fix(id, use_kind::read, page); code != 0)
             return failed({.page = id.page, .file = id.file}, code, "reading");
-        const bool right = expected_.is_right(id, page.data);
+        const bool right = is_right(id, page.data);
         session_->unfix(page, false);
-        ++counts.reads;
+        ++reads;
         if (right) return {};
         return {-EILSEQ, "page " + std::to_string(id.page) + " of " +
                              apps::shown(header_.files[id.file].path) +
@@ -175,61 +135,64 @@ private:
             return failed(record, code, "writing");
         trace::fill_page(content, page.data, header_.page_bytes);
         session_->unfix(page, true);
-        ++counts.writes;
-        expected_.written(id, content);
+        ++writes;
+        if (!expected_.empty()) contents_.write(id, content);
         return {};
+    }
+    bool is_right(page_id id, const std::byte* bytes) {
+        if (expected_.empty()) return true;
+        trace::fill_page(contents_.of(id), expected_.data(), header_.page_bytes);
+        return std::memcmp(expected_.data(), bytes, header_.page_bytes) == 0;
     }
 
     std::unique_ptr<buffer::session> session_;
     const trace::trace_header& header_;
-    expected_pages expected_;
+    page_contents contents_;
+    std::vector<std::byte> expected_;  // room for a page; empty: nothing is compared
     std::uint64_t made_up_ = 0;
 };
 
 struct buffer_parts {
-    std::vector<open_file> files;
+    std::vector<unique_fd> files;
     std::unique_ptr<buffer::device_frames> frames;
     std::unique_ptr<buffer::manager> all;
 };
 
-status make_buffer(const trace::trace_header& header, const simulation& setup,
+status make_buffer(const trace::trace_header& header, const buffer_shape& shape,
                    const run_settings& settings, buffer_parts& out, bool& on_gpu) {
     if (status s = open_files(header, settings, out.files); !s) return s;
-    const buffer::manager_settings shape{
-        .page_bytes = header.page_bytes,
-        .host_pages = setup.limits.host_pages,
-        .device_pages = setup.page_policy == policy::native ? 0 : setup.limits.device_pages,
-        .sessions = settings.threads,
-        .fixed_pages = 1,
-        .files = setup.limits.files,
-        .order =
-            setup.order == host_order::lru ? buffer::order_kind::lru : buffer::order_kind::clock,
-        .policy = setup.page_policy == policy::dedu ? buffer::policy_kind::dedu
-                                                    : buffer::policy_kind::gram,
-        .batch_pages = settings.batch_pages,
-        .batch_wait_us = settings.batch_wait_us,
-        .dedu = settings.dedu};
-    const buffer::frames_shape frames = buffer::frames_for(shape);
-    const backend where = settings.backend.empty()    ? backend::automatic
-                          : settings.backend == "gpu" ? backend::gpu
-                                                      : backend::cpu;
-    if (status s = buffer::choose_frames(where, 0, frames, out.frames, on_gpu); !s)
-        return {s.code, (settings.backend.empty() ? "" : "--backend " + settings.backend + ": ") +
+    const buffer::manager_settings wanted{.page_bytes = header.page_bytes,
+                                          .host_pages = shape.limits.host_pages,
+                                          .device_pages = shape.limits.device_pages,
+                                          .sessions = settings.threads,
+                                          .fixed_pages = 1,
+                                          .files = shape.limits.files,
+                                          .order = shape.order,
+                                          .policy = shape.policy == buffer::policy_kind::dedu
+                                                        ? buffer::policy_kind::dedu
+                                                        : buffer::policy_kind::gram,
+                                          .batch_pages = settings.batch_pages,
+                                          .batch_wait_us = settings.batch_wait_us,
+                                          .dedu = settings.dedu};
+    const bool chosen = settings.where != backend::automatic;
+    status s =
+        buffer::choose_frames(settings.where, 0, buffer::frames_for(wanted), out.frames, on_gpu);
+    if (!s)
+        return {s.code, (chosen ? std::string("--backend ") + name_of(settings.where) + ": " : "") +
                             s.message + "; give less with --ram and --gpu" +
                             (s.code == -ENODEV ? ", or --backend cpu" : "")};
-    if (status s = buffer::manager::make(shape, *out.frames, host::linux_environment(), out.all);
-        !s)
-        return {s.code, s.message + " (--ram, --threads)"};
+    s = buffer::manager::make(wanted, *out.frames, host::linux_environment(), out.all);
+    if (!s) return {s.code, s.message + " (--ram, --threads)"};
     for (std::size_t i = 0; i < header.files.size(); ++i)
         if (const int code =
-                out.all->add_file(out.files[i].fd(), header.files[i].pages * header.page_bytes);
+                out.all->add_file(out.files[i], header.files[i].pages * header.page_bytes);
             code < 0)
             return refused(header.files[i].path, code, "it is too long");
     return {};
 }
 
 status play_by_threads(trace::reader& from, const run_settings& settings, buffer::manager& all,
-                       simulated& sum) {
+                       outcome& sum) {
     apps::first_error errors;
     std::mutex reading;  // guards `from` and `sum`
     apps::on_threads(settings.threads, [&](std::uint32_t) {
@@ -246,9 +209,9 @@ status play_by_threads(trace::reader& from, const run_settings& settings, buffer
                 errors.note({-ECANCELED, "interrupted; what was written so far is in the files"});
         } while (!records.empty() && !errors.stop());
         const std::lock_guard hold(reading);
-        sum.reads += own_player.counts.reads;
-        sum.writes += own_player.counts.writes;
-        sum.flushes += own_player.counts.flushes;
+        sum.reads += own_player.reads;
+        sum.writes += own_player.writes;
+        sum.flushes += own_player.flushes;
     });
     return errors.get();
 }
@@ -262,10 +225,153 @@ status flush_all(const trace::trace_header& header, buffer::manager& all) {
     return first;
 }
 
+// The simulation.
+
+constexpr std::size_t simulated_at_once = 4096, step = 4;
+
+// Nothing is ever pinned here, so no access fails.
+template <typename Order>
+class player {
+public:
+    player(const trace::trace_header& header, const buffer_shape& shape, outcome& out)
+        : contents_(header),
+          dedu_(shape.policy == buffer::policy_kind::dedu),
+          blocks_(shape.limits.blocks_per_page),
+          out_(out) {}
+
+    int make(const buffer::limits& limits) { return core_.make(limits); }
+
+    // The core waits for little else than memory; what is to come is known here.
+    PENSTOCK_FETCHING void look_ahead(const std::vector<trace::record>& records,
+                                      std::size_t at) const {
+        if (at + 3 * step >= records.size()) return;
+        const auto first_page = [&](std::size_t i) {
+            return page_id{records[i].page, records[i].file};
+        };
+        core_.expect_first(first_page(at + 3 * step));
+        core_.expect_second(first_page(at + 2 * step));
+        core_.expect_third(first_page(at + step));
+    }
+
+    // Memory goes by the number of records: one of 32 bytes may claim to write billions of pages.
+    bool has_room(const trace::record& record) {
+        constexpr std::uint64_t first_pages = 1u << 24, pages_of_a_record = 4096;
+        room_ += pages_of_a_record;
+        return !dedu_ || record.kind != trace::operation::write ||
+               contents_.written_pages() + record.pages <= first_pages + room_;
+    }
+
+    void play(const trace::record& record) {
+        if (record.kind == trace::operation::flush) {
+            ++out_.flushes;
+            core_.flush(record.file, moved_);
+            return;
+        }
+        for (std::uint32_t i = 0; i < record.pages; ++i) {
+            const page_id id{record.page + i, record.file};
+            const found at = record.kind == trace::operation::read
+                                 ? read(id)
+                                 : write(id, record.has_content ? record.content + i
+                                                                : page_contents::unlike_others);
+            ++(at == found::host     ? out_.counts.host_hits
+               : at == found::device ? out_.counts.device_hits
+                                     : out_.counts.misses);
+        }
+    }
+
+    // What moved, and what the core has in the end.
+    void report() const {
+        out_.counts.write_backs = moved_.written_pages;
+        out_.counts.device_write_backs = moved_.written_from_device;
+        out_.counts.demotions = moved_.demoted;
+        out_.counts.promotions = moved_.promoted;
+        out_.fills = moved_.filled;
+        out_.dropped_pages = moved_.dropped_pages;
+        const auto& end = core_.inside();
+        out_.held.pages = end.pages.in_use();
+        out_.held.blocks = end.blocks.in_use() - end.absent.size;
+        out_.held.absent_blocks = end.absent.size;
+        out_.held.pages_with_sharing = buffer::pages_with_sharing(end);
+        out_.held.block_references = out_.held.pages * end.most.blocks_per_page;
+        for (std::uint32_t file = 0; file < end.most.files; ++file)
+            out_.dirty_pages += end.pages.dirty_pages(file);
+    }
+
+private:
+    found read(page_id id) {
+        found at;
+        core_.touch(id, moved_, at);
+        if (at == found::nowhere) {
+            ++out_.counts.loads;
+            core_.load(id, blocks_of(id), moved_);
+        }
+        ++out_.reads;
+        return at;
+    }
+    found write(page_id id, std::uint64_t content) {
+        found at = found::nowhere;
+        ++out_.writes;
+        if (dedu_) {
+            contents_.write(id, content);
+            core_.replace(id, blocks_of(id), moved_, at);
+            return at;
+        }
+        core_.touch(id, moved_, at);
+        found before;
+        if (at != found::nowhere) core_.mark_dirty(id);
+        else core_.replace(id, nullptr, moved_, before);
+        return at;
+    }
+
+    // The contents of the page's blocks, good until the next call. Null: all alone.
+    const buffer::content_id* blocks_of(page_id id) {
+        const std::uint64_t content = dedu_ ? contents_.of(id) : page_contents::unlike_others;
+        if (content == page_contents::unlike_others) return nullptr;
+        for (std::uint32_t i = 0; i < blocks_; ++i) ids_[i] = {content, i};
+        return ids_.data();
+    }
+
+    buffer::core<Order> core_;
+    page_contents contents_;
+    const bool dedu_;  // else every block is alone
+    const std::uint32_t blocks_;
+    outcome& out_;
+    buffer::counts moved_;
+    std::uint64_t room_ = 0;
+    std::array<buffer::content_id, buffer::limits::most_blocks_per_page> ids_;
+};
+
+template <typename Order>
+status play_all(trace::reader& from, const buffer_shape& shape, outcome& out) {
+    player<Order> plays(from.header(), shape, out);
+    if (plays.make(shape.limits) != 0)
+        return {-ENOMEM, "there is no memory for the tables of " +
+                             std::to_string(std::uint64_t{shape.limits.host_pages} +
+                                            shape.limits.device_pages) +
+                             " pages; give less with --ram and --gpu, or --table and --absent"};
+    apps::stopwatch watch;
+    std::vector<trace::record> records;
+    do {
+        if (status s = from.next(records, simulated_at_once); !s) return s;
+        for (std::size_t i = 0; i < records.size(); ++i) {
+            plays.look_ahead(records, i);
+            if (!plays.has_room(records[i]))
+                return {-EFBIG,
+                        "a record that writes " + std::to_string(records[i].pages) +
+                            " pages is more than so few records "
+                            "may make dedu remember; write less at a time, or give --policy gram"};
+            plays.play(records[i]);
+        }
+    } while (!records.empty());
+    out.seconds = watch.lap();
+    plays.report();
+    return {};
+}
+
 }  // namespace
 
-status run_against_files(const std::string& trace, const simulation& setup,
-                         const run_settings& settings, run_report& out) {
+status run_against_files(const std::string& trace, const buffer_shape& shape,
+                         const run_settings& settings, outcome& out) {
     if (status s = check_trace(trace, settings); !s) return s;
     trace::reader from;
     if (status s = from.open(trace); !s) return s;
@@ -273,32 +379,20 @@ status run_against_files(const std::string& trace, const simulation& setup,
     if (settings.verify && !header.contents)
         return {-EINVAL, "--verify: the trace does not say what its pages hold; leave it out"};
     buffer_parts parts;
-    if (status s = make_buffer(header, setup, settings, parts, out.on_gpu); !s) return s;
+    if (status s = make_buffer(header, shape, settings, parts, out.on_gpu); !s) return s;
     apps::stopwatch watch;
-    status ended = play_by_threads(from, settings, *parts.all, out.counts);
-    out.counts.seconds = watch.lap();
-    const buffer::manager_counts seen = parts.all->counts();
-    out.counts.host_hits = seen.host_hits;
-    out.counts.device_hits = seen.device_hits;
-    out.counts.misses = seen.misses;
-    out.counts.loads = seen.loads;
-    out.counts.moved.written_pages = seen.write_backs;
-    out.counts.moved.written_from_device = seen.device_write_backs;
-    out.counts.moved.demoted = seen.demotions;
-    out.counts.moved.promoted = seen.promotions;
-    const buffer::manager_contents held = parts.all->contents();
-    out.counts.pages = static_cast<std::uint32_t>(held.pages);
-    out.counts.pages_with_sharing = static_cast<std::uint32_t>(held.pages_with_sharing);
-    out.counts.blocks = static_cast<std::uint32_t>(held.blocks);
-    out.counts.block_references = held.block_references;
-    out.counts.absent_blocks = held.absent_blocks;
-    out.looked_blocks = seen.looked_blocks;
-    out.shared_blocks = seen.shared_blocks;
-    out.compared_blocks = seen.compared_blocks;
-    out.differing_blocks = seen.differing_blocks;
+    status ended = play_by_threads(from, settings, *parts.all, out);
+    out.seconds = watch.lap();
+    out.counts = parts.all->counts();
+    out.held = parts.all->contents();
     const status flushed = settings.writes ? flush_all(header, *parts.all) : status{};
     out.flush_seconds = watch.lap();
     return ended.ok() ? flushed : ended;
+}
+
+status simulate(trace::reader& from, const buffer_shape& shape, outcome& out) {
+    return shape.order == buffer::order_kind::lru ? play_all<buffer::lru_order>(from, shape, out)
+                                                  : play_all<buffer::clock_order>(from, shape, out);
 }
 
 }  // namespace penstock::replay

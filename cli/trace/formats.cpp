@@ -1,12 +1,11 @@
+// Header and records of a trace as text, and the writer of both formats.
 #include "formats.hpp"
 
-#include <bit>
 #include <charconv>
 #include <unordered_set>
 
 #include "common/message.hpp"
 #include "common/numbers.hpp"
-#include "sources.hpp"
 
 namespace penstock::trace {
 
@@ -15,100 +14,45 @@ namespace {
 using apps::shown;
 using apps::with_commas;
 
-bool blank(std::string_view rest) {
-    return rest.find_first_not_of(" \t") == std::string_view::npos;
+constexpr std::size_t buffer_bytes = std::size_t{1} << 20;
+
+// Takes the next word from the front of a line; words are parted by blanks. Empty: there is none.
+std::string_view take_word(std::string_view& line) {
+    std::size_t from = 0;
+    while (from < line.size() && (line[from] == ' ' || line[from] == '\t')) ++from;
+    std::size_t to = from;
+    while (to < line.size() && line[to] != ' ' && line[to] != '\t') ++to;
+    const std::string_view word = line.substr(from, to - from);
+    line.remove_prefix(to);
+    return word;
+}
+
+// A whole number that is the whole word.
+template <typename Number>
+bool number_of(std::string_view word, Number& out) {
+    const auto parsed = std::from_chars(word.data(), word.data() + word.size(), out);
+    return parsed.ec == std::errc() && parsed.ptr == word.data() + word.size();
 }
 
 // All of `rest` as numbers.
 template <typename... Numbers>
 bool numbers(std::string_view rest, Numbers&... out) {
-    return (number_of(take_word(rest), out) && ...) && blank(rest);
+    return (number_of(take_word(rest), out) && ...) && take_word(rest).empty();
 }
 
-struct cursor {
-    const char* at;
-    const char* end;
-
-    // At least one blank before a field.
-    bool gap() {
-        const char* const from = at;
-        while (at != end && (*at == ' ' || *at == '\t')) ++at;
-        return at != from;
-    }
-    template <typename Number>
-    bool number(Number& out) {
-        const auto parsed = std::from_chars(at, end, out);
-        at = parsed.ptr;
-        return parsed.ec == std::errc();
-    }
-    bool letter(operation& out) {
-        if (at == end) return false;
-        const char c = *at++;
-        out = c == 'R' ? operation::read : c == 'W' ? operation::write : operation::flush;
-        return c == 'R' || c == 'W' || c == 'F';
-    }
-};
-
-template <typename Number>
-char* put(char* to, char before, Number number) {
-    if (before != 0) *to++ = before;
-    return std::to_chars(to, to + 20, number).ptr;
+std::string header_text(const trace_header& header) {
+    std::string out = "page " + std::to_string(header.page_bytes) + "\n";
+    for (std::size_t f = 0; f < header.files.size(); ++f)
+        out += "file " + std::to_string(f) + " " + std::to_string(header.files[f].pages) + " " +
+               header.files[f].path + "\n";
+    if (!header.contents) return out;
+    const made_contents& c = *header.contents;
+    out += "contents " + std::to_string(c.distinct) + " " + std::to_string(c.seed) + "\n";
+    if (c.common_pages > 0 || c.own_distinct > 0)
+        out += "common " + std::to_string(c.common_pages) + " " +
+               std::to_string(c.common_distinct) + " " + std::to_string(c.own_distinct) + "\n";
+    return out;
 }
-
-constexpr const char* record_form = "expected TIME_NS R|W|F FILE PAGE PAGES [CONTENT]";
-
-class text_source : public record_source {
-public:
-    explicit text_source(byte_source& from) : lines_(from) {}
-
-    status begin(trace_header& out) override {
-        std::string_view line;
-        if (!lines_.next(line))
-            return lines_.status().ok()
-                       ? lines_.wrong(1, std::string("the file is empty; expected ") + first_line())
-                       : lines_.status();
-        if (line != text_first_line)
-            return lines_.wrong(apps::shown(std::string(line.substr(0, 80))) +
-                                " is not how a trace of version 1 begins; expected " +
-                                first_line());
-        header_parser parser;
-        while (lines_.next(line)) {
-            if (line.starts_with('#')) continue;
-            const bool last = line.empty();
-            if (std::string wrong = last ? parser.finish(header_) : parser.take(line);
-                !wrong.empty())
-                return lines_.wrong(wrong);
-            if (!last) continue;
-            out = header_;
-            return {};
-        }
-        return lines_.status().ok() ? lines_.wrong(lines_.number() + 1,
-                                                   "the file ends in its header; expected an empty "
-                                                   "line before the first record")
-                                    : lines_.status();
-    }
-
-    status next(std::vector<record>& out, std::size_t most) override {
-        std::string_view line;
-        record entry;
-        while (out.size() < most && lines_.next(line)) {
-            if (line.empty() || line[0] == '#') continue;
-            if (!parse_record(line, entry)) return lines_.wrong(why_no_record(line));
-            if (!fits(entry, header_, last_ns_))
-                return lines_.wrong(why_not(entry, header_, last_ns_));
-            last_ns_ = entry.time_ns;
-            out.push_back(entry);
-        }
-        return lines_.status();
-    }
-
-private:
-    static std::string first_line() { return apps::shown(std::string(text_first_line)); }
-
-    line_source lines_;
-    trace_header header_;
-    std::uint64_t last_ns_ = 0;
-};
 
 }  // namespace
 
@@ -187,7 +131,7 @@ std::string header_parser::take_common(std::string_view rest) {
     return {};
 }
 
-std::string header_parser::check_sizes() const {
+std::string header_parser::finish(trace_header& out) {
     if (!has_page_) return "the header has no line 'page'; expected page BYTES";
     if (header_.files.empty())
         return "the header has no line 'file'; expected file NUMBER PAGES PATH";
@@ -201,18 +145,18 @@ std::string header_parser::check_sizes() const {
         if (!paths.insert(file.path).second)
             return "two files are called " + shown(file.path) + "; expected each path once";
     }
+    if (std::string wrong = has_common_ ? check_common() : ""; !wrong.empty()) return wrong;
+    out = std::move(header_);
     return {};
 }
 
-std::string header_parser::check_contents() const {
-    if (!has_common_) return {};
+std::string header_parser::check_common() const {
     const made_contents& c = *header_.contents;
     if ((c.common_pages == 0) != (c.common_distinct == 0))
         return "common pages need common contents, and the reverse; expected common PAGES DISTINCT "
                "OWN with both or none 0";
-    if (c.common_distinct > c.distinct ||
-        (c.distinct - c.common_distinct) % header_.files.size() != 0 ||
-        (c.distinct - c.common_distinct) / header_.files.size() != c.own_distinct)
+    const std::uint64_t own = c.distinct - c.common_distinct, files = header_.files.size();
+    if (c.common_distinct > c.distinct || own % files != 0 || own / files != c.own_distinct)
         return "'common' does not fit 'contents'; expected that its DISTINCT, and OWN for each "
                "file, add up to the DISTINCT of 'contents'";
     if (c.common_pages == 0 && c.own_distinct == 0)
@@ -223,166 +167,118 @@ std::string header_parser::check_contents() const {
     return {};
 }
 
-std::string header_parser::finish(trace_header& out) {
-    if (std::string wrong = check_sizes(); !wrong.empty()) return wrong;
-    if (std::string wrong = check_contents(); !wrong.empty()) return wrong;
-    out = std::move(header_);
-    return {};
-}
-
-std::string header_text(const trace_header& header) {
-    std::string out = "page " + std::to_string(header.page_bytes) + "\n";
-    for (std::size_t f = 0; f < header.files.size(); ++f)
-        out += "file " + std::to_string(f) + " " + std::to_string(header.files[f].pages) + " " +
-               header.files[f].path + "\n";
-    if (!header.contents) return out;
-    const made_contents& c = *header.contents;
-    out += "contents " + std::to_string(c.distinct) + " " + std::to_string(c.seed) + "\n";
-    if (c.common_pages > 0 || c.own_distinct > 0)
-        out += "common " + std::to_string(c.common_pages) + " " +
-               std::to_string(c.common_distinct) + " " + std::to_string(c.own_distinct) + "\n";
-    return out;
-}
-bool parse_record(std::string_view line, record& out) {
-    cursor c{line.data(), line.data() + line.size()};
-    c.gap();
-    if (!c.number(out.time_ns) || !c.gap() || !c.letter(out.kind) || !c.gap() ||
-        !c.number(out.file) || !c.gap() || !c.number(out.page) || !c.gap() || !c.number(out.pages))
-        return false;
-    out.content = 0;
-    out.has_content = false;
-    if (c.at == c.end) return true;
-    if (!c.gap()) return false;
-    if (c.at == c.end) return true;
-    out.has_content = true;
-    if (!c.number(out.content)) return false;
-    return c.at == c.end || (c.gap() && c.at == c.end);
-}
-
-std::string why_no_record(std::string_view line) {
+std::string parse_record(std::string_view line, record& out) {
     struct field {
         const char* name;
         std::uint64_t most;
     };
+    constexpr const char* form = "expected TIME_NS R|W|F FILE PAGE PAGES [CONTENT]";
     constexpr field fields[] = {{"TIME_NS", UINT64_MAX}, {"", 0},
                                 {"FILE", UINT32_MAX},    {"PAGE", UINT64_MAX},
                                 {"PAGES", UINT32_MAX},   {"CONTENT", UINT64_MAX}};
+    std::uint64_t values[std::size(fields)] = {};
     std::size_t count = 0;
     for (std::string_view word = take_word(line); !word.empty(); word = take_word(line), ++count) {
         if (count == std::size(fields))
-            return apps::shown(std::string(word)) + " is one field too many; " + record_form;
+            return shown(std::string(word)) + " is one field too many; " + form;
+        std::uint64_t& value = values[count];
         if (count == 1) {
-            if (word != "R" && word != "W" && word != "F")
-                return apps::shown(std::string(word)) + " is no operation; expected R, W or F";
-            continue;
+            value = letters.find(word[0]);
+            if (word.size() == 1 && value != letters.npos) continue;
+            return shown(std::string(word)) + " is no operation; expected R, W or F";
         }
-        std::uint64_t value = 0;
         const auto parsed = std::from_chars(word.data(), word.data() + word.size(), value);
         if (parsed.ec == std::errc::result_out_of_range ||
             (parsed.ec == std::errc() && value > fields[count].most))
-            return std::string(fields[count].name) + " " + apps::shown(std::string(word)) +
+            return std::string(fields[count].name) + " " + shown(std::string(word)) +
                    " is too large; expected at most " + std::to_string(fields[count].most);
         if (parsed.ec != std::errc() || parsed.ptr != word.data() + word.size())
-            return std::string(fields[count].name) + " " + apps::shown(std::string(word)) +
-                   " is no whole number; " + record_form;
+            return std::string(fields[count].name) + " " + shown(std::string(word)) +
+                   " is no whole number; " + form;
     }
-    return std::to_string(count) + (count == 1 ? " field; " : " fields; ") + record_form;
+    if (count < 5) return std::to_string(count) + (count == 1 ? " field; " : " fields; ") + form;
+    out = {.time_ns = values[0],
+           .page = values[3],
+           .content = values[5],
+           .file = static_cast<std::uint32_t>(values[2]),
+           .pages = static_cast<std::uint32_t>(values[4]),
+           .kind = static_cast<operation>(values[1]),
+           .has_content = count == std::size(fields)};
+    return {};
 }
-
-char* print_record(const record& r, char* to) {
-    to = put(to, 0, r.time_ns);
-    *to++ = ' ';
-    *to++ = letters[static_cast<std::size_t>(r.kind)];
-    to = put(to, ' ', r.file);
-    to = put(to, ' ', r.page);
-    to = put(to, ' ', r.pages);
-    if (r.has_content) to = put(to, ' ', r.content);
-    *to++ = '\n';
-    return to;
-}
-std::unique_ptr<record_source> make_text_source(byte_source& from) {
-    return std::make_unique<text_source>(from);
-}
-
-namespace {
-
-constexpr std::size_t buffer_bytes = std::size_t{1} << 20;
-
-}  // namespace
 
 status writer::open(const std::string& path, const std::string& input, const trace_header& header,
                     bool binary) {
     if (!input.empty() && apps::same_file(path, input))
-        return {-EINVAL, "output file " + apps::shown(path) + ": is the input " +
-                             apps::shown(input) + "; give another name"};
+        return {-EINVAL, "output file " + shown(path) + ": is the input " + shown(input) +
+                             "; give another name"};
     binary_ = binary;
-    buffer_.resize(buffer_bytes);
     if (status s = file_.open(path); !s) return s;
-    return write_header(header);
-}
-
-status writer::write_header(const trace_header& header) {
     std::string text = header_text(header);
-    if (!binary_) {
-        text = std::string(text_first_line) + "\n" + text + "\n";
-        return file_.write(text.data(), text.size());
+    if (!binary) {
+        buffer_ = std::string(text_first_line) + "\n" + text + "\n";
+        return {};
     }
     if (text.size() > most_header_bytes)
-        return {-EINVAL, "a header of " + apps::with_commas(text.size()) +
+        return {-EINVAL, "a header of " + with_commas(text.size()) +
                              " bytes is too large; use fewer files or shorter paths"};
     binary_head head{{}, binary_version, static_cast<std::uint32_t>(text.size())};
     std::memcpy(head.magic, binary_magic, sizeof head.magic);
     text.resize(padded(text.size()));
-    sum_.add(&head, sizeof head);
-    sum_.add(text.data(), text.size());
-    if (status s = file_.write(reinterpret_cast<const char*>(&head), sizeof head); !s) return s;
-    return file_.write(text.data(), text.size());
+    append_binary(&head, sizeof head);
+    append_binary(text.data(), text.size());
+    return {};
 }
 
-status writer::flush(std::size_t least_free) {
-    if (buffer_.size() - used_ >= least_free) return {};
-    const std::size_t bytes = used_;
-    used_ = 0;
-    return file_.write(buffer_.data(), bytes);
+void writer::append_binary(const void* words, std::size_t bytes) {
+    sum_.add(words, bytes);
+    buffer_.append(static_cast<const char*>(words), bytes);
 }
 
-void writer::put(const void* bytes, std::size_t count) {
-    std::memcpy(buffer_.data() + used_, bytes, count);
-    used_ += count;
+void writer::append_text(const record& r) {
+    char line[128];
+    char* at = line;
+    const auto put = [&](auto number, char after) {
+        at = std::to_chars(at, std::end(line), number).ptr;
+        *at++ = after;
+    };
+    put(r.time_ns, ' ');
+    *at++ = letters[static_cast<std::size_t>(r.kind)];
+    *at++ = ' ';
+    put(r.file, ' ');
+    put(r.page, ' ');
+    put(r.pages, r.has_content ? ' ' : '\n');
+    if (r.has_content) put(r.content, '\n');
+    buffer_.append(line, at);
 }
 
 status writer::add(std::span<const record> batch) {
+    for (const record& entry : batch) {
+        if (binary_) {
+            const binary_record raw = packed(entry);
+            append_binary(&raw, sizeof raw);
+        } else {
+            append_text(entry);
+        }
+        if (buffer_.size() >= buffer_bytes)
+            if (status s = flush(); !s) return s;
+    }
     records_ += batch.size();
-    return binary_ ? add_binary(batch) : add_text(batch);
-}
-
-status writer::add_text(std::span<const record> batch) {
-    for (const record& entry : batch) {
-        if (status s = flush(most_record_bytes); !s) return s;
-        used_ =
-            static_cast<std::size_t>(print_record(entry, buffer_.data() + used_) - buffer_.data());
-    }
     return {};
 }
 
-status writer::add_binary(std::span<const record> batch) {
-    for (const record& entry : batch) {
-        if (status s = flush(sizeof(binary_record)); !s) return s;
-        const binary_record raw = packed(entry);
-        sum_.add(&raw, sizeof raw);
-        put(&raw, sizeof raw);
-    }
-    return {};
+status writer::flush() {
+    status s = file_.write(buffer_.data(), buffer_.size());
+    buffer_.clear();
+    return s;
 }
 
 status writer::commit() {
     if (binary_) {
-        if (status s = flush(sizeof(binary_record)); !s) return s;
         const binary_record last{records_, kind_end << kind_shift, sum_.value(), 0, 0};
-        put(&last, sizeof last);
+        append_binary(&last, sizeof last);
     }
-    if (status s = file_.write(buffer_.data(), used_); !s) return s;
-    used_ = 0;
+    if (status s = flush(); !s) return s;
     return file_.commit();
 }
 

@@ -8,7 +8,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "common/files.hpp"
 #include "penstock/base/hash.hpp"
@@ -16,9 +15,7 @@
 
 namespace penstock::trace {
 
-// The lines of a trace's header, which both formats have.
-
-// Takes the lines of a header one by one.
+// Takes the lines of a trace's header, which both formats have, one by one.
 class header_parser {
 public:
     // What is wrong with the line and what was expected; empty if it was taken.
@@ -31,15 +28,11 @@ private:
     std::string take_file(std::string_view rest);
     std::string take_contents(std::string_view rest);
     std::string take_common(std::string_view rest);
-    [[nodiscard]] std::string check_sizes() const;
-    [[nodiscard]] std::string check_contents() const;
+    [[nodiscard]] std::string check_common() const;
 
     trace_header header_;
     bool has_page_ = false, has_common_ = false;
 };
-
-// Every line with its end.
-std::string header_text(const trace_header& header);
 
 // What is wrong with a path that a header is to name; empty if nothing is.
 std::string check_path(std::string_view path);
@@ -47,19 +40,10 @@ std::string check_path(std::string_view path);
 // One record as a line of text: TIME_NS R|W|F FILE PAGE PAGES [CONTENT].
 
 inline constexpr std::string_view text_first_line = "penstock-trace 1";
-inline constexpr char letters[] = {'R', 'W', 'F'};  // by operation
+inline constexpr std::string_view letters = "RWF";  // by operation
 
-// False if the line is not of this form; `out` is then unspecified.
-bool parse_record(std::string_view line, record& out);
-
-// What in a line that parse_record() refused is wrong, and what was expected.
-std::string why_no_record(std::string_view line);
-
-// Most bytes that a record takes, with its line end.
-inline constexpr std::size_t most_record_bytes = 20 + 2 + 11 + 21 + 11 + 21 + 1;
-
-// Writes the line with its end; what lies behind it.
-char* print_record(const record& r, char* to);
+// What is wrong with the line and what was expected, and `out` is as it was; empty if nothing is.
+std::string parse_record(std::string_view line, record& out);
 
 static_assert(std::endian::native == std::endian::little,
               "on another machine the words below have to be turned round");
@@ -71,16 +55,16 @@ inline constexpr std::uint32_t most_header_bytes = 1u << 29;
 
 struct binary_head {
     unsigned char magic[8];
-    std::uint32_t version,
-        header_bytes;  // of the lines, without the zeros that follow them up to a multiple of 8
+    std::uint32_t version;
+    // Of the lines, without the zeros that follow them up to a multiple of 8.
+    std::uint32_t header_bytes;
 };
 static_assert(sizeof(binary_head) == 16);
 
 constexpr std::size_t padded(std::size_t bytes) { return (bytes + 7) / 8 * 8; }
 
 struct binary_record {
-    std::uint64_t time_ns, page_and_kind,
-        content;  // of the end: how many records, kind end, the sum
+    std::uint64_t time_ns, page_and_kind, content;  // of the end: records, kind end, the sum
     std::uint32_t file, pages;
 };
 static_assert(sizeof(binary_record) == 32);
@@ -94,12 +78,11 @@ static_assert(most_file_bytes / least_page_bytes <= std::uint64_t{1} << kind_shi
 // A sum in which the order of the words counts.
 class word_sum {
 public:
-    void add(std::uint64_t word) { sum_ = mix64(sum_ + word + 0x9e3779b97f4a7c15ull); }
     void add(const void* words, std::size_t bytes) {
         for (std::size_t at = 0; at < bytes; at += sizeof(std::uint64_t)) {
             std::uint64_t word;
             std::memcpy(&word, static_cast<const char*>(words) + at, sizeof word);
-            add(word);
+            sum_ = mix64(sum_ + word + 0x9e3779b97f4a7c15ull);
         }
     }
     [[nodiscard]] std::uint64_t value() const { return sum_; }
@@ -129,6 +112,7 @@ inline bool unpack(const binary_record& from, record& out) {
            (out.has_content || from.content == 0);
 }
 
+// Writes a trace in either format.
 class writer {
 public:
     // Checks that `path` can be written and is not the file `input` (may be empty), which is still
@@ -143,15 +127,12 @@ public:
     [[nodiscard]] std::uint64_t records() const { return records_; }
 
 private:
-    status write_header(const trace_header& header);
-    status add_text(std::span<const record> batch);
-    status add_binary(std::span<const record> batch);
-    status flush(std::size_t least_free);
-    void put(const void* bytes, std::size_t count);
+    void append_binary(const void* words, std::size_t bytes);
+    void append_text(const record& r);
+    status flush();
 
     apps::output_file file_;
-    std::vector<char> buffer_;
-    std::size_t used_ = 0;
+    std::string buffer_;
     word_sum sum_;
     std::uint64_t records_ = 0;
     bool binary_ = false;

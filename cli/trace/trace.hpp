@@ -29,9 +29,17 @@ struct record {
     bool operator==(const record&) const = default;
 };
 
+struct operation_counts {
+    std::uint64_t reads = 0, writes = 0, flushes = 0;
+
+    void add(const record& r) {
+        ++(r.kind == operation::read ? reads : r.kind == operation::write ? writes : flushes);
+    }
+};
+
 struct file_entry {
-    std::string
-        path;  // as the trace has it; a relative one begins where the program that replays runs
+    // As the trace has it; a relative one begins where the program that replays runs.
+    std::string path;
     std::uint64_t pages = 0;
 };
 
@@ -68,8 +76,8 @@ class reader {
 public:
     reader();
     ~reader();
-    reader(reader&&) noexcept;
-    reader& operator=(reader&&) noexcept;
+    reader(const reader&) = delete;
+    reader& operator=(const reader&) = delete;
 
     // Reads the header. The file is read in pieces of at most `piece_bytes`.
     status open(const std::string& path, std::size_t piece_bytes = usual_piece_bytes);

@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "cli/copy_files.hpp"
 #include "cli/copy_job.hpp"
 #include "unit/support.hpp"
 

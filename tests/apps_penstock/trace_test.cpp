@@ -7,7 +7,7 @@
 #include <set>
 #include <sstream>
 
-#include "cli/trace/generate.hpp"
+#include "cli/trace/patterns.hpp"
 #include "cli/trace/trace.hpp"
 #include "cli/trace/formats.hpp"
 

@@ -1,23 +1,18 @@
-// Made traces: the pages that they touch, their files, and the request that asks for them.
+// Which page of a range is accessed next: evenly, skewed, or one after the other.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <memory>
 #include <numeric>
-#include <string>
-#include <vector>
 
 #include "common/numbers.hpp"
-#include "common/files.hpp"
-#include "trace.hpp"
 
 namespace penstock::trace {
 
 // Ranks from 1 to n, rank k with probability proportional to k to the power of -s, without a table,
 // so that n may be large.
-
+//
 // By rejection-inversion (Hoermann and Derflinger 1996): a point is drawn evenly below the hat, the
 // integral of x^-s over ranks widened by a half on either side; it gives its rank unless it lies in
 // the sliver between hat and bars.
@@ -57,10 +52,6 @@ private:
     double count_, skew_, left_ = 0, right_ = 0, sure_ = 0;
 };
 
-// Which page of a range is next: evenly, skewed, or one after the other.
-
-enum class pattern : std::uint8_t { uniform, zipf, loop };
-
 // Puts ranks at places from 0 to count - 1, each at one of its own, and neighbours far from each
 // other.
 class scattered {
@@ -87,6 +78,8 @@ private:
     std::uint64_t count_, stride_, shift_;
 };
 
+enum class pattern : std::uint8_t { uniform, zipf, loop };
+
 // `first` and the count - 1 pages after it; count is above 0. The seed decides which pages are the
 // hot ones.
 class page_pattern {
@@ -107,44 +100,5 @@ private:
     zipf ranks_;
     scattered places_;
 };
-
-// Makes the files of a trace, with the contents that its header says.
-class data_files {
-public:
-    // By all threads. The header has contents.
-    status make(const trace_header& header, std::uint32_t threads, bool quiet);
-    // Puts the files in their places. Without it, nothing is left behind.
-    status commit();
-
-private:
-    std::vector<std::unique_ptr<apps::output_file>> files_;
-};
-
-// Makes traces, and the files that they are of, from a seed alone: one file of a given share of
-// equal pages, or the images of several virtual machines that run the same system.
-
-struct generate_request {
-    std::string out, file, data;  // the trace; how it calls its file, or the images before ".0";
-                                  // the same where the file is to be made, or empty
-    bool binary = false, quiet = false;
-    std::uint32_t page_bytes = 4096, threads = 1;
-    std::uint64_t pages = 0, accesses = 0, seed = 1, rate = 10000, flush_every = 0;
-    pattern access_pattern = pattern::uniform;
-    double skew = 0.9, factor = 1, write_percent = 0, shared_write_percent = 0;
-    std::uint32_t machines = 0;  // 0: one file, no image
-    double common_percent = 0;
-};
-
-struct generate_report {
-    trace_header header;
-    std::uint64_t reads = 0, writes = 0, flushes = 0, data_bytes = 0;
-    double seconds = 0;
-};
-
-// Trace and files appear whole or not at all.
-status generate(const generate_request& asked, generate_report& out);
-
-// The header that generate() gives the trace.
-trace_header made_header(const generate_request& asked);
 
 }  // namespace penstock::trace
