@@ -175,19 +175,6 @@ struct match_items {
     }
 };
 
-status open_all(runtime& rt, const match_job& job, std::vector<int>& databases, int& queries) {
-    const auto open_one = [&](const image_file& file, int& fd) -> status {
-        fd = rt.open(file.path);
-        if (fd >= 0) return {};
-        return {fd, apps::shown(file.path) + ": " + error_text(fd) +
-                        "; name a file of images that can be read"};
-    };
-    if (status s = open_one(job.queries, queries); !s) return s;
-    for (const image_file& file : job.databases)
-        if (status s = open_one(file, databases.emplace_back(-1)); !s) return s;
-    return {};
-}
-
 // How the work is cut, and by how many groups it is done.
 struct match_plan {
     match_cut cut;
@@ -239,9 +226,18 @@ status match_with_penstock(const match_job& job, match_report& report) {
     runtime& rt = *report.rt;
     const bool on_gpu = rt.where() == backend::gpu;
     const std::uint32_t threads = apps::thread_count(job.settings.worker_threads);
-    std::vector<int> fds;
-    int queries = -1;
-    if (status s = open_all(rt, job, fds, queries); !s) return s;
+    std::vector<int> fds;  // of the databases, then the queries
+    const auto open_file = [&](const image_file& file) -> status {
+        const int fd = fds.emplace_back(rt.open(file.path));
+        if (fd >= 0) return {};
+        return {fd, apps::shown(file.path) + ": " + error_text(fd) +
+                        "; name a file of images that can be read"};
+    };
+    for (const image_file& file : job.databases)
+        if (status s = open_file(file); !s) return s;
+    if (status s = open_file(job.queries); !s) return s;
+    const int queries = fds.back();
+    fds.pop_back();
     match_plan plan{};
     if (status s = plan_for(rt, job, threads, plan); !s) return s;
     report.note = on_gpu ? std::to_string(plan.groups) + " thread blocks"
@@ -249,7 +245,6 @@ status match_with_penstock(const match_job& job, match_report& report) {
     match_memory memory(on_gpu ? apps::make_gpu_memory(rt.settings().device)
                                : apps::make_host_memory());
     if (status s = memory.place(job, plan.cut, fds); !s) return s;
-    if (status s = memory.reset(); !s) return s;
     apps::thread_scratch scratch;
     if (!on_gpu)
         if (status s = scratch.allocate(threads, lane_scratch_floats(job.floats())); !s) return s;
