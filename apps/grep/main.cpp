@@ -166,10 +166,10 @@ status session::run() {
         apps::stopwatch watch;
         search_method ready;
         if (status failed = chosen.run(*this, run, ready); !failed) return failed;
-        job_runner runner(ready, words, files);
-        if (status failed = runner.prepare(record_bytes); !failed) return failed;
+        file_search search(ready, words, files);
+        if (status failed = search.prepare(record_bytes); !failed) return failed;
         run.start_seconds = watch.lap();
-        run.groups = runner.groups();
+        run.groups = search.groups();
         run.piece_bytes = piece_bytes != 0
                               ? piece_bytes
                               : choose_piece_bytes(total_bytes, run.groups, ready.least_piece);
@@ -177,7 +177,7 @@ status session::run() {
         const apps::progress bar(
             "searching", files.files.size(), [&] { return run.rt->stats().opens - opens_before; },
             run.rt != nullptr && !common.quiet);
-        status ended = count_files(runner, words, files, run.piece_bytes, run.found);
+        status ended = search.count(run.piece_bytes, run.found);
         run.search_seconds = watch.lap();
         return ended;
     };

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <set>
 #include <sys/stat.h>
+#include <utility>
 
 #include "common/process.hpp"
 #include "common/threads.hpp"
@@ -48,11 +49,11 @@ status if_copied(bool copied, const char* data_and_way) {
 
 }  // namespace
 
-status job_runner::place() {
+status file_search::place() {
     apps::device_memory& memory = *by_.memory;
     std::vector<char> paths;
     std::vector<std::uint64_t> path_at, file_bytes;
-    for (const input_file& file : files_.files) {
+    for (const input_file& file : files_) {
         path_at.push_back(paths.size());
         file_bytes.push_back(file.bytes);
         paths.insert(paths.end(), file.path.c_str(), file.path.c_str() + file.path.size() + 1);
@@ -68,13 +69,13 @@ status job_runner::place() {
         memory.place(view_.path_at, path_at) && memory.place(view_.file_bytes, file_bytes) &&
         memory.allocate(view_.first_zero, no_zeros.size()) &&
         memory.upload(view_.first_zero, no_zeros.data(), no_zeros.size() * sizeof no_zero_byte) &&
-        memory.allocate(view_.shared, 1) && memory.allocate(jobs_, job_room) &&
+        memory.allocate(view_.shared, 1) && memory.allocate(room_for_jobs_, job_room) &&
         memory.allocate(view_.status, job_room);
     return placed ? status{}
                   : too_little_memory(words_.plain_tables.text.size() * 8 + paths.size());
 }
 
-status job_runner::prepare(std::uint64_t record_bytes) {
+status file_search::prepare(std::uint64_t record_bytes) {
     if (status s = place(); !s) return s;
     const std::uint64_t word_count = words_.words.size();
     view_.layout = lay_out_scratch(word_count, words_.chained.size(), by_.text_bytes);
@@ -91,23 +92,23 @@ status job_runner::prepare(std::uint64_t record_bytes) {
     return too_little_memory(groups_ * view_.layout.bytes + view_.record_capacity * sizeof(record));
 }
 
-status job_runner::place_jobs(const std::vector<job>& jobs) {
-    const std::vector<std::int32_t> open(jobs.size(), job_open);
+status file_search::place_batch(const std::vector<job>& batch) {
+    const std::vector<std::int32_t> open(batch.size(), job_open);
     const shared_words fresh{};
-    view_.jobs = jobs_;
-    view_.job_count = jobs.size();
+    view_.jobs = room_for_jobs_;
+    view_.job_count = batch.size();
     view_.stamp_base = stamp_;
-    stamp_ += jobs.size();
+    stamp_ += batch.size();
     return if_copied(
-        by_.memory->upload(jobs_, jobs.data(), jobs.size() * sizeof(job)) &&
+        by_.memory->upload(room_for_jobs_, batch.data(), batch.size() * sizeof(job)) &&
             by_.memory->upload(view_.status, open.data(), open.size() * sizeof(std::int32_t)) &&
             by_.memory->upload(view_.shared, &fresh, sizeof fresh),
         "the list of files could not be copied to");
 }
 
-// Takes over the records of a launch and the codes of its jobs. `places`: of these in the list.
-status job_runner::collect(const std::vector<std::uint32_t>& places, big_vector<record>& records,
-                           std::vector<std::int32_t>& codes) {
+// Takes over the records of a launch and the codes of its jobs. `places`: of these in jobs_.
+status file_search::collect(const std::vector<std::uint32_t>& places, big_vector<record>& records,
+                            std::vector<std::int32_t>& codes) {
     shared_words shared{};
     codes.resize(places.size());
     bool good =
@@ -126,14 +127,13 @@ status job_runner::collect(const std::vector<std::uint32_t>& places, big_vector<
     return if_copied(good, "the counts could not be copied from");
 }
 
-status job_runner::run(const std::vector<job>& jobs, big_vector<record>& records,
-                       std::vector<std::int32_t>& codes, std::vector<std::uint64_t>& first_zero,
-                       counted_files& figures) {
-    if (jobs.size() > UINT32_MAX)
+// Runs jobs_. The records name a job by its place there. The first code of a file that is not 0
+// stays.
+status file_search::run_jobs(big_vector<record>& records, counted_files& out) {
+    if (jobs_.size() > UINT32_MAX)
         return {-EFBIG, "too many pieces of files for one run; search the files in parts"};
-    figures.jobs += jobs.size();
-    codes.assign(jobs.size(), job_open);
-    std::vector<std::uint32_t> waiting(jobs.size());  // ascending
+    out.jobs += jobs_.size();
+    std::vector<std::uint32_t> waiting(jobs_.size());  // ascending
     std::iota(waiting.begin(), waiting.end(), 0u);
     std::uint64_t groups = groups_;
     while (!waiting.empty()) {
@@ -142,36 +142,36 @@ status job_runner::run(const std::vector<job>& jobs, big_vector<record>& records
         const std::vector<std::uint32_t> places(waiting.begin(), end);
         waiting.erase(waiting.begin(), end);
         std::vector<job> batch;
-        for (const std::uint32_t i : places) batch.push_back(jobs[i]);
-        if (status s = place_jobs(batch); !s) return s;
+        for (const std::uint32_t i : places) batch.push_back(jobs_[i]);
+        if (status s = place_batch(batch); !s) return s;
         const std::uint64_t launched = std::min<std::uint64_t>(groups, batch.size());
         apps::stopwatch watch;
         const status ended = by_.launch(view_, batch, launched);
         if (was_interrupted()) return {-ECANCELED, error_text(-ECANCELED)};
         if (!ended.ok()) return ended;
-        ++figures.launches;
-        figures.launch_seconds += watch.lap();
-        std::vector<std::int32_t> ended_with;
-        if (status s = collect(places, records, ended_with); !s) return s;
-        figures.collect_seconds += watch.lap();
+        ++out.launches;
+        out.launch_seconds += watch.lap();
+        std::vector<std::int32_t> codes;
+        if (status s = collect(places, records, codes); !s) return s;
+        out.collect_seconds += watch.lap();
         std::vector<std::uint32_t> again;
         bool crowded = false;
         for (std::size_t i = 0; i < batch.size(); ++i) {
-            const std::int32_t code = ended_with[i];
-            if (concerns_runtime(code)) return {code, error_text(code)};
-            const bool retry = code == job_open || (may_pass(code) && groups > 1);
-            crowded = crowded || (retry && code != job_open);
-            if (retry) again.push_back(places[i]);
-            else codes[places[i]] = code;
+            if (concerns_runtime(codes[i])) return {codes[i], error_text(codes[i])};
+            const bool needs_fewer = may_pass(codes[i]) && groups > 1;
+            crowded = crowded || needs_fewer;
+            std::int32_t& of_file = codes_[batch[i].file];
+            if (needs_fewer || codes[i] == job_open) again.push_back(places[i]);
+            else if (of_file == 0) of_file = codes[i];
         }
         if (again.size() == batch.size() && !crowded)
             return {-EIO, "the search made no progress; please report this"};
         if (crowded) groups = std::max<std::uint64_t>(1, launched / 2);
         waiting.insert(waiting.begin(), again.begin(), again.end());
     }
-    first_zero.resize(files_.files.size());
-    return if_copied(by_.memory->download(first_zero.data(), view_.first_zero,
-                                          first_zero.size() * sizeof no_zero_byte),
+    first_zero_.resize(files_.size());
+    return if_copied(by_.memory->download(first_zero_.data(), view_.first_zero,
+                                          first_zero_.size() * sizeof no_zero_byte),
                      "the results could not be copied from");
 }
 
@@ -240,113 +240,72 @@ search_method make_cpu_search(std::uint32_t threads) {
 
 // From files to counts.
 
-namespace {
-
-void cut(std::uint32_t file, std::uint64_t begin, std::uint64_t end, std::uint64_t piece_bytes,
-         std::vector<job>& out) {
+void file_search::cut(std::uint32_t file, std::uint64_t begin, std::uint64_t end) {
     for (std::uint64_t at = begin; at < end;) {
-        const std::uint64_t until = std::min(end, (at / piece_bytes + 1) * piece_bytes);
-        out.push_back({file, 0, at, until});
+        const std::uint64_t until = std::min(end, (at / piece_bytes_ + 1) * piece_bytes_);
+        jobs_.push_back({file, 0, at, until});
         at = until;
     }
 }
 
-// What is known of the files while the passes go on.
-class settlement {
-public:
-    settlement(job_runner& runner, const dictionary& words, const file_list& files,
-               std::uint64_t piece_bytes, counted_files& out)
-        : runner_(runner),
-          words_(words),
-          files_(files.files),
-          piece_bytes_(piece_bytes),
-          out_(out),
-          codes_(files_.size(), 0) {}
+status file_search::count_text(counted_files& out) {
+    for (std::uint32_t file = 0; file < files_.size(); ++file) cut(file, 0, files_[file].bytes);
+    if (status s = run_jobs(text_records_, out); !s) return s;
+    apps::stopwatch watch;
+    find_runs(text_records_, runs_, [this](const record& r) {
+        const std::uint32_t file = jobs_[r.job].file;
+        return first_zero_[file] == no_zero_byte ? file : no_file;
+    });
+    out.join_seconds += watch.lap();
+    return {};
+}
 
-    status first_pass() {
-        for (std::uint32_t i = 0; i < files_.size(); ++i)
-            cut(i, 0, files_[i].bytes, piece_bytes_, jobs_);
-        if (status s = run_jobs(first_records_); !s) return s;
-        apps::stopwatch watch;
-        find_runs(first_records_, runs_, [this](const record& r) {
-            const std::uint32_t file = jobs_[r.job].file;
-            return first_zero_[file] == no_zero_byte ? file : no_file;
-        });
-        out_.join_seconds += watch.lap();
-        return {};
+// Files with a zero byte behind grep's first read are counted again, up to where grep stops
+// printing; that may differ from word to word, so they are cut at every such place.
+status file_search::count_binary_files(counted_files& out) {
+    std::vector<std::uint32_t> files;
+    for (std::uint32_t file = 0; file < files_.size(); ++file) {
+        if (first_zero_[file] == no_zero_byte) continue;
+        ++out.binary_files;
+        if (codes_[file] == 0 && first_zero_[file] >= first_read_bytes) files.push_back(file);
     }
-
-    // Files with a zero byte behind grep's first read are counted again, up to where grep stops
-    // printing; that may differ from word to word, so they are cut at every such place.
-    status second_pass() {
-        std::map<std::uint32_t, std::map<std::uint32_t, std::uint64_t>> limits;  // by file, offset
-        for (std::uint32_t file = 0; file < files_.size(); ++file) {
-            if (first_zero_[file] == no_zero_byte) continue;
-            ++out_.binary_files;
-            if (codes_[file] == 0 && first_zero_[file] >= first_read_bytes) limits[file] = {};
-        }
-        if (limits.empty()) return {};
-        std::vector<std::uint32_t> offsets;  // by word
-        for (const std::string& word : words_.words) offsets.push_back(buffer_offset(word));
-        jobs_.clear();
-        for (auto& [file, of_file] : limits) {
-            for (const std::uint32_t offset : offsets) of_file[offset] = 0;
-            cut_at_limits(file, of_file);
-        }
-        if (status s = run_jobs(second_records_); !s) return s;
-        find_runs(second_records_, runs_, [&](const record& r) {
-            const job& piece = jobs_[r.job];
-            const bool printed = piece.end <= limits[piece.file][offsets[r.word]];
-            return printed ? piece.file : no_file;
-        });
-        return {};
-    }
-
-    // Drops files with errors, adds up the counts of a file's pieces, sorts.
-    void finish() {
-        apps::stopwatch watch;
-        for (std::uint32_t file = 0; file < codes_.size(); ++file)
-            if (codes_[file] != 0) out_.errors.push_back({file, codes_[file]});
-        if (!out_.errors.empty())
-            std::erase_if(runs_, [this](const record_run& run) { return codes_[run.file] != 0; });
-        out_.counts = join_records(std::move(runs_), apps::thread_count(std::nullopt));
-        out_.join_seconds += watch.lap();
-    }
-
-private:
-    // The first code that is not 0 is the file's.
-    status run_jobs(big_vector<record>& records) {
-        std::vector<std::int32_t> codes;
-        if (status s = runner_.run(jobs_, records, codes, first_zero_, out_); !s) return s;
-        for (std::size_t i = 0; i < jobs_.size(); ++i)
-            if (codes_[jobs_[i].file] == 0) codes_[jobs_[i].file] = codes[i];
-        return {};
-    }
-
-    void cut_at_limits(std::uint32_t file, std::map<std::uint32_t, std::uint64_t>& limits) {
-        codes_[file] = find_print_limits(files_[file], first_zero_[file], limits);
+    if (files.empty()) return {};
+    std::vector<std::uint32_t> offsets;  // by word
+    for (const std::string& word : words_.words) offsets.push_back(buffer_offset(word));
+    std::map<std::uint32_t, std::map<std::uint32_t, std::uint64_t>> limits;  // by file, offset
+    jobs_.clear();
+    for (const std::uint32_t file : files) {
+        std::map<std::uint32_t, std::uint64_t>& of_file = limits[file];
+        for (const std::uint32_t offset : offsets) of_file[offset] = 0;
+        codes_[file] = find_print_limits(files_[file], first_zero_[file], of_file);
         std::set<std::uint64_t> places;
-        for (const auto& [offset, limit] : limits) places.insert(limit);
+        for (const auto& [offset, limit] : of_file) places.insert(limit);
         std::uint64_t begin = 0;
-        for (const std::uint64_t end : places) {
-            cut(file, begin, end, piece_bytes_, jobs_);
-            begin = end;
-        }
+        for (const std::uint64_t end : places) cut(file, std::exchange(begin, end), end);
     }
+    if (status s = run_jobs(binary_records_, out); !s) return s;
+    find_runs(binary_records_, runs_, [&](const record& r) {
+        const job& piece = jobs_[r.job];
+        const bool printed = piece.end <= limits[piece.file][offsets[r.word]];
+        return printed ? piece.file : no_file;
+    });
+    return {};
+}
 
-    job_runner& runner_;
-    const dictionary& words_;
-    const std::vector<input_file>& files_;
-    std::uint64_t piece_bytes_;
-    counted_files& out_;
-    std::vector<job> jobs_;
-    std::vector<std::int32_t> codes_;        // per file: 0 or why it is left out
-    std::vector<std::uint64_t> first_zero_;  // per file
-    big_vector<record> first_records_, second_records_;
-    std::vector<record_run> runs_;  // of both
-};
-
-}  // namespace
+// Drops files with errors, adds up the counts of a file's pieces, sorts.
+status file_search::count(std::uint64_t piece_bytes, counted_files& out) {
+    piece_bytes_ = piece_bytes;
+    if (status s = count_text(out); !s) return s;
+    if (status s = count_binary_files(out); !s) return s;
+    apps::stopwatch watch;
+    for (std::uint32_t file = 0; file < codes_.size(); ++file)
+        if (codes_[file] != 0) out.errors.push_back({file, codes_[file]});
+    if (!out.errors.empty())
+        std::erase_if(runs_, [this](const record_run& run) { return codes_[run.file] != 0; });
+    out.counts = join_records(std::move(runs_), apps::thread_count(std::nullopt));
+    out.join_seconds += watch.lap();
+    return {};
+}
 
 std::uint64_t choose_piece_bytes(std::uint64_t total_bytes, std::uint64_t groups,
                                  std::uint64_t least) {
@@ -355,15 +314,6 @@ std::uint64_t choose_piece_bytes(std::uint64_t total_bytes, std::uint64_t groups
     std::uint64_t bytes = least;
     while (bytes < wanted && bytes < most) bytes *= 2;
     return bytes;
-}
-
-status count_files(job_runner& runner, const dictionary& words, const file_list& files,
-                   std::uint64_t piece_bytes, counted_files& out) {
-    settlement s(runner, words, files, piece_bytes, out);
-    if (status failed = s.first_pass(); !failed) return failed;
-    if (status failed = s.second_pass(); !failed) return failed;
-    s.finish();
-    return {};
 }
 
 }  // namespace penstock::grep

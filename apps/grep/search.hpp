@@ -20,7 +20,7 @@
 namespace penstock::grep {
 
 // A method that is ready to count on some kind of processor. All but the launch is the same for
-// all methods (class job_runner).
+// all methods (class file_search).
 struct search_method {
     std::unique_ptr<apps::device_memory> memory;
     // Runs the view's jobs, of which `jobs` is a copy, on up to `groups` groups and waits. A job
@@ -67,43 +67,45 @@ struct counted_files {
 };
 
 // Places dictionary, files and scratch in the memory of a method, runs jobs there until all are
-// done, and brings the records back. Not thread-safe: one run at a time.
-class job_runner {
+// done, and makes counts of the records that they leave. Not thread-safe.
+class file_search {
 public:
-    job_runner(search_method& by, const dictionary& words, const file_list& files)
-        : by_(by), words_(words), files_(files) {}
+    file_search(search_method& by, const dictionary& words, const file_list& files)
+        : by_(by), words_(words), files_(files.files), codes_(files_.size(), 0) {}
 
-    // Places what does not change. Once, before run(). `record_bytes`: room for records between
+    // Places what does not change. Once, before count(). `record_bytes`: room for records between
     // two launches; 0: automatic.
     status prepare(std::uint64_t record_bytes);
 
-    // Runs the jobs. `records` name a job by its place in the list; `codes` say what became of
-    // each: 0 or a negative errno; `first_zero` is of each file, over all runs so far. Launches and
-    // times are added to `figures`. The result says whether the search as a whole failed.
-    status run(const std::vector<job>& jobs, big_vector<record>& records,
-               std::vector<std::int32_t>& codes, std::vector<std::uint64_t>& first_zero,
-               counted_files& figures);
+    // Once. `piece_bytes`: how large files are cut. Fails only if the search as a whole does.
+    status count(std::uint64_t piece_bytes, counted_files& out);
 
     [[nodiscard]] std::uint64_t groups() const { return groups_; }
 
 private:
     status place();
-    status place_jobs(const std::vector<job>& jobs);
+    status place_batch(const std::vector<job>& batch);
     status collect(const std::vector<std::uint32_t>& places, big_vector<record>& records,
                    std::vector<std::int32_t>& codes);
+    status run_jobs(big_vector<record>& records, counted_files& out);
+    status count_text(counted_files& out);
+    status count_binary_files(counted_files& out);
+    void cut(std::uint32_t file, std::uint64_t begin, std::uint64_t end);
 
     search_method& by_;
     const dictionary& words_;
-    const file_list& files_;
+    const std::vector<input_file>& files_;
     search_view view_{};
-    job* jobs_ = nullptr;
+    job* room_for_jobs_ = nullptr;
     std::uint64_t groups_ = 1;
     std::uint64_t stamp_ = 1;
+    std::uint64_t piece_bytes_ = 0;
+    std::vector<job> jobs_;                  // of a pass
+    std::vector<std::int32_t> codes_;        // per file: 0 or why it is left out
+    std::vector<std::uint64_t> first_zero_;  // per file
+    big_vector<record> text_records_, binary_records_;
+    std::vector<record_run> runs_;  // of both
 };
-
-// `piece_bytes`: how large files are cut. Fails only if the search as a whole does.
-status count_files(job_runner& runner, const dictionary& words, const file_list& files,
-                   std::uint64_t piece_bytes, counted_files& out);
 
 // A piece size that gives every group some pieces of `total_bytes`, from `least` to 1 MiB.
 std::uint64_t choose_piece_bytes(std::uint64_t total_bytes, std::uint64_t groups,

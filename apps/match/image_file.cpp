@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <charconv>
 #include <fcntl.h>
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <sys/stat.h>
 #include <unordered_map>
@@ -39,9 +38,7 @@ status check_header(const std::string& path, const image_header& h) {
     if (h.header_bytes != sizeof(image_header))
         return unusable(path, "its header says that it has " + std::to_string(h.header_bytes) +
                                   " bytes, and it has 64");
-    // One at a time, so that the product cannot overflow.
-    if (h.width == 0 || h.height == 0 || h.channels == 0 || h.width > most_floats ||
-        h.height > most_floats || h.channels > 16 || h.floats() > most_floats)
+    if (!h.can_be_compared())
         return unusable(path,
                         "images of " + shape_of(h) + " numbers cannot be compared: from 1 to " +
                             apps::with_commas(most_floats) + " in all, of at most 16 channels");
@@ -113,53 +110,42 @@ constexpr std::uint64_t piece_bytes = 64u << 20;  // made by all threads, then w
 // Which query is where in a database.
 using planted_images = std::unordered_map<std::uint64_t, std::uint64_t>;
 
-struct image_maker {
-    const make_session& asked;
-    std::uint64_t floats;
-    std::uint64_t stride;
+// Image `image` of a database; database 0 are the queries. A planted one is its query with noise.
+void make_image(const make_session& asked, std::uint64_t database, std::uint64_t image,
+                const planted_images& planted, float* to) {
+    const auto start = [&](std::uint64_t part, std::uint64_t number) {
+        return mix64(apps::random_start(asked.seed, part) + number);
+    };
+    const std::uint64_t floats = asked.form.floats(), own = start(database, image);
+    const auto query = planted.find(image);
+    const std::uint64_t from = query == planted.end() ? own : start(0, query->second);
+    for (std::uint64_t k = 0; k < floats; ++k) to[k] = apps::even_number(from, k);
+    if (query == planted.end()) return;
+    const auto noise = static_cast<float>(asked.noise);
+    for (std::uint64_t k = 0; k < floats; ++k) to[k] += noise * (2 * apps::even_number(own, k) - 1);
+}
 
-    // Where the random numbers of an image begin. Database 0 are the queries.
-    [[nodiscard]] std::uint64_t start(std::uint64_t database, std::uint64_t image) const {
-        return mix64(apps::random_start(asked.seed, database) + image);
-    }
-    void fill(std::uint64_t database, std::uint64_t image, float* to) const {
-        const std::uint64_t from = start(database, image);
-        for (std::uint64_t k = 0; k < floats; ++k) to[k] = apps::even_number(from, k);
-    }
-    // Adds noise to what is there.
-    void blur(std::uint64_t database, std::uint64_t image, float* to) const {
-        const std::uint64_t from = start(database, image);
-        const auto noise = static_cast<float>(asked.noise);
-        for (std::uint64_t k = 0; k < floats; ++k)
-            to[k] += noise * (2 * apps::even_number(from, k) - 1);
-    }
-};
-
-status write_file(const std::string& path, const image_maker& maker, std::uint64_t images,
-                  std::uint32_t threads, const std::function<void(std::uint64_t, float*)>& fill) {
+status write_file(const make_session& asked, const std::string& path, std::uint64_t database,
+                  std::uint64_t images, const planted_images& planted) {
     apps::output_file file;
     if (status s = file.open(path); !s) return s;
-    std::vector<char> head(data_alignment_bytes, 0);
-    image_header h;
+    image_header h = asked.form;
     h.image_count = images;
-    h.width = maker.asked.width, h.height = maker.asked.height, h.channels = maker.asked.channels;
-    h.stride_floats = static_cast<std::uint32_t>(maker.stride);
+    std::vector<char> head(data_alignment_bytes, 0);
     std::copy_n(reinterpret_cast<const char*>(&h), sizeof h, head.data());
     if (status s = file.write(head.data(), head.size()); !s) return s;
-    const std::uint64_t at_once =
-        std::max<std::uint64_t>(1, piece_bytes / (maker.stride * sizeof(float)));
-    std::vector<float> piece(std::min(at_once, std::max<std::uint64_t>(images, 1)) * maker.stride,
-                             0.0f);
+    const std::uint64_t at_once = std::max<std::uint64_t>(1, piece_bytes / h.stride_bytes());
+    std::vector<float> piece(std::min(at_once, images) * h.stride_floats, 0.0f);
     for (std::uint64_t first = 0; first < images; first += at_once) {
         const std::uint64_t count = std::min(at_once, images - first);
-        apps::on_threads(threads, [&](std::uint32_t thread) {
-            for (std::uint64_t i = thread; i < count; i += threads)
-                fill(first + i, piece.data() + i * maker.stride);
+        apps::on_threads(asked.threads, [&](std::uint32_t thread) {
+            for (std::uint64_t i = thread; i < count; i += asked.threads)
+                make_image(asked, database, first + i, planted, piece.data() + i * h.stride_floats);
         });
         if (was_interrupted())
             return {-ECANCELED, "interrupted; " + apps::shown(path) + " was not written"};
-        if (status s = file.write(reinterpret_cast<const char*>(piece.data()),
-                                  count * maker.stride * sizeof(float));
+        if (status s =
+                file.write(reinterpret_cast<const char*>(piece.data()), count * h.stride_bytes());
             !s)
             return s;
     }
@@ -173,20 +159,19 @@ void plant(planted_images& in, std::uint64_t images, std::uint64_t random, std::
     in[at] = query;
 }
 
-// Which queries are where. Those that have a match are spread evenly over all.
+// Which queries are where, by database. Those that have a match are spread evenly over all.
 std::vector<planted_images> plant_all(const make_session& asked, std::uint64_t& planted) {
-    std::vector<planted_images> out(asked.databases);
-    planted = 0;
+    std::vector<planted_images> out(asked.databases + 1);  // none is among the queries
     for (std::uint64_t query = 0; query < asked.queries; ++query) {
         const auto before = static_cast<std::uint64_t>(static_cast<double>(query) * asked.matches);
         const auto after =
             static_cast<std::uint64_t>(static_cast<double>(query + 1) * asked.matches);
         if (before == after) continue;
         const std::uint64_t random = mix64(mix64(asked.seed) ^ query),
-                            database = random % asked.databases;
+                            database = 1 + random % asked.databases;
         if (out[database].size() == asked.images) continue;  // it is full
         plant(out[database], asked.images, mix64(random), query);
-        if (planted++ % 2 == 0 && database + 1 < asked.databases &&
+        if (planted++ % 2 == 0 && database < asked.databases &&
             out[database + 1].size() < asked.images)
             plant(out[database + 1], asked.images, mix64(random + 1), query);
     }
@@ -194,28 +179,24 @@ std::vector<planted_images> plant_all(const make_session& asked, std::uint64_t& 
 }
 
 // "64x64" or "64x64x3".
-status read_shape(const std::string& flag, const std::string& text, make_session& out) {
-    std::uint32_t sides[3] = {0, 0, 1};
+status read_shape(const std::string& flag, const std::string& text, image_header& out) {
+    std::uint32_t* const sides[] = {&out.width, &out.height, &out.channels};
     const char *at = text.data(), *const end = text.data() + text.size();
     int count = 0;
-    while (count < 3) {
-        const auto parsed = std::from_chars(at, end, sides[count]);
+    out.channels = 1;
+    for (bool more = true; more && count < 3; ++count) {
+        const auto parsed = std::from_chars(at, end, *sides[count]);
         if (parsed.ec != std::errc()) break;
-        ++count;
         at = parsed.ptr;
-        if (end - at < 2 || *at != 'x') break;
-        ++at;
+        more = end - at >= 2 && *at == 'x';
+        if (more) ++at;
     }
-    const bool fits = at == end && count >= 2 && sides[0] > 0 && sides[1] > 0 && sides[2] > 0 &&
-                      sides[0] <= most_floats && sides[1] <= most_floats && sides[2] <= 16 &&
-                      std::uint64_t{sides[0]} * sides[1] * sides[2] <= most_floats;
-    if (!fits)
-        return {-EINVAL, flag + ": " + apps::shown(text) +
-                             " is no shape; give width x height, as in 64x64, or with up to 16 "
-                             "channels, as in 64x64x3, of at most " +
-                             apps::with_commas(most_floats) + " numbers in all"};
-    out.width = sides[0], out.height = sides[1], out.channels = sides[2];
-    return {};
+    out.stride_floats = padded_floats(out.floats());
+    if (at == end && count >= 2 && out.can_be_compared()) return {};
+    return {-EINVAL, flag + ": " + apps::shown(text) +
+                         " is no shape; give width x height, as in 64x64, or with up to 16 "
+                         "channels, as in 64x64x3, of at most " +
+                         apps::with_commas(most_floats) + " numbers in all"};
 }
 
 }  // namespace
@@ -230,7 +211,7 @@ void make_session::add_options(apps::option_list& add) {
                "N");
     add.number("--databases", databases, {1, 1000, "from 1 to 1000"},
                "How many databases; default: 3", "N");
-    add.value("--shape", read_shape, *this,
+    add.value("--shape", read_shape, form,
               "Width and height of an image, and channels if there are several; default: 64x64",
               "WxH[xC]");
     add.number("--matches", matches, {0, 1, ""},
@@ -242,34 +223,22 @@ void make_session::add_options(apps::option_list& add) {
 
 status make_session::run() {
     apps::stopwatch watch;
-    const std::uint64_t floats = std::uint64_t{width} * height * channels;
-    const image_maker maker{*this, floats, padded_floats(floats)};
     threads = apps::thread_count(settings.worker_threads);
     if (::mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST)
         return {-errno, apps::shown(folder) + ": " + error_text(-errno) +
                             "; name a folder that can be made"};
-    const auto add = [&](const std::string& name, std::uint64_t images,
-                         const std::function<void(std::uint64_t, float*)>& fill) -> status {
-        files.push_back(folder + "/" + name);
-        bytes += data_alignment_bytes + images * maker.stride * sizeof(float);
-        return write_file(files.back(), maker, images, threads, fill);
-    };
-    if (status s = add("queries.images", queries,
-                       [&](std::uint64_t i, float* to) { maker.fill(0, i, to); });
-        !s)
-        return s;
     const std::vector<planted_images> places = plant_all(*this, planted);
-    for (std::uint64_t d = 1; d <= databases; ++d) {
-        const auto fill = [&](std::uint64_t i, float* to) {
-            const auto query = places[d - 1].find(i);
-            if (query == places[d - 1].end()) return maker.fill(d, i, to);
-            maker.fill(0, query->second, to);
-            maker.blur(d, i, to);
-        };
-        if (status s = add("database-" + std::to_string(d) + ".images", images, fill); !s) return s;
+    for (std::uint64_t database = 0; database <= databases; ++database) {
+        const std::uint64_t count = database == 0 ? queries : images;
+        files.push_back(folder +
+                        (database == 0 ? "/queries" : "/database-" + std::to_string(database)) +
+                        ".images");
+        bytes += data_alignment_bytes + count * form.stride_bytes();
+        if (status s = write_file(*this, files.back(), database, count, places[database]); !s)
+            return s;
     }
     // The square of even noise is a third of the largest on average.
-    threshold = std::max(static_cast<double>(floats) * noise * noise, 1e-6);
+    threshold = std::max(static_cast<double>(form.floats()) * noise * noise, 1e-6);
     seconds = watch.lap();
     return {};
 }

@@ -39,6 +39,11 @@ struct image_header {
     std::uint64_t reserved[2] = {};
 
     [[nodiscard]] std::uint64_t floats() const { return std::uint64_t{width} * height * channels; }
+    // One side at a time, so that the product cannot overflow.
+    [[nodiscard]] bool can_be_compared() const {
+        return width > 0 && height > 0 && channels > 0 && width <= most_floats &&
+               height <= most_floats && channels <= 16 && floats() <= most_floats;
+    }
     [[nodiscard]] std::uint64_t stride_bytes() const {
         return std::uint64_t{stride_floats} * sizeof(float);
     }
@@ -82,7 +87,7 @@ struct make_session final : apps::command {
     std::uint64_t queries = 2016;
     std::uint64_t images = 25000;  // of each database
     std::uint32_t databases = 3;
-    std::uint32_t width = 64, height = 64, channels = 1;
+    image_header form{.width = 64, .height = 64, .channels = 1, .stride_floats = 64 * 64};
     std::uint64_t seed = 20140224;
     double matches = 0.5;  // fraction of the queries that are put into a database
     double noise = 0.01;   // most that a number of such an image differs
