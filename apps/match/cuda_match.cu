@@ -44,9 +44,8 @@ __global__ void match_chunk(const __grid_constant__ match_view view,
                             std::uint64_t items, staged_source source) {
     block_state& state = shared_state();
     for (std::uint64_t item = blockIdx.x; item < items; item += gridDim.x) {
-        tile_place at = place_in(view, chunk, item / view.group_count,
-                                 static_cast<std::uint32_t>(item % view.group_count));
-        at.database = database;
+        const tile_place at =
+            place_in(view, chunk, database, item / view.group_count, item % view.group_count);
         compare_on_block(this_block(), source, view, at, state);
     }
 }

@@ -144,9 +144,8 @@ status search_session::run() {
     const auto by = [this](const match_method& chosen, match_report& report) {
         status ended = chosen.run(job, report);
         const match_totals& totals = report.totals;
-        return ended.ok() && totals.code != 0
-                   ? match_error(job, totals.failed_database, totals.code)
-                   : ended;
+        return ended.ok() && totals.code != 0 ? match_error(job, totals.failed, totals.code)
+                                              : ended;
     };
     const auto differ = [this](const match_report& first, const match_report& last) {
         return difference(first, last);

@@ -9,6 +9,7 @@
 #include "common/threads.hpp"
 #include "common/work_items.hpp"
 #include "lane_compare.hpp"
+#include "penstock/group/lane.hpp"
 
 namespace penstock::match {
 
@@ -144,8 +145,8 @@ status match_with_cpu(const match_job& job, match_report& report) {
                 "tiles", view.item_count(),
                 [&] { return atomic_load<order::relaxed>(&view.totals->items_taken); }, !job.quiet);
             apps::on_threads(threads, [&](std::uint32_t thread) {
-                for (std::uint64_t item = take_item(view);
-                     item < view.item_count() && !was_interrupted(); item = take_item(view))
+                for (std::uint64_t item = take_item(lane{}, view, was_interrupted);
+                     item < view.item_count(); item = take_item(lane{}, view, was_interrupted))
                     compare_on_lane(mapped, view, place_of(view, item), scratch.pointers()[thread]);
             });
         }
