@@ -109,18 +109,12 @@ struct count_words {
     template <typename Group>
     PENSTOCK_HD void operator()(const Group& g, const runtime_ref& fs, std::uint64_t index) const {
         take_jobs(g, view, index, [&](const tally& t, std::uint32_t job_index) {
-            return run(g, fs, t, job_index);
+            paged_source source{fs, -1, 0, 0, t.text, view.layout.text_bytes, ahead_bytes};
+            int code = open_text(g, view.jobs[job_index].file, source);
+            if (code == 0) code = count_job(g, view, t, source, job_index);
+            if (source.fd >= 0) close_text(g, source);
+            return code;
         });
-    }
-
-    template <typename Group>
-    PENSTOCK_HD PENSTOCK_INLINE int run(const Group& g, const runtime_ref& fs, const tally& t,
-                                        std::uint32_t job_index) const {
-        paged_source source{fs, -1, 0, 0, t.text, view.layout.text_bytes, ahead_bytes};
-        int code = open_text(g, view.jobs[job_index].file, source);
-        if (code == 0) code = count_job(g, view, t, source, job_index);
-        if (source.fd >= 0) close_text(g, source);
-        return code;
     }
 
     template <typename Group>
