@@ -183,20 +183,18 @@ status split_lines(const std::string& path, const std::string& text,
 }
 
 void build_both_tables(dictionary& d) {
-    std::vector<std::string> plain, chained;
-    std::vector<std::uint32_t> plain_numbers, chained_numbers;
-    for (std::uint32_t i = 0; i < d.words.size(); ++i) {
-        if (can_overlap_itself(d.words[i])) {
-            chained_numbers.push_back(static_cast<std::uint32_t>(d.chained.size()));
-            d.chained.push_back({i, static_cast<std::uint32_t>(d.words[i].size())});
-            chained.push_back(d.words[i]);
-        } else {
-            plain_numbers.push_back(i);
-            plain.push_back(d.words[i]);
+    for (const bool chains : {false, true}) {
+        std::vector<std::string> words;
+        std::vector<std::uint32_t> numbers;
+        for (std::uint32_t i = 0; i < d.words.size(); ++i) {
+            const std::string& word = d.words[i];
+            if (can_overlap_itself(word) != chains) continue;
+            words.push_back(word);
+            numbers.push_back(chains ? static_cast<std::uint32_t>(d.chained.size()) : i);
+            if (chains) d.chained.push_back({i, static_cast<std::uint32_t>(word.size())});
         }
+        (chains ? d.chained_tables : d.plain_tables) = build_tables(words, numbers);
     }
-    d.plain_tables = build_tables(plain, plain_numbers);
-    d.chained_tables = build_tables(chained, chained_numbers);
 }
 
 }  // namespace

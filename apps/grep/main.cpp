@@ -184,10 +184,9 @@ status session::run() {
     const auto differ = [this](const method_run& a, const method_run& b) {
         return difference(a, b);
     };
-    if (status failed = compare ? apps::compare_methods(methods, runs, by, differ)
-                                : apps::run_method(apps::method_named(methods, method), runs, by);
-        !failed)
-        return failed;
+    const status ended = compare ? apps::compare_methods(methods, runs, by, differ)
+                                 : apps::run_method(apps::method_named(methods, method), runs, by);
+    if (!ended.ok()) return ended;
     apps::say(words.warning);
     for (const std::string& complaint : files.complaints) apps::say(complaint);
     for (const file_error& e : runs.back().found.errors) apps::say(message_of(e));

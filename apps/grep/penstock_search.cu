@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "common/command_line.hpp"
+#include "common/work_items.hpp"
 #include "count_job.hpp"
 #include "penstock/file.hpp"
 #include "penstock/launch.hpp"
@@ -67,31 +68,25 @@ private:
         const std::uint64_t before = at > 0 ? at - 1 : 0;
         const std::uint64_t page_end = (before | (page_bytes - 1)) + 1;
         const std::uint64_t inside = page_end >= file_bytes ? file_bytes : page_end - window_margin;
-        out.until = inside < to ? inside : to;
-        if (page_bytes >= least_mapped_page && at < out.until) {
-            const std::uint64_t end = page_end < file_bytes ? page_end : file_bytes;
+        const bool can_map = page_bytes >= least_mapped_page;
+        out.window = {copy, before, 0};
+        out.until = apps::lesser(inside, to);
+        std::int64_t got = 0;
+        if (can_map && at < out.until) {
+            out.window.end = apps::lesser(page_end, file_bytes);
             out.held = map(g, fs, fd, static_cast<std::int64_t>(before),
-                           static_cast<std::int64_t>(end - before));
-            settle(out, reinterpret_cast<const unsigned char*>(out.held.data), before, end,
-                   out.held.bytes);
-            return;
+                           static_cast<std::int64_t>(out.window.size()));
+            out.window.bytes = reinterpret_cast<const unsigned char*>(out.held.data);
+            got = out.held.bytes;
+        } else {
+            out.until = apps::lesser(at + (copy_bytes - window_margin - 1), to);
+            if (can_map) out.until = apps::lesser(out.until, page_end + 1);
+            out.window.end = apps::lesser(file_bytes, out.until + window_margin);
+            got = read(g, fs, fd, copy, static_cast<std::int64_t>(out.window.size()),
+                       static_cast<std::int64_t>(before));
         }
-        out.until = at + (copy_bytes - window_margin - 1);
-        if (page_bytes >= least_mapped_page && out.until > page_end + 1) out.until = page_end + 1;
-        if (out.until > to) out.until = to;
-        const std::uint64_t end =
-            file_bytes - out.until > window_margin ? out.until + window_margin : file_bytes;
-        settle(out, copy, before, end,
-               read(g, fs, fd, copy, static_cast<std::int64_t>(end - before),
-                    static_cast<std::int64_t>(before)));
-    }
-
-    PENSTOCK_HD static void settle(piece& out, const unsigned char* bytes, std::uint64_t begin,
-                                   std::uint64_t end, std::int64_t got) {
-        out.window = {bytes, begin, end};
-        out.code = got < 0                                          ? static_cast<int>(got)
-                   : static_cast<std::uint64_t>(got) == end - begin ? 0
-                                                                    : -ESTALE;
+        if (got < 0) out.code = static_cast<int>(got);
+        else out.code = static_cast<std::uint64_t>(got) == out.window.size() ? 0 : -ESTALE;
     }
 
     template <typename Group>

@@ -150,10 +150,9 @@ status search_session::run() {
     const auto differ = [this](const match_report& first, const match_report& last) {
         return difference(first, last);
     };
-    if (status failed = compare ? apps::compare_methods(methods, runs, by, differ)
-                                : apps::run_method(apps::method_named(methods, method), runs, by);
-        !failed)
-        return failed;
+    const status ended = compare ? apps::compare_methods(methods, runs, by, differ)
+                                 : apps::run_method(apps::method_named(methods, method), runs, by);
+    if (!ended.ok()) return ended;
     apps::stopwatch watch;
     if (!out.empty() || !common.json) {
         if (status failed = write_lines(); !failed) return failed;
