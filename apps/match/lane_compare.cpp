@@ -7,7 +7,8 @@
 
 namespace penstock::match {
 
-// Internal linkage: what is compiled for different processors must not be shared.
+// Internal linkage: what is compiled for different processors must not be shared. For the same
+// reason nothing here calls an inline function of the header.
 namespace {
 
 struct add_square {
