@@ -8,6 +8,7 @@
 //                                            body.
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
 
 #include "penstock/base/atomic.hpp"
@@ -296,18 +297,36 @@ PENSTOCK_HD inline int count_job(const Group& g, const search_view& v, const tal
     return fits ? 0 : job_open;
 }
 
-// True if nothing of the job's file can count any more: another job met a zero byte near its
-// beginning.
-PENSTOCK_HD inline bool is_settled(const search_view& v, std::uint32_t job_index) {
-    return atomic_load<order::relaxed>(&v.first_zero[v.jobs[job_index].file]) < first_read_bytes;
+// Errors of the runtime and not of a file: the rest would fail the same way, each after a wait.
+constexpr PENSTOCK_HD bool concerns_runtime(std::int32_t code) {
+    return code == -ECANCELED || code == -ESHUTDOWN || code == -ETIMEDOUT;
 }
 
 // Leader only. The next job, or v.job_count when there is none or the search is to stop.
 PENSTOCK_HD inline std::uint64_t take_job(const search_view& v) {
     if (atomic_load<order::relaxed>(&v.shared->stop) != 0) return v.job_count;
-    const std::uint64_t next =
-        atomic_fetch_add<order::relaxed>(&v.shared->next_job, std::uint64_t{1});
-    return next < v.job_count ? next : v.job_count;
+    return atomic_fetch_add<order::relaxed>(&v.shared->next_job, std::uint64_t{1});
+}
+
+// Whole group, with the scratch of this number: takes jobs until none is left.
+// count(tally, job_index): the job's status.
+template <typename Group, typename Count>
+PENSTOCK_HD PENSTOCK_INLINE void take_jobs(const Group& g, const search_view& v,
+                                           std::uint64_t scratch, const Count& count) {
+    const tally t(v, scratch);
+    for (;;) {
+        const std::uint64_t taken = g.broadcast(g.is_leader() ? take_job(v) : 0);
+        if (taken >= v.job_count) return;
+        const auto job_index = static_cast<std::uint32_t>(taken);
+        // Nothing of the file counts any more if another job met a zero byte near its beginning.
+        const std::uint64_t* const zero = &v.first_zero[v.jobs[job_index].file];
+        const bool settled =
+            g.broadcast(atomic_load<order::relaxed>(zero) < first_read_bytes ? 1 : 0) != 0;
+        const int code = settled ? 0 : count(t, job_index);
+        if (!g.is_leader()) continue;
+        v.status[job_index] = code;
+        if (concerns_runtime(code)) atomic_store<order::relaxed>(&v.shared->stop, 1u);
+    }
 }
 
 }  // namespace penstock::grep

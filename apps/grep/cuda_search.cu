@@ -1,12 +1,11 @@
 // Baseline: the GPU counts, the host reads. Text goes through two pinned buffers, so that reading
 // and copying one batch overlaps with counting the other.
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 
+#include "common/report_text.hpp"
 #include "common/threads.hpp"
 #include "count_job.hpp"
-#include "pread_source.hpp"
 #include "search.hpp"
 
 #if defined(__CUDACC__)
@@ -84,17 +83,14 @@ struct batch {
     }
 };
 
-class cuda_search final : public search_method {
+class staged_search {
 public:
-    cuda_search(int device, std::uint32_t threads)
-        : search_method(apps::make_gpu_memory(device)), device_(device), threads_(threads) {}
+    staged_search(int device, std::uint32_t threads, const file_list& files)
+        : device_(device), threads_(threads), files_(files.files) {}
 
-    ~cuda_search() override { cudaSetDevice(device_); }
+    ~staged_search() { cudaSetDevice(device_); }
 
-    status set_up(const file_list* files) {
-        files_ = files;
-        if (cudaSetDevice(device_) != cudaSuccess)
-            return {-ENODEV, "--method cuda: no usable GPU; use --method cpu"};
+    status allocate() {
         if (cudaStreamCreateWithFlags(&copy_stream_, cudaStreamNonBlocking) == cudaSuccess &&
             cudaStreamCreateWithFlags(&count_stream_, cudaStreamNonBlocking) == cudaSuccess &&
             batches_[0].allocate() && batches_[1].allocate())
@@ -103,44 +99,40 @@ public:
                              "; free some memory of the GPU"};
     }
 
-private:
-    status launch(const search_view& view, const std::vector<job>& jobs,
-                  std::uint64_t groups) override {
+    status launch(const search_view& view, const std::vector<job>& jobs, std::uint64_t groups) {
         // A launch after the first may be for jobs that need more text behind them.
         if (launched_ && view.chained_count != 0)
             look_ahead_ = std::min(look_ahead_ * 4, batch_bytes / 2);
         launched_ = true;
+        bool good = true;
+        std::uint32_t first = 0;
+        for (std::uint32_t turn = 0; good && first < jobs.size() && !was_interrupted(); ++turn)
+            good = send(batches_[turn % 2], view, jobs, groups, first);
+        const bool ended = cudaStreamSynchronize(count_stream_) == cudaSuccess;
+        return good && ended ? status{} : apps::cuda_error();
+    }
+
+private:
+    // Reads a batch of the jobs from `first` on, which moves behind it, and leaves copy and count
+    // to the streams. False: CUDA has an error.
+    bool send(batch& b, const search_view& view, const std::vector<job>& jobs, std::uint64_t groups,
+              std::uint32_t& first) {
+        if (cudaEventSynchronize(b.counted) != cudaSuccess) return false;
+        const std::uint32_t count = fill(b, view, jobs, first);
+        if (cudaMemcpyAsync(b.text, b.host_text, filled_bytes_, cudaMemcpyHostToDevice,
+                            copy_stream_) != cudaSuccess ||
+            cudaMemcpyAsync(b.pieces, b.host_pieces, count * sizeof(staged_piece),
+                            cudaMemcpyHostToDevice, copy_stream_) != cudaSuccess ||
+            cudaEventRecord(b.copied, copy_stream_) != cudaSuccess ||
+            cudaStreamWaitEvent(count_stream_, b.copied, 0) != cudaSuccess)
+            return false;
         const auto blocks =
             static_cast<unsigned>((groups * 32 + threads_per_block - 1) / threads_per_block);
-        cudaError_t code = cudaSuccess;
-        std::uint32_t turn = 0;
-        for (std::uint32_t first = 0;
-             first < jobs.size() && code == cudaSuccess && !was_interrupted(); ++turn) {
-            batch& b = batches_[turn % 2];
-            code = cudaEventSynchronize(b.counted);
-            const std::uint32_t count = fill(b, view, jobs, first);
-            const std::uint64_t bytes = filled_bytes_;
-            if (code == cudaSuccess)
-                code = cudaMemcpyAsync(b.text, b.host_text, bytes, cudaMemcpyHostToDevice,
-                                       copy_stream_);
-            if (code == cudaSuccess)
-                code = cudaMemcpyAsync(b.pieces, b.host_pieces, count * sizeof(staged_piece),
-                                       cudaMemcpyHostToDevice, copy_stream_);
-            if (code == cudaSuccess) code = cudaEventRecord(b.copied, copy_stream_);
-            if (code == cudaSuccess) code = cudaStreamWaitEvent(count_stream_, b.copied, 0);
-            if (code != cudaSuccess) break;
-            count_staged<<<blocks, threads_per_block, 0, count_stream_>>>(
-                view, static_cast<std::uint32_t>(groups), first, count, b.pieces, b.text);
-            code = cudaGetLastError();
-            if (code == cudaSuccess) code = cudaEventRecord(b.counted, count_stream_);
-            first += count;
-        }
-        const cudaError_t ended = cudaStreamSynchronize(count_stream_);
-        if (code == cudaSuccess) code = ended;
-        if (was_interrupted()) return {-ECANCELED, error_text(-ECANCELED)};
-        return code == cudaSuccess
-                   ? status{}
-                   : status{-EIO, std::string("--method cuda: ") + cudaGetErrorString(code)};
+        count_staged<<<blocks, threads_per_block, 0, count_stream_>>>(
+            view, static_cast<std::uint32_t>(groups), first, count, b.pieces, b.text);
+        first += count;
+        return cudaPeekAtLastError() == cudaSuccess &&
+               cudaEventRecord(b.counted, count_stream_) == cudaSuccess;
     }
 
     // Lays jobs from `first` on out in the batch until it is full, and reads their text. Returns
@@ -151,7 +143,7 @@ private:
         filled_bytes_ = 0;
         for (; first + count < jobs.size() && count < batch_jobs; ++count) {
             const job& j = jobs[first + count];
-            const std::uint64_t size = files_->files[j.file].bytes;
+            const std::uint64_t size = files_[j.file].bytes;
             const std::uint64_t behind = view.longest_chained + 1,
                                 ahead = window_margin + look_ahead_;
             const std::uint64_t begin = j.begin > behind ? j.begin - behind : 0;
@@ -161,24 +153,22 @@ private:
             b.host_pieces[count] = {filled_bytes_, begin, end, size, 0};
             filled_bytes_ += end - begin;
         }
-        std::atomic<std::uint32_t> next{0};
-        const auto read_pieces = [&](std::uint32_t) {
-            for (std::uint32_t i = next.fetch_add(1); i < count; i = next.fetch_add(1)) {
-                staged_piece& piece = b.host_pieces[i];
-                const plain_file file(files_->files[jobs[first + i].file].path.c_str(),
-                                      piece.file_bytes);
-                piece.code = file.code() != 0 ? file.code()
-                                              : file.read(b.host_text + piece.text_at,
-                                                          piece.end - piece.begin, piece.begin);
-            }
-        };
-        apps::on_threads(threads_, read_pieces);
+        apps::on_pieces(threads_, count, 1, [&](std::uint32_t, std::uint64_t i, std::uint64_t) {
+            staged_piece& piece = b.host_pieces[i];
+            apps::unique_fd fd;
+            const std::string& path = files_[jobs[first + i].file].path;
+            piece.code = open_of_size(path.c_str(), piece.file_bytes, fd);
+            if (piece.code == 0)
+                piece.code = apps::read_all(fd, b.host_text + piece.text_at,
+                                            piece.end - piece.begin, piece.begin);
+            return status{};
+        });
         return count;
     }
 
     int device_;
     std::uint32_t threads_;
-    const file_list* files_ = nullptr;
+    const std::vector<input_file>& files_;
     std::uint64_t look_ahead_ = 4096;
     bool launched_ = false;
     std::uint64_t filled_bytes_ = 0;
@@ -189,30 +179,24 @@ private:
 }  // namespace
 
 status make_cuda_search(int device, std::uint32_t threads, const file_list& files,
-                        std::unique_ptr<search_method>& out, search_limits& limits) {
-    int devices = 0;
-    if (cudaGetDeviceCount(&devices) != cudaSuccess || device >= devices ||
-        cudaSetDevice(device) != cudaSuccess) {
-        cudaGetLastError();
-        return {-ENODEV, "--method cuda: there is no GPU " + std::to_string(device) +
-                             " here; use --method cpu"};
-    }
-    auto search = std::make_unique<cuda_search>(device, threads);
-    if (status s = search->set_up(&files); !s) return s;
-    limits = {};
-    limits.groups =
+                        search_method& out) {
+    if (status s = apps::use_gpu(device); !s) return s;
+    const auto search = std::make_shared<staged_search>(device, threads, files);
+    if (status s = search->allocate(); !s) return s;
+    out.memory = apps::make_gpu_memory(device);
+    out.groups =
         apps::resident_blocks(device, count_staged, threads_per_block) * (threads_per_block / 32);
-    limits.text_bytes = 0;  // text is scanned where it was staged
-    out = std::move(search);
+    out.text_bytes = 0;  // text is scanned where it was staged
+    out.least_piece = least_gpu_piece;
+    out.launch = [search](const search_view& view, const std::vector<job>& jobs,
+                          std::uint64_t groups) { return search->launch(view, jobs, groups); };
     return {};
 }
 
 #else
 
-status make_cuda_search(int, std::uint32_t, const file_list&, std::unique_ptr<search_method>&,
-                        search_limits&) {
-    return {-ENODEV,
-            "--method cuda: this program was built without CUDA; use --method penstock or cpu"};
+status make_cuda_search(int, std::uint32_t, const file_list&, search_method&) {
+    return apps::no_cuda();
 }
 
 #endif

@@ -1,17 +1,21 @@
-// A model of the sizes of grep's reads, and of where its buffer begins.
-#include "grep_buffers.hpp"
+// Where grep stops printing matches of a file that holds a zero byte.
+//
+// grep reads a file in large pieces. It looks for zero bytes in each piece as it arrives; from the
+// piece that holds the first one on, the file is binary and no match is printed any more. Matches
+// in lines that were complete before that piece have been printed. So the sizes of grep's reads
+// decide what `grep -o` counts; this is a model of them (GNU grep 3.8, src/grep.c: fillbuf, grep,
+// file_must_have_nulls), with pages of 4096 bytes.
+//
+// The buffer holds 96 KiB behind an unfinished line that was carried over. How much of that is lost
+// to alignment depends on the address that malloc gave, once the carried-over line is longer than
+// the rest of the buffer's first page; see buffer_offset().
+#include "search.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
-#include <vector>
-
-#include "search_view.hpp"
-#include "text.hpp"
 
 namespace penstock::grep {
 
@@ -82,8 +86,73 @@ struct buffer_state {
     }
 };
 
+// A file as grep reads it, page by page.
+class binary_file {
+public:
+    // 0 or a negative errno; -ESTALE if its size is not the one that was found.
+    int open(const input_file& file, std::uint64_t first_zero) {
+        bytes_ = file.bytes;
+        first_zero_ = first_zero;
+        if (const int code = open_of_size(file.path.c_str(), bytes_, fd_); code != 0) return code;
+        // After its first read grep asks for a hole behind it; a file with one is binary from the
+        // start.
+        const off_t hole =
+            bytes_ > first_read_bytes ? ::lseek(fd_, first_read_bytes, SEEK_HOLE) : -1;
+        has_holes_ = hole >= 0 && static_cast<std::uint64_t>(hole) < bytes_;
+        return 0;
+    }
+
+    // `out`: matches below this offset are printed. 0 or a negative errno.
+    int printed_below(std::uint32_t offset_of_buffer, std::uint64_t& out) {
+        out = 0;
+        if (has_holes_) return 0;
+        buffer_state buffer;
+        buffer.offset = offset_of_buffer;
+        buffer.limit = aligned(buffer.offset + 1) - buffer.offset;
+        for (std::uint64_t read = 0;;) {
+            const std::uint64_t asked = buffer.ask(read - out, bytes_ - read);
+            if (asked > first_zero_ - read) return 0;
+            read += asked;
+            if (const int code = behind_last_line_end(out, read, out); code != 0) return code;
+        }
+    }
+
+private:
+    // Behind the last line end of [from, to), or `from` if there is none.
+    int behind_last_line_end(std::uint64_t from, std::uint64_t to, std::uint64_t& out) {
+        const auto known = line_ends_.find(to);
+        if (known != line_ends_.end() && known->second > from) {
+            out = known->second;
+            return 0;
+        }
+        char block[page];
+        for (std::uint64_t end = to; end > from;) {
+            const std::uint64_t begin = end - from > page ? end - page : from;
+            if (const int code = apps::read_all(fd_, block, end - begin, begin); code != 0)
+                return code;
+            if (const void* const at = ::memrchr(block, '\n', end - begin)) {
+                out = begin + static_cast<std::uint64_t>(static_cast<const char*>(at) - block) + 1;
+                line_ends_[to] = out;
+                return 0;
+            }
+            end = begin;
+        }
+        out = from;
+        return 0;
+    }
+
+    apps::unique_fd fd_;
+    std::uint64_t bytes_ = 0;
+    std::uint64_t first_zero_ = 0;
+    bool has_holes_ = false;
+    std::map<std::uint64_t, std::uint64_t> line_ends_;  // answers of behind_last_line_end by `to`
+};
+
 }  // namespace
 
+// Measured with grep 3.8 and glibc 2.36 on x86-64 in the C locale; other builds may differ. It
+// matters only in binary files with a zero byte behind the first 96 KiB, and there only if a line
+// of more than some hundred bytes crosses the end of a read.
 std::uint32_t buffer_offset(const std::string& word) {
     const std::size_t length = std::clamp<std::size_t>(word.size(), 1, by_length.size());
     std::uint32_t units = by_length[length - 1];
@@ -92,56 +161,13 @@ std::uint32_t buffer_offset(const std::string& word) {
     return units * 16;
 }
 
-int binary_file::open(const std::string& path, std::uint64_t bytes, std::uint64_t first_zero) {
-    bytes_ = bytes;
-    first_zero_ = first_zero;
-    fd_ = apps::unique_fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
-    struct stat info {};
-    if (fd_ < 0 || ::fstat(fd_, &info) != 0) return -errno;
-    if (static_cast<std::uint64_t>(info.st_size) != bytes) return -ESTALE;
-    // After its first read grep asks for a hole behind it; a file with one is binary from the
-    // start.
-    const off_t hole = bytes > first_read_bytes ? ::lseek(fd_, first_read_bytes, SEEK_HOLE) : -1;
-    has_holes_ = hole >= 0 && static_cast<std::uint64_t>(hole) < bytes;
-    return 0;
-}
-
-// Behind the last line end of [from, to), or `from` if there is none.
-int binary_file::behind_last_line_end(std::uint64_t from, std::uint64_t to, std::uint64_t& out) {
-    const auto known = line_ends_.find(to);
-    if (known != line_ends_.end() && known->second > from) {
-        out = known->second;
-        return 0;
-    }
-    std::vector<char> block(page);
-    for (std::uint64_t end = to; end > from;) {
-        const std::uint64_t begin = end - from > page ? end - page : from;
-        if (const int code = apps::read_all(fd_, block.data(), end - begin, begin); code != 0)
-            return code;
-        if (const void* const at = ::memrchr(block.data(), '\n', end - begin)) {
-            out =
-                begin + static_cast<std::uint64_t>(static_cast<const char*>(at) - block.data()) + 1;
-            line_ends_[to] = out;
-            return 0;
-        }
-        end = begin;
-    }
-    out = from;
-    return 0;
-}
-
-int binary_file::printed_below(std::uint32_t offset_of_buffer, std::uint64_t& out) {
-    out = 0;
-    if (has_holes_) return 0;
-    buffer_state buffer;
-    buffer.offset = offset_of_buffer;
-    buffer.limit = aligned(buffer.offset + 1) - buffer.offset;
-    for (std::uint64_t read = 0;;) {
-        const std::uint64_t asked = buffer.ask(read - out, bytes_ - read);
-        if (asked > first_zero_ - read) return 0;
-        read += asked;
-        if (const int code = behind_last_line_end(out, read, out); code != 0) return code;
-    }
+int find_print_limits(const input_file& file, std::uint64_t first_zero,
+                      std::map<std::uint32_t, std::uint64_t>& limits) {
+    binary_file binary;
+    int code = binary.open(file, first_zero);
+    for (auto at = limits.begin(); at != limits.end() && code == 0; ++at)
+        code = binary.printed_below(at->first, at->second);
+    return code;
 }
 
 }  // namespace penstock::grep

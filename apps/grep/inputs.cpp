@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <dirent.h>
+#include <filesystem>
 #include <map>
-#include <memory>
-#include <numeric>
+#include <set>
+#include <string_view>
 #include <sys/stat.h>
 
 #include "common/files.hpp"
@@ -17,14 +17,6 @@
 namespace penstock::grep {
 
 namespace {
-
-struct close_directory {
-    void operator()(DIR* d) const { ::closedir(d); }
-};
-
-std::string joined(const std::string& directory, const char* name) {
-    return directory.back() == '/' ? directory + name : directory + "/" + name;
-}
 
 void complain(file_list& out, const std::string& path, int error, const char* cure) {
     out.complaints.push_back(apps::shown(path) + ": " + error_text(-error) + "; " + cure);
@@ -54,19 +46,16 @@ int walk(const std::string& top, file_list& out) {
     for (bool first = true; !directories.empty(); first = false) {
         const std::string path = std::move(directories.back());
         directories.pop_back();
-        const std::unique_ptr<DIR, close_directory> directory(::opendir(path.c_str()));
-        if (directory == nullptr) {
-            if (first) return errno;
-            complain(out, path, errno, "what is below it is left out");
+        std::error_code error;
+        std::filesystem::directory_iterator entry(path, error);
+        if (error && first) return error.value();
+        if (error) {
+            complain(out, path, error.value(), "what is below it is left out");
             continue;
         }
-        errno = 0;
-        while (const dirent* entry = ::readdir(directory.get())) {
-            const std::string name = entry->d_name;
-            if (name != "." && name != "..") look_at(joined(path, entry->d_name), directories, out);
-            errno = 0;
-        }
-        if (errno != 0) complain(out, path, errno, "some of what is in it is left out");
+        for (; entry != std::filesystem::directory_iterator(); entry.increment(error))
+            look_at(entry->path().native(), directories, out);
+        if (error) complain(out, path, error.value(), "some of what is in it is left out");
     }
     return 0;
 }
@@ -101,38 +90,25 @@ status find_files(const std::vector<std::string>& paths, file_list& out) {
     out.roots.push_back(".");  // relative names are looked up in the first root
     for (const std::string& path : paths)
         if (status s = add_path(path, out); !s) return s;
-    const auto by_path = [](const input_file& a, const input_file& b) { return a.path < b.path; };
-    std::sort(out.files.begin(), out.files.end(), by_path);
-    const auto same = [](const input_file& a, const input_file& b) { return a.path == b.path; };
-    out.files.erase(std::unique(out.files.begin(), out.files.end(), same), out.files.end());
-    if (out.files.size() > UINT32_MAX)
-        return {-EFBIG, std::to_string(out.files.size()) +
-                            " files are more than one run can number; search them in parts"};
-    return {};
+    std::ranges::sort(out.files, {}, &input_file::path);
+    const auto repeated = std::ranges::unique(out.files, {}, &input_file::path);
+    out.files.erase(repeated.begin(), repeated.end());
+    if (out.files.size() <= UINT32_MAX) return {};
+    return {-EFBIG, std::to_string(out.files.size()) +
+                        " files are more than one run can number; search them in parts"};
 }
 
 namespace {
 
 struct pending_key {
     std::uint32_t word = no_word;
-    std::vector<std::uint8_t> lengths;
+    std::set<std::uint8_t> lengths;
 };
-
-text_hash hash_of(const std::string& text) {
-    return hash_text(reinterpret_cast<const unsigned char*>(text.data()),
-                     static_cast<std::uint32_t>(text.size()), text.size());
-}
 
 std::size_t run_length(const std::string& word) {
     std::size_t n = 0;
     while (n < word.size() && is_constituent(static_cast<unsigned char>(word[n]))) ++n;
     return n;
-}
-
-std::uint32_t add_text(dictionary_tables& d, const std::string& text) {
-    const auto at = static_cast<std::uint32_t>(d.text.size());
-    d.text.insert(d.text.end(), text.begin(), text.end());
-    return at;
 }
 
 // At most half full, so that a search ends soon.
@@ -147,114 +123,78 @@ void fill_slots(dictionary_tables::table& t, const std::vector<std::uint64_t>& h
 }
 
 void add_entry(dictionary_tables& d, dictionary_tables::table& t,
-               std::vector<std::uint64_t>& hashes, const std::string& text, std::uint32_t word,
-               const std::vector<std::uint8_t>& lengths) {
-    const text_hash hash = hash_of(text);
-    key_entry entry{};
-    entry.head = hash.head;
-    entry.text_at = add_text(d, text);
-    entry.word = word;
-    entry.lengths_at = static_cast<std::uint32_t>(d.lengths.size());
-    entry.bytes = static_cast<std::uint16_t>(text.size());
-    entry.length_count = static_cast<std::uint16_t>(lengths.size());
-    d.lengths.insert(d.lengths.end(), lengths.begin(), lengths.end());
-    t.entries.push_back(entry);
+               std::vector<std::uint64_t>& hashes, const std::string& text,
+               const pending_key& key) {
+    const auto bytes = static_cast<std::uint16_t>(text.size());
+    const text_hash hash =
+        hash_text(reinterpret_cast<const unsigned char*>(text.data()), bytes, text.size());
+    t.entries.push_back({.head = hash.head,
+                         .text_at = static_cast<std::uint32_t>(d.text.size()),
+                         .word = key.word,
+                         .lengths_at = static_cast<std::uint32_t>(d.lengths.size()),
+                         .bytes = bytes,
+                         .length_count = static_cast<std::uint16_t>(key.lengths.size())});
+    d.text.insert(d.text.end(), text.begin(), text.end());
+    d.lengths.insert(d.lengths.end(), key.lengths.begin(), key.lengths.end());
     hashes.push_back(hash.value);
 }
 
 // Reading the file of words. Every complaint names file, line, value and cure.
 
 status read_whole(const std::string& path, std::string& out) {
-    constexpr std::size_t piece = 1 << 16;
+    std::vector<char> piece(1 << 16);
     apps::input_stream from;
-    int code = from.open(path);
-    for (bool more = code == 0; more && code == 0;) {
-        const std::size_t before = out.size();
-        out.resize(before + piece);
-        const ssize_t got = from.read(out.data() + before, piece);
-        if (got < 0) code = static_cast<int>(got);
-        out.resize(before + (got > 0 ? static_cast<std::size_t>(got) : 0));
-        more = got > 0;
-        if (out.size() > UINT32_MAX) code = -EFBIG;
+    ssize_t got = from.open(path);
+    for (bool more = got == 0; more; more = got > 0) {
+        got = from.read(piece.data(), piece.size());
+        if (got > 0) out.append(piece.data(), static_cast<std::size_t>(got));
+        if (out.size() > UINT32_MAX) got = -EFBIG;
     }
-    if (code == 0) return {};
+    if (got == 0) return {};
+    const int code = static_cast<int>(got);
     return {code, "dictionary " + apps::shown(path) + ": " +
                       apps::about_stream(code, "give a readable file with one word per line")};
 }
 
-std::string place(const std::string& path, std::size_t line) {
-    return path + ":" + std::to_string(line);
-}
-
-std::string shortened(const std::string& word) {
-    return word.size() <= 40 ? word : word.substr(0, 40) + "...";
-}
-
-status check_word(const std::string& path, std::size_t line, const std::string& word) {
-    const std::string start =
-        place(path, line) + ": the word " + apps::shown(shortened(word)) + " ";
-    if (word.empty()) return {-EINVAL, start + "is empty; remove the blank line"};
-    if (word.size() > max_word_bytes)
-        return {-EINVAL, start + "has " + std::to_string(word.size()) + " bytes; shorten it to " +
-                             std::to_string(max_word_bytes) + " or remove it"};
-    if (word.find('\0') != std::string::npos)
-        return {-EINVAL,
-                start + "holds a zero byte, which no text line can match; remove the byte"};
-    return {};
+// The beginning of a message about a word; lines are numbered from 0 here.
+std::string word_at(const std::string& path, std::size_t line, const std::string& word) {
+    return path + ":" + std::to_string(line + 1) + ": the word " +
+           apps::shown(word.size() <= 40 ? word : word.substr(0, 40) + "...");
 }
 
 status split_lines(const std::string& path, const std::string& text,
                    std::vector<std::string>& out) {
     for (std::size_t at = 0; at < text.size();) {
         const std::size_t end = std::min(text.find('\n', at), text.size());
-        out.emplace_back(text, at, end - at);
-        if (status s = check_word(path, out.size(), out.back()); !s) return s;
+        const std::string& word = out.emplace_back(text, at, end - at);
         at = end + 1;
+        std::string defect;
+        if (word.empty()) defect = " is empty; remove the blank line";
+        else if (word.size() > max_word_bytes)
+            defect = " has " + std::to_string(word.size()) + " bytes; shorten it to " +
+                     std::to_string(max_word_bytes) + " or remove it";
+        else if (word.find('\0') != std::string::npos)
+            defect = " holds a zero byte, which no text line can match; remove the byte";
+        if (!defect.empty()) return {-EINVAL, word_at(path, out.size() - 1, word) + defect};
     }
-    if (out.empty())
-        return {-EINVAL,
-                "dictionary " + apps::shown(path) + ": holds no words; give one word per line"};
-    return {};
+    if (!out.empty()) return {};
+    return {-EINVAL,
+            "dictionary " + apps::shown(path) + ": holds no words; give one word per line"};
 }
 
-// Says what is repeated, or nothing. `order` holds line numbers from 0, sorted by word and then by
-// line.
-std::string repetitions(const std::string& path, const std::vector<std::string>& lines,
-                        const std::vector<std::uint32_t>& order) {
-    std::size_t count = 0, first = lines.size(), original = 0;
-    for (std::size_t i = 1, head = 0; i < order.size(); ++i) {
-        if (lines[order[i]] != lines[order[head]]) {
-            head = i;
-            continue;
+void build_both_tables(dictionary& d) {
+    for (const bool chains : {false, true}) {
+        std::vector<std::string> words;
+        std::vector<std::uint32_t> numbers;
+        for (std::uint32_t i = 0; i < d.words.size(); ++i) {
+            const std::string& word = d.words[i];
+            if (can_overlap_itself(word) != chains) continue;
+            words.push_back(word);
+            numbers.push_back(chains ? static_cast<std::uint32_t>(d.chained.size()) : i);
+            if (chains) d.chained.push_back({i, static_cast<std::uint32_t>(word.size())});
         }
-        ++count;
-        if (order[i] < first) {
-            first = order[i];
-            original = order[head];
-        }
+        (chains ? d.chained_tables : d.plain_tables) = build_tables(words, numbers);
     }
-    if (count == 0) return {};
-    return place(path, first + 1) + ": the word " + apps::shown(shortened(lines[first])) +
-           " is in line " + std::to_string(original + 1) + " already; " + std::to_string(count) +
-           (count == 1 ? " repeated line" : " repeated lines") + " in all, remove " +
-           (count == 1 ? "it" : "them");
-}
-
-void find_chained(dictionary& d) {
-    std::vector<std::string> plain, chained;
-    std::vector<std::uint32_t> plain_numbers, chained_numbers;
-    for (std::uint32_t i = 0; i < d.words.size(); ++i) {
-        if (can_overlap_itself(d.words[i])) {
-            chained_numbers.push_back(static_cast<std::uint32_t>(d.chained.size()));
-            d.chained.push_back({i, static_cast<std::uint32_t>(d.words[i].size())});
-            chained.push_back(d.words[i]);
-        } else {
-            plain_numbers.push_back(i);
-            plain.push_back(d.words[i]);
-        }
-    }
-    d.plain_tables = build_tables(plain, plain_numbers);
-    d.chained_tables = build_tables(chained, chained_numbers);
 }
 
 }  // namespace
@@ -282,15 +222,13 @@ dictionary_tables build_tables(const std::vector<std::string>& words,
         if (run == word.size()) {
             key.word = numbers[i];
         } else {
-            key.lengths.push_back(static_cast<std::uint8_t>(word.size()));
-            add_entry(d, d.longer, longer_hashes, word, numbers[i], {});
+            key.lengths.insert(static_cast<std::uint8_t>(word.size()));
+            add_entry(d, d.longer, longer_hashes, word, {numbers[i], {}});
         }
     }
     std::vector<std::uint64_t> key_hashes;
-    for (auto& [text, key] : keys) {
-        std::sort(key.lengths.begin(), key.lengths.end());
-        key.lengths.erase(std::unique(key.lengths.begin(), key.lengths.end()), key.lengths.end());
-        add_entry(d, d.keys, key_hashes, text, key.word, key.lengths);
+    for (const auto& [text, key] : keys) {
+        add_entry(d, d.keys, key_hashes, text, key);
         if (is_constituent(static_cast<unsigned char>(text[0])))
             d.settings.max_run_bytes =
                 std::max(d.settings.max_run_bytes, static_cast<std::uint32_t>(text.size()));
@@ -320,25 +258,26 @@ status load_dictionary(const std::string& path, bool strict, dictionary& out) {
     if (status s = read_whole(path, text); !s) return s;
     std::vector<std::string> lines;
     if (status s = split_lines(path, text, lines); !s) return s;
-    std::vector<std::uint32_t> order(lines.size());
-    std::iota(order.begin(), order.end(), 0u);
-    std::sort(order.begin(), order.end(), [&lines](std::uint32_t a, std::uint32_t b) {
-        const int by_word = lines[a].compare(lines[b]);
-        return by_word != 0 ? by_word < 0 : a < b;
-    });
-    const std::string repeated = repetitions(path, lines, order);
-    if (!repeated.empty() && strict) return {-EINVAL, repeated};
-    if (!repeated.empty())
-        out.warning = repeated + "; each word is counted once (--strict makes this an error)";
-    else if (std::all_of(lines.begin(), lines.end(),
-                         [](const std::string& l) { return l.back() == '\r'; }))
-        out.warning = place(path, 1) + ": the word " + apps::shown(shortened(lines[0])) +
+    std::map<std::string_view, std::size_t> first_line;  // of each word
+    std::size_t repetitions = 0, repeated = 0;           // their number, and the first of them
+    for (std::size_t line = 0; line < lines.size(); ++line)
+        if (!first_line.emplace(lines[line], line).second && repetitions++ == 0) repeated = line;
+    if (repetitions != 0) {
+        const bool single = repetitions == 1;
+        out.warning =
+            word_at(path, repeated, lines[repeated]) + " is in line " +
+            std::to_string(first_line[lines[repeated]] + 1) + " already; " +
+            std::to_string(repetitions) +
+            (single ? " repeated line in all, remove it" : " repeated lines in all, remove them");
+        if (strict) return {-EINVAL, out.warning};
+        out.warning += "; each word is counted once (--strict makes this an error)";
+    } else if (std::ranges::all_of(lines, [](const auto& l) { return l.back() == '\r'; })) {
+        out.warning = word_at(path, 0, lines[0]) +
                       " ends in a carriage return, as all words here; if that is not meant, remove "
                       "them with tr -d '\\r'";
-    for (const std::uint32_t line : order)
-        if (out.words.empty() || out.words.back() != lines[line])
-            out.words.push_back(std::move(lines[line]));
-    find_chained(out);
+    }
+    for (const auto& [word, line] : first_line) out.words.emplace_back(word);
+    build_both_tables(out);
     return {};
 }
 

@@ -1,16 +1,25 @@
 // penstock-grep: counts the words of a dictionary in files. The texts below say what it promises.
 #include <algorithm>
 #include <cerrno>
+#include <nlohmann/json.hpp>
 #include <thread>
 
+#include "common/files.hpp"
 #include "common/message.hpp"
 #include "common/methods.hpp"
+#include "common/program.hpp"
+#include "common/report_text.hpp"
+#include "common/threads.hpp"
+#include "inputs.hpp"
 #include "search.hpp"
-#include "session.hpp"
 
 namespace penstock::grep {
 
 namespace {
+
+using apps::text_of;
+using apps::with_commas;
+using nlohmann::json;
 
 constexpr const char* about =
     "Counts how often each word of a dictionary occurs in each file, as grep -o -w -F -- WORD FILE "
@@ -38,121 +47,88 @@ constexpr const char* details =
     "\n"
     "Exit status: 0 done, also if nothing was found; 1 failed; 2 wrong usage.\n";
 
-std::uint32_t thread_count(const options& o) {
-    return o.worker_threads.value_or(std::max(1u, std::thread::hardware_concurrency()));
-}
+// What a method did. It starts by making the runtime and placing the dictionary.
+struct method_run : apps::method_report {
+    double search_seconds = 0;
+    std::uint64_t groups = 0;
+    std::uint64_t piece_bytes = 0;
+    counted_files found;
+};
 
-// Every file is read once. On CPU threads a cache beyond what is in flight costs the first touch of
-// its memory, which takes longer than counting does; on a GPU it costs nothing.
-void choose_cache(options& o) {
-    constexpr std::uint64_t least = std::uint64_t{64} << 20, pages_of_a_thread = 32;
+// A run: what was asked for, what was read and found, and how long each part took.
+struct session final : apps::command {
+    session() : command({"", about, details, apps::command_kind::main}) {}
+    void add_options(apps::option_list& add) override;
+    status open() override;
+    status run() override;
+    [[nodiscard]] json json_of() const override;
+    void say_summary() const override;
+    [[nodiscard]] bool complete() const override {
+        return files.complaints.empty() && runs.back().found.errors.empty();
+    }
+
+    [[nodiscard]] std::string difference(const method_run& a, const method_run& b) const;
+    [[nodiscard]] std::string message_of(const file_error& e) const;
+    status write_lines();
+
+    // What was asked for.
+    std::string dictionary_path, out;
+    std::vector<std::string> paths;
+    std::string method = "penstock";
+    bool compare = false, strict = false, null_ends = false;
+    std::uint64_t record_bytes = 0, piece_bytes = 0;  // 0: automatic
+
+    dictionary words;
+    file_list files;
+    std::uint64_t total_bytes = 0;
+    apps::output_file lines;
+    std::vector<method_run> runs;  // the last one is the one whose lines are printed
+    double dictionary_seconds = 0, find_seconds = 0, output_seconds = 0;
+};
+
+status prepare_penstock(session& s, method_run& run, search_method& out) {
+    options& o = s.settings;
+    // Every file is read once. On CPU threads a cache beyond what is in flight costs the first
+    // touch of its memory, which takes longer than counting does; on a GPU it costs nothing.
+    constexpr std::uint64_t least_cache = std::uint64_t{64} << 20, pages_of_a_thread = 32;
     if (o.where == backend::cpu && !o.cache_bytes)
-        o.cache_bytes = std::max(least, thread_count(o) * pages_of_a_thread * o.page_bytes);
-}
-
-// A kernel opens thousands of files at a time, and the host's calls for each are all that it waits
-// for. On CPU threads those need the processors.
-void choose_service_threads(options& o) {
-    constexpr std::uint32_t most = 16;
+        o.cache_bytes = std::max(
+            least_cache, apps::thread_count(o.worker_threads) * pages_of_a_thread * o.page_bytes);
+    // A kernel opens thousands of files at a time, and the host's calls for each are all that it
+    // waits for. On CPU threads those need the processors.
+    constexpr std::uint32_t most_service_threads = 16;
     if (!o.service_threads && will_use_gpu(o))
-        o.service_threads = std::clamp(std::thread::hardware_concurrency(), 1u, most);
-}
-
-// The files that were named may be opened wherever they lie; below the directories, everything may.
-status start_runtime(session& s, method_run& run) {
-    choose_cache(s.settings);
-    choose_service_threads(s.settings);
-    s.settings.roots = s.files.roots;
-    if (status failed = apps::start_runtime(s.settings, run); !failed) return failed;
+        o.service_threads =
+            std::clamp(std::thread::hardware_concurrency(), 1u, most_service_threads);
+    // The files that were named may be opened wherever they lie; below the directories, everything
+    // may.
+    o.roots = s.files.roots;
+    if (status failed = apps::start_runtime(o, run); !failed) return failed;
     for (const std::string& path : s.files.named)
         if (const int code = run.rt->allow(path); code != 0)
             return {code,
                     apps::shown(path) + ": " + error_text(code) + "; name a file that can be read"};
+    out = make_penstock_search(*run.rt);
     return {};
 }
 
-// A method that is ready to search. A GPU has thousands of groups, so there a single file of some
-// megabytes is cut finely.
-struct prepared_method {
-    std::unique_ptr<search_method> method;
-    search_limits limits;
-    std::uint64_t least_piece = 256 << 10;
-
-    void cut_finely() { least_piece = 16 << 10; }
-};
-
-status prepare_penstock(session& s, method_run& run, prepared_method& out) {
-    if (status failed = start_runtime(s, run); !failed) return failed;
-    out.method = make_penstock_search(*run.rt);
-    out.limits = penstock_limits(*run.rt);
-    if (run.rt->where() == backend::gpu) out.cut_finely();
+status prepare_cpu(session& s, method_run&, search_method& out) {
+    out = make_cpu_search(apps::thread_count(s.settings.worker_threads));
     return {};
 }
 
-status prepare_cpu(session& s, method_run&, prepared_method& out) {
-    out.method = make_cpu_search();
-    out.limits = cpu_limits(thread_count(s.settings));
-    return {};
-}
-
-status prepare_cuda(session& s, method_run& run, prepared_method& out) {
+status prepare_cuda(session& s, method_run& run, search_method& out) {
     run.backend = "gpu";
-    out.cut_finely();
-    return make_cuda_search(s.settings.device, thread_count(s.settings), s.files, out.method,
-                            out.limits);
+    return make_cuda_search(s.settings.device, apps::thread_count(s.settings.worker_threads),
+                            s.files, out);
 }
 
-using grep_method = apps::method<status(session&, method_run&, prepared_method&)>;
+using grep_method = apps::method<status(session&, method_run&, search_method&)>;
 constexpr grep_method methods[] = {
     {"penstock", apps::runs_on::anywhere, prepare_penstock},
     {"cpu", apps::runs_on::cpu, prepare_cpu},
     {"cuda", apps::runs_on::gpu, prepare_cuda},
 };
-
-status search(session& s, const grep_method& by, method_run& run) {
-    stopwatch watch;
-    prepared_method ready;
-    if (status failed = by.run(s, run, ready); !failed) return failed;
-    ready.limits.record_bytes = s.record_bytes;
-    if (status failed = ready.method->prepare(s.words, s.files, ready.limits); !failed)
-        return failed;
-    run.start_seconds = watch.lap();
-    run.groups = ready.method->groups();
-    run.piece_bytes = s.piece_bytes != 0
-                          ? s.piece_bytes
-                          : choose_piece_bytes(s.total_bytes, run.groups, ready.least_piece);
-    const std::uint64_t opens_before = run.rt != nullptr ? run.rt->stats().opens : 0;
-    const apps::progress bar(
-        "searching", s.files.files.size(), [&] { return run.rt->stats().opens - opens_before; },
-        run.rt != nullptr && !s.common.quiet);
-    status ended = count_files(*ready.method, s.words, s.files, run.piece_bytes, run.found);
-    run.search_seconds = watch.lap();
-    return ended;
-}
-
-std::string place_of(const session& s, const word_count& c) {
-    return apps::shown(s.words.words[c.word]) + " in " + apps::shown(s.files.files[c.file].path);
-}
-
-// The first count in which two runs differ, in words.
-std::string difference(const session& s, const method_run& a, const method_run& b) {
-    const auto& x = a.found.counts;
-    const auto& y = b.found.counts;
-    const auto key = [](const word_count& c) { return std::pair(c.file, c.word); };
-    for (std::size_t i = 0, j = 0; i < x.size() || j < y.size(); ++i, ++j) {
-        if (i < x.size() && j < y.size() && x[i] == y[j]) continue;
-        const bool in_x = i < x.size() && (j == y.size() || key(x[i]) <= key(y[j]));
-        const bool in_y = j < y.size() && (i == x.size() || key(y[j]) <= key(x[i]));
-        return "the methods disagree on " + place_of(s, in_x ? x[i] : y[j]) + ": " + a.name +
-               " counted " + std::to_string(in_x ? x[i].count : 0) + ", " + b.name + " " +
-               std::to_string(in_y ? y[j].count : 0);
-    }
-    return {};
-}
-
-}  // namespace
-
-session::session() : command({"", about, details, apps::command_kind::main}) {}
 
 void session::add_options(apps::option_list& add) {
     add.text("--dict", dictionary_path, "File with the words to count, one per line", "WORDS")
@@ -176,7 +152,7 @@ void session::add_options(apps::option_list& add) {
 }
 
 status session::open() {
-    stopwatch watch;
+    apps::stopwatch watch;
     if (status failed = load_dictionary(dictionary_path, strict, words); !failed) return failed;
     dictionary_seconds = watch.lap();
     if (status failed = find_files(paths, files); !failed) return failed;
@@ -186,31 +162,158 @@ status session::open() {
 }
 
 status session::run() {
-    const auto by = [this](const grep_method& chosen, method_run& run) {
-        return search(*this, chosen, run);
+    const auto by = [this](const grep_method& chosen, method_run& run) -> status {
+        apps::stopwatch watch;
+        search_method ready;
+        if (status failed = chosen.run(*this, run, ready); !failed) return failed;
+        file_search search(ready, words, files);
+        if (status failed = search.prepare(record_bytes); !failed) return failed;
+        run.start_seconds = watch.lap();
+        run.groups = search.groups();
+        run.piece_bytes = piece_bytes != 0
+                              ? piece_bytes
+                              : choose_piece_bytes(total_bytes, run.groups, ready.least_piece);
+        const std::uint64_t opens_before = run.rt != nullptr ? run.rt->stats().opens : 0;
+        const apps::progress bar(
+            "searching", files.files.size(), [&] { return run.rt->stats().opens - opens_before; },
+            run.rt != nullptr && !common.quiet);
+        status ended = search.count(run.piece_bytes, run.found);
+        run.search_seconds = watch.lap();
+        return ended;
     };
-    const auto differ = [this](const method_run& first, const method_run& last) {
-        return difference(*this, first, last);
+    const auto differ = [this](const method_run& a, const method_run& b) {
+        return difference(a, b);
     };
-    if (status failed = compare ? apps::compare_methods(methods, runs, by, differ)
-                                : apps::run_method(apps::method_named(methods, method), runs, by);
-        !failed)
-        return failed;
+    const status ended = compare ? apps::compare_methods(methods, runs, by, differ)
+                                 : apps::run_method(apps::method_named(methods, method), runs, by);
+    if (!ended.ok()) return ended;
     apps::say(words.warning);
     for (const std::string& complaint : files.complaints) apps::say(complaint);
-    say_left_out(*this);
-    stopwatch watch;
+    for (const file_error& e : runs.back().found.errors) apps::say(message_of(e));
+    apps::stopwatch watch;
     if (!out.empty() || !common.json) {
-        if (status failed = write_lines(*this, lines); !failed) return failed;
+        if (status failed = write_lines(); !failed) return failed;
         if (status failed = lines.commit(); !failed) return failed;
     }
     output_seconds = watch.lap();
     return {};
 }
 
-bool session::complete() const {
-    return files.complaints.empty() && runs.back().found.errors.empty();
+// The first count in which two runs differ, in words.
+std::string session::difference(const method_run& a, const method_run& b) const {
+    const auto &x = a.found.counts, &y = b.found.counts;
+    const auto [i, j] = std::mismatch(x.begin(), x.end(), y.begin(), y.end());
+    if (i == x.end() && j == y.end()) return {};
+    const auto key = [](const word_count& c) { return std::pair(c.file, c.word); };
+    const bool in_x = i != x.end() && (j == y.end() || key(*i) <= key(*j));
+    const bool in_y = j != y.end() && (i == x.end() || key(*j) <= key(*i));
+    const word_count& c = in_x ? *i : *j;
+    return "the methods disagree on " + apps::shown(words.words[c.word]) + " in " +
+           apps::shown(files.files[c.file].path) + ": " + a.name + " counted " +
+           std::to_string(in_x ? i->count : 0) + ", " + b.name + " " +
+           std::to_string(in_y ? j->count : 0);
 }
+
+std::string session::message_of(const file_error& e) const {
+    const char* const cure =
+        e.code == -ESTALE ? "it changed while it was read: run again; its counts are left out"
+                          : "its counts are left out";
+    return apps::shown(files.files[e.file].path) + ": " + error_text(e.code) + "; " + cure;
+}
+
+// word<TAB>path<TAB>count, one line per count, with field_of() the path; a word may have tabs, so
+// lines are taken apart from their end. With --null the path as it is, and a zero byte behind every
+// field in place of tabs and line ends.
+status session::write_lines() {
+    constexpr std::size_t full = 1 << 20;
+    const char between = null_ends ? '\0' : '\t', end = null_ends ? '\0' : '\n';
+    std::string text;
+    for (const word_count& c : runs.back().found.counts) {
+        const std::string& path = files.files[c.file].path;
+        text.append(words.words[c.word]).append(1, between);
+        text.append(null_ends ? path : apps::field_of(path)).append(1, between);
+        text.append(std::to_string(c.count)).append(1, end);
+        if (text.size() < full) continue;
+        if (status failed = lines.write(text.data(), text.size()); !failed) return failed;
+        text.clear();
+    }
+    return lines.write(text.data(), text.size());
+}
+
+std::uint64_t matches_of(const method_run& run) {
+    std::uint64_t sum = 0;
+    for (const word_count& c : run.found.counts) sum += c.count;
+    return sum;
+}
+
+json session::json_of() const {
+    const method_run& run = runs.back();
+    json out = {{"method", run.name},
+                {"backend", run.backend},
+                {"files", files.files.size()},
+                {"binary_files", run.found.binary_files},
+                {"bytes", total_bytes},
+                {"words", words.words.size()},
+                {"matches", matches_of(run)},
+                {"lines", run.found.counts.size()},
+                {"errors", files.complaints},
+                {"methods", json::array()},
+                {"runtime", apps::runtime_of(run)}};
+    out["seconds"] = {{"dictionary", dictionary_seconds},
+                      {"find_files", find_seconds},
+                      {"start", run.start_seconds},
+                      {"search", run.search_seconds},
+                      {"output", output_seconds},
+                      {"total", dictionary_seconds + find_seconds + run.start_seconds +
+                                    run.search_seconds + output_seconds}};
+    for (const file_error& e : run.found.errors) out["errors"].push_back(message_of(e));
+    const auto bytes = static_cast<double>(total_bytes);
+    for (const method_run& each : runs)
+        out["methods"].push_back(
+            {{"method", each.name},
+             {"start_seconds", each.start_seconds},
+             {"search_seconds", each.search_seconds},
+             {"phases",
+              {{"launch", each.found.launch_seconds},
+               {"collect", each.found.collect_seconds},
+               {"join", each.found.join_seconds}}},
+             {"bytes_per_second", each.search_seconds > 0 ? bytes / each.search_seconds : 0.0},
+             {"groups", each.groups},
+             {"piece_bytes", each.piece_bytes},
+             {"pieces", each.found.jobs},
+             {"launches", each.found.launches}});
+    return out;
+}
+
+std::string counted(std::uint64_t number, const std::string& single, const std::string& many) {
+    return with_commas(number) + " " + (number == 1 ? single : many);
+}
+
+void session::say_summary() const {
+    const method_run& run = runs.back();
+    apps::say_notes(run);
+    std::string text = counted(files.files.size(), "file", "files") + " (" +
+                       with_commas(run.found.binary_files) + " binary), " +
+                       counted(total_bytes, "byte", "bytes") + ", " +
+                       counted(words.words.size(), "word", "words") + ": " +
+                       counted(matches_of(run), "match", "matches") + " in " +
+                       counted(run.found.counts.size(), "line", "lines") + "; " + run.name +
+                       " searched " + text_of("%.3f s", run.search_seconds);
+    if (run.rt != nullptr) {
+        const statistics figures = run.rt->stats();
+        text += " on " + run.backend + ", " + with_commas(figures.hits) + " hits, " +
+                with_commas(figures.misses) + " misses";
+    }
+    apps::say(text);
+    if (runs.size() < 2) return;
+    for (const method_run& each : runs)
+        apps::say(
+            each.name + ": start " + text_of("%.3f s", each.start_seconds) + ", search " +
+            text_of("%.3f s", each.search_seconds) + ", " +
+            text_of("%.1f MB/s", static_cast<double>(total_bytes) / each.search_seconds / 1e6));
+}
+
+}  // namespace
 
 }  // namespace penstock::grep
 

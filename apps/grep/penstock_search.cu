@@ -1,8 +1,9 @@
-// Searching with kernels that open and read the files themselves.
-
+// Searches with kernels that open and read the files themselves.
 #include <algorithm>
 #include <cstdint>
 
+#include "common/command_line.hpp"
+#include "common/work_items.hpp"
 #include "count_job.hpp"
 #include "penstock/file.hpp"
 #include "penstock/launch.hpp"
@@ -67,31 +68,25 @@ private:
         const std::uint64_t before = at > 0 ? at - 1 : 0;
         const std::uint64_t page_end = (before | (page_bytes - 1)) + 1;
         const std::uint64_t inside = page_end >= file_bytes ? file_bytes : page_end - window_margin;
-        out.until = inside < to ? inside : to;
-        if (page_bytes >= least_mapped_page && at < out.until) {
-            const std::uint64_t end = page_end < file_bytes ? page_end : file_bytes;
+        const bool can_map = page_bytes >= least_mapped_page;
+        out.window = {copy, before, 0};
+        out.until = apps::lesser(inside, to);
+        std::int64_t got = 0;
+        if (can_map && at < out.until) {
+            out.window.end = apps::lesser(page_end, file_bytes);
             out.held = map(g, fs, fd, static_cast<std::int64_t>(before),
-                           static_cast<std::int64_t>(end - before));
-            settle(out, reinterpret_cast<const unsigned char*>(out.held.data), before, end,
-                   out.held.bytes);
-            return;
+                           static_cast<std::int64_t>(out.window.size()));
+            out.window.bytes = reinterpret_cast<const unsigned char*>(out.held.data);
+            got = out.held.bytes;
+        } else {
+            out.until = apps::lesser(at + (copy_bytes - window_margin - 1), to);
+            if (can_map) out.until = apps::lesser(out.until, page_end + 1);
+            out.window.end = apps::lesser(file_bytes, out.until + window_margin);
+            got = read(g, fs, fd, copy, static_cast<std::int64_t>(out.window.size()),
+                       static_cast<std::int64_t>(before));
         }
-        out.until = at + (copy_bytes - window_margin - 1);
-        if (page_bytes >= least_mapped_page && out.until > page_end + 1) out.until = page_end + 1;
-        if (out.until > to) out.until = to;
-        const std::uint64_t end =
-            file_bytes - out.until > window_margin ? out.until + window_margin : file_bytes;
-        settle(out, copy, before, end,
-               read(g, fs, fd, copy, static_cast<std::int64_t>(end - before),
-                    static_cast<std::int64_t>(before)));
-    }
-
-    PENSTOCK_HD static void settle(piece& out, const unsigned char* bytes, std::uint64_t begin,
-                                   std::uint64_t end, std::int64_t got) {
-        out.window = {bytes, begin, end};
-        out.code = got < 0                                          ? static_cast<int>(got)
-                   : static_cast<std::uint64_t>(got) == end - begin ? 0
-                                                                    : -ESTALE;
+        if (got < 0) out.code = static_cast<int>(got);
+        else out.code = static_cast<std::uint64_t>(got) == out.window.size() ? 0 : -ESTALE;
     }
 
     template <typename Group>
@@ -105,33 +100,16 @@ struct count_words {
     search_view view;
     std::uint64_t ahead_bytes;
 
-    // Groups are numbered by their scratch; each takes jobs until none is left.
+    // Groups are numbered by their scratch.
     template <typename Group>
     PENSTOCK_HD void operator()(const Group& g, const runtime_ref& fs, std::uint64_t index) const {
-        const tally t(view, index);
-        for (;;) {
-            const std::uint64_t taken = g.broadcast(g.is_leader() ? take_job(view) : 0);
-            if (taken >= view.job_count) return;
-            const auto job_index = static_cast<std::uint32_t>(taken);
-            const bool settled = g.broadcast(is_settled(view, job_index) ? 1 : 0) != 0;
-            const int code = settled ? 0 : run(g, fs, t, job_index);
-            if (!g.is_leader()) continue;
-            view.status[job_index] = code;
-            // These concern the runtime and not the file: the rest would fail the same way, each
-            // after a wait.
-            if (code == -ECANCELED || code == -ESHUTDOWN || code == -ETIMEDOUT)
-                atomic_store<order::relaxed>(&view.shared->stop, 1u);
-        }
-    }
-
-    template <typename Group>
-    PENSTOCK_HD PENSTOCK_INLINE int run(const Group& g, const runtime_ref& fs, const tally& t,
-                                        std::uint32_t job_index) const {
-        paged_source source{fs, -1, 0, 0, t.text, view.layout.text_bytes, ahead_bytes};
-        int code = open_text(g, view.jobs[job_index].file, source);
-        if (code == 0) code = count_job(g, view, t, source, job_index);
-        if (source.fd >= 0) close_text(g, source);
-        return code;
+        take_jobs(g, view, index, [&](const tally& t, std::uint32_t job_index) {
+            paged_source source{fs, -1, 0, 0, t.text, view.layout.text_bytes, ahead_bytes};
+            int code = open_text(g, view.jobs[job_index].file, source);
+            if (code == 0) code = count_job(g, view, t, source, job_index);
+            if (source.fd >= 0) close_text(g, source);
+            return code;
+        });
     }
 
     template <typename Group>
@@ -160,29 +138,6 @@ namespace {
 
 constexpr std::uint64_t pages_ahead = 8;  // what one call keeps in flight
 
-class penstock_search final : public search_method {
-public:
-    explicit penstock_search(runtime& rt)
-        : search_method(rt.where() == backend::gpu ? apps::make_gpu_memory(rt.settings().device)
-                                                   : apps::make_host_memory()),
-          rt_(rt) {}
-
-private:
-    status launch(const search_view& view, const std::vector<job>&, std::uint64_t groups) override {
-        const options& o = rt_.settings();
-        // Reading ahead must not push out what other groups are about to read.
-        const std::uint64_t pages = *o.cache_bytes / o.page_bytes;
-        const std::uint64_t ahead =
-            pages >= groups * pages_ahead * 2 ? pages_ahead * o.page_bytes : 0;
-        const int code = penstock::launch<width::warp>(rt_, groups, count_words{view, ahead});
-        if (was_interrupted()) return {-ECANCELED, error_text(-ECANCELED)};
-        if (code == 0) return {};
-        const status health = rt_.health();
-        return {code, health.ok() ? error_text(code) : health.message};
-    }
-    runtime& rt_;
-};
-
 #if defined(__CUDACC__)
 // With 64 registers for each thread (CMakeLists.txt), 32 warps fit a multiprocessor.
 std::uint64_t resident_warps(int device) {
@@ -194,10 +149,6 @@ std::uint64_t resident_warps(int device) {
 
 }  // namespace
 
-std::unique_ptr<search_method> make_penstock_search(runtime& rt) {
-    return std::make_unique<penstock_search>(rt);
-}
-
 bool will_use_gpu(const options& o) {
 #if defined(__CUDACC__)
     int devices = 0;
@@ -208,17 +159,32 @@ bool will_use_gpu(const options& o) {
 #endif
 }
 
-// A group holds one page at a time, and half the frames are left for pages that are being loaded.
-search_limits penstock_limits(const runtime& rt) {
+search_method make_penstock_search(runtime& rt) {
     const options& o = rt.settings();
-    std::uint64_t groups = *o.worker_threads;
+    const std::uint64_t pages = *o.cache_bytes / o.page_bytes;
+    search_method out;
+    out.memory = apps::make_host_memory();
+    out.groups = *o.worker_threads;
 #if defined(__CUDACC__)
-    if (rt.where() == backend::gpu) groups = resident_warps(o.device);
+    if (rt.where() == backend::gpu) {
+        out.memory = apps::make_gpu_memory(o.device);
+        out.groups = resident_warps(o.device);
+        out.least_piece = least_gpu_piece;
+    }
 #endif
-    const std::uint64_t frames = *o.cache_bytes / o.page_bytes;
-    groups =
-        std::min({groups, std::max<std::uint64_t>(1, frames / 2), std::uint64_t{o.max_files} / 2});
-    return {groups, std::uint64_t{1} << 14, 0};
+    // A group holds one page at a time, and half the frames are left for pages that are being
+    // loaded.
+    out.groups = std::min(
+        {out.groups, std::max<std::uint64_t>(1, pages / 2), std::uint64_t{o.max_files} / 2});
+    out.launch = [&rt, pages](const search_view& view, const std::vector<job>&,
+                              std::uint64_t groups) -> status {
+        // Reading ahead must not push out what other groups are about to read.
+        const std::uint64_t ahead =
+            pages >= groups * pages_ahead * 2 ? pages_ahead * rt.settings().page_bytes : 0;
+        const int code = penstock::launch<width::warp>(rt, groups, count_words{view, ahead});
+        return code == 0 ? status{} : apps::launch_error(rt, code);
+    };
+    return out;
 }
 
 }  // namespace penstock::grep

@@ -2,15 +2,18 @@
 // counts sorted by file and word.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <new>
+#include <span>
 #include <sys/mman.h>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "common/threads.hpp"
 #include "search_view.hpp"
 
 namespace penstock::grep {
@@ -32,10 +35,8 @@ struct big_allocator {
                           whole = (bytes + step - 1) / step * step;
         void* const at = std::aligned_alloc(step, whole);
         if (at == nullptr) throw std::bad_alloc();
-        if (step == huge)
-            ::madvise(
-                at, whole,
-                MADV_HUGEPAGE);  // where the kernel has none it costs what it would cost anyway
+        // Where the kernel has no huge pages it costs what it would cost anyway.
+        if (step == huge) ::madvise(at, whole, MADV_HUGEPAGE);
         return static_cast<T*>(at);
     }
     void deallocate(T* at, std::size_t) { std::free(at); }
@@ -84,9 +85,68 @@ void find_runs(const big_vector<record>& records, std::vector<record_run>& runs,
     }
 }
 
+namespace detail {
+
+// The runs of one file, and where its counts go.
+struct file_part {
+    std::uint64_t first_run;
+    std::uint64_t end_run;
+    std::uint64_t at;
+    std::uint64_t kept;
+};
+
+inline std::vector<file_part> parts_of(const std::vector<record_run>& runs, std::uint64_t& total) {
+    std::vector<file_part> parts;
+    total = 0;
+    for (std::uint64_t i = 0; i < runs.size(); ++i) {
+        if (i == 0 || runs[i].file != runs[i - 1].file) parts.push_back({i, i, total, 0});
+        parts.back().end_run = i + 1;
+        total += runs[i].count;
+    }
+    return parts;
+}
+
+inline void join_one(const std::vector<record_run>& runs, file_part& part,
+                     big_vector<word_count>& out) {
+    std::uint64_t at = part.at;
+    for (std::uint64_t i = part.first_run; i < part.end_run; ++i)
+        for (const record& r : std::span(runs[i].first, runs[i].count))
+            out[at++] = {runs[i].file, r.word, r.count};
+    const std::span<word_count> counts(out.data() + part.at, at - part.at);
+    std::ranges::sort(counts, {}, &word_count::word);
+    for (const word_count& entry : counts) {
+        if (part.kept > 0 && counts[part.kept - 1].word == entry.word)
+            counts[part.kept - 1].count += entry.count;
+        else counts[part.kept++] = entry;
+    }
+}
+
+}  // namespace detail
+
 // Sorted by file, then word; counts of the same word in the same file are added up. Done by up to
 // `threads` threads, because at millions of records one thread would take longer than all of them
 // took to count.
-big_vector<word_count> join_records(std::vector<record_run> runs, unsigned threads);
+inline big_vector<word_count> join_records(std::vector<record_run> runs, unsigned threads) {
+    std::ranges::sort(runs, {}, &record_run::file);
+    std::uint64_t total = 0;
+    std::vector<detail::file_part> parts = detail::parts_of(runs, total);
+    big_vector<word_count> out(total);
+    constexpr std::uint64_t parts_at_once = 64, worth_a_thread = 1 << 16;
+    const std::uint64_t helpers = std::min<std::uint64_t>(threads - 1, total / worth_a_thread);
+    apps::on_pieces(static_cast<std::uint32_t>(helpers + 1), parts.size(), parts_at_once,
+                    [&](std::uint32_t, std::uint64_t first, std::uint64_t count) {
+                        for (detail::file_part& part : std::span(parts).subspan(first, count))
+                            detail::join_one(runs, part, out);
+                        return status{};
+                    });
+    // What was added up left gaps.
+    std::uint64_t kept = 0;
+    for (const detail::file_part& part : parts) {
+        if (kept != part.at) std::copy_n(out.data() + part.at, part.kept, out.data() + kept);
+        kept += part.kept;
+    }
+    out.resize(kept);
+    return out;
+}
 
 }  // namespace penstock::grep

@@ -4,17 +4,16 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <map>
+#include <fcntl.h>
 #include <numeric>
-#include <thread>
-#include <vector>
+#include <set>
+#include <sys/stat.h>
+#include <utility>
 
+#include "common/process.hpp"
 #include "common/threads.hpp"
 #include "count_job.hpp"
-#include "grep_buffers.hpp"
 #include "penstock/group/lane.hpp"
-#include "penstock/options.hpp"
-#include "pread_source.hpp"
 
 namespace penstock::grep {
 
@@ -27,10 +26,6 @@ constexpr std::uint64_t job_room = std::uint64_t{1} << 20;  // jobs of one launc
 bool may_pass(std::int32_t code) {
     return code == -ENOBUFS || code == -EAGAIN || code == -ENFILE || code == -ENOMEM ||
            code == -EMFILE;
-}
-
-bool concerns_runtime(std::int32_t code) {
-    return code == -ECANCELED || code == -ESHUTDOWN || code == -ETIMEDOUT;
 }
 
 bool place_tables(apps::device_memory& memory, const dictionary_tables& from, dictionary_ref& out) {
@@ -47,317 +42,270 @@ status too_little_memory(std::uint64_t bytes) {
                          " of memory that is not free; use fewer words, or a smaller --cache"};
 }
 
-// Baseline: all cores, plain reads.
-
-void work(const search_view& view, std::uint64_t number) {
-    const lane single{};
-    const tally t(view, number);
-    while (!was_interrupted()) {
-        const std::uint64_t taken = take_job(view);
-        if (taken >= view.job_count) return;
-        const auto job_index = static_cast<std::uint32_t>(taken);
-        if (is_settled(view, job_index)) {
-            view.status[job_index] = 0;
-            continue;
-        }
-        const std::uint32_t index = view.jobs[job_index].file;
-        const plain_file file(view.paths + view.path_at[index], view.file_bytes[index]);
-        int code = file.code();
-        if (code == 0) {
-            pread_source source{file, view.file_bytes[index], t.text, view.layout.text_bytes};
-            code = count_job(single, view, t, source, job_index);
-        }
-        view.status[job_index] = code;
-    }
+status if_copied(bool copied, const char* data_and_way) {
+    if (copied) return {};
+    return {-EIO, std::string(data_and_way) + " the device; is the GPU in order?"};
 }
-
-class cpu_search final : public search_method {
-public:
-    cpu_search() : search_method(apps::make_host_memory()) {}
-
-private:
-    status launch(const search_view& view, const std::vector<job>&, std::uint64_t groups) override {
-        apps::on_threads(static_cast<std::uint32_t>(groups),
-                         [&view](std::uint32_t i) { work(view, i); });
-        return was_interrupted() ? status{-ECANCELED, error_text(-ECANCELED)} : status{};
-    }
-};
 
 }  // namespace
 
-status search_method::place(const dictionary& words, const file_list& files) {
+status file_search::place() {
+    apps::device_memory& memory = *by_.memory;
     std::vector<char> paths;
     std::vector<std::uint64_t> path_at, file_bytes;
-    for (const input_file& file : files.files) {
+    for (const input_file& file : files_) {
         path_at.push_back(paths.size());
         file_bytes.push_back(file.bytes);
         paths.insert(paths.end(), file.path.c_str(), file.path.c_str() + file.path.size() + 1);
     }
-    const std::vector<std::uint64_t> no_zeros(files.files.size(), no_zero_byte);
-    file_count_ = files.files.size();
-    view_.chained_count = static_cast<std::uint32_t>(words.chained.size());
-    for (const chained_word& word : words.chained)
+    const std::vector<std::uint64_t> no_zeros(path_at.size(), no_zero_byte);
+    view_.chained_count = static_cast<std::uint32_t>(words_.chained.size());
+    for (const chained_word& word : words_.chained)
         view_.longest_chained = std::max(view_.longest_chained, word.bytes);
     const bool placed =
-        place_tables(*memory_, words.plain_tables, view_.plain) &&
-        place_tables(*memory_, words.chained_tables, view_.chained) &&
-        memory_->place(view_.chained_words, words.chained) && memory_->place(view_.paths, paths) &&
-        memory_->place(view_.path_at, path_at) && memory_->place(view_.file_bytes, file_bytes) &&
-        memory_->allocate(view_.first_zero, file_count_) &&
-        memory_->upload(view_.first_zero, no_zeros.data(), file_count_ * sizeof(std::uint64_t)) &&
-        memory_->allocate(view_.shared, 1) && memory_->allocate(jobs_, job_room) &&
-        memory_->allocate(view_.status, job_room);
-    return placed ? status{} : too_little_memory(words.plain_tables.text.size() * 8 + paths.size());
+        place_tables(memory, words_.plain_tables, view_.plain) &&
+        place_tables(memory, words_.chained_tables, view_.chained) &&
+        memory.place(view_.chained_words, words_.chained) && memory.place(view_.paths, paths) &&
+        memory.place(view_.path_at, path_at) && memory.place(view_.file_bytes, file_bytes) &&
+        memory.allocate(view_.first_zero, no_zeros.size()) &&
+        memory.upload(view_.first_zero, no_zeros.data(), no_zeros.size() * sizeof no_zero_byte) &&
+        memory.allocate(view_.shared, 1) && memory.allocate(room_for_jobs_, job_room) &&
+        memory.allocate(view_.status, job_room);
+    return placed ? status{}
+                  : too_little_memory(words_.plain_tables.text.size() * 8 + paths.size());
 }
 
-status search_method::prepare(const dictionary& words, const file_list& files,
-                              const search_limits& limits) {
-    if (status s = place(words, files); !s) return s;
-    const std::uint64_t word_count = words.words.size();
-    view_.layout = lay_out_scratch(word_count, words.chained.size(), limits.text_bytes);
+status file_search::prepare(std::uint64_t record_bytes) {
+    if (status s = place(); !s) return s;
+    const std::uint64_t word_count = words_.words.size();
+    view_.layout = lay_out_scratch(word_count, words_.chained.size(), by_.text_bytes);
     // An eighth of what is free each for scratch and records. A launch must have room for the
     // records of one job.
-    const std::uint64_t share = memory_->free_bytes() / 8;
+    const std::uint64_t share = by_.memory->free_bytes() / 8;
     groups_ = std::clamp<std::uint64_t>(share / view_.layout.bytes, 1,
-                                        std::max<std::uint64_t>(limits.groups, 1));
-    const std::uint64_t wanted =
-        limits.record_bytes != 0 ? limits.record_bytes : std::min<std::uint64_t>(share, 64u << 20);
-    view_.record_capacity = std::max(wanted / sizeof(record), word_count);
-    if (!memory_->allocate(view_.scratch, groups_ * view_.layout.bytes) ||
-        !memory_->allocate(view_.records, view_.record_capacity))
-        return too_little_memory(groups_ * view_.layout.bytes +
-                                 view_.record_capacity * sizeof(record));
-    return {};
+                                        std::max<std::uint64_t>(by_.groups, 1));
+    if (record_bytes == 0) record_bytes = std::min<std::uint64_t>(share, 64u << 20);
+    view_.record_capacity = std::max(record_bytes / sizeof(record), word_count);
+    if (by_.memory->allocate(view_.scratch, groups_ * view_.layout.bytes) &&
+        by_.memory->allocate(view_.records, view_.record_capacity))
+        return {};
+    return too_little_memory(groups_ * view_.layout.bytes + view_.record_capacity * sizeof(record));
 }
 
-status search_method::place_jobs(const std::vector<job>& jobs) {
-    const std::vector<std::int32_t> open(jobs.size(), job_open);
+status file_search::place_batch(const std::vector<job>& batch) {
+    const std::vector<std::int32_t> open(batch.size(), job_open);
     const shared_words fresh{};
-    view_.jobs = jobs_;
-    view_.job_count = jobs.size();
+    view_.jobs = room_for_jobs_;
+    view_.job_count = batch.size();
     view_.stamp_base = stamp_;
-    stamp_ += jobs.size();
-    const bool placed =
-        memory_->upload(jobs_, jobs.data(), jobs.size() * sizeof(job)) &&
-        memory_->upload(view_.status, open.data(), open.size() * sizeof(std::int32_t)) &&
-        memory_->upload(view_.shared, &fresh, sizeof fresh);
-    return placed
-               ? status{}
-               : status{
-                     -EIO,
-                     "the list of files could not be copied to the device; is the GPU in order?"};
+    stamp_ += batch.size();
+    return if_copied(
+        by_.memory->upload(room_for_jobs_, batch.data(), batch.size() * sizeof(job)) &&
+            by_.memory->upload(view_.status, open.data(), open.size() * sizeof(std::int32_t)) &&
+            by_.memory->upload(view_.shared, &fresh, sizeof fresh),
+        "the list of files could not be copied to");
 }
 
-// Takes over the records of a launch of the jobs `pending`, and their status.
-status search_method::collect(const std::vector<std::uint32_t>& pending, search_output& out,
-                              std::vector<std::int32_t>& status_now) {
+// Takes over the records of a launch and the codes of its jobs. `places`: of these in jobs_.
+status file_search::collect(const std::vector<std::uint32_t>& places, big_vector<record>& records,
+                            std::vector<std::int32_t>& codes) {
     shared_words shared{};
-    status_now.resize(pending.size());
-    bool good = memory_->download(&shared, view_.shared, sizeof shared) &&
-                memory_->download(status_now.data(), view_.status,
-                                  status_now.size() * sizeof(std::int32_t));
-    const std::size_t before = out.records.size();
+    codes.resize(places.size());
+    bool good =
+        by_.memory->download(&shared, view_.shared, sizeof shared) &&
+        by_.memory->download(codes.data(), view_.status, codes.size() * sizeof(std::int32_t));
+    const std::size_t before = records.size();
     if (good) {
-        out.records.resize(before + shared.records_used);
-        good = memory_->download(out.records.data() + before, view_.records,
-                                 shared.records_used * sizeof(record));
+        records.resize(before + shared.records_used);
+        good = by_.memory->download(records.data() + before, view_.records,
+                                    shared.records_used * sizeof(record));
     }
-    // Nearly always all jobs were launched together, in their order.
-    const bool in_order = !pending.empty() && pending.front() == 0 &&
-                          pending.back() == pending.size() - 1 &&
-                          std::is_sorted(pending.begin(), pending.end());
-    for (std::size_t i = before; good && !in_order && i < out.records.size(); ++i)
-        out.records[i].job = pending[out.records[i].job];
-    return good ? status{}
-                : status{-EIO,
-                         "the counts could not be copied from the device; is the GPU in order?"};
+    // Nearly always all jobs were launched together. Places ascend, so none is missing then.
+    const bool in_place = places.back() == places.size() - 1;
+    for (std::size_t i = before; good && !in_place && i < records.size(); ++i)
+        records[i].job = places[records[i].job];
+    return if_copied(good, "the counts could not be copied from");
 }
 
-status search_method::run(const std::vector<job>& jobs, search_output& out) {
-    if (jobs.size() > UINT32_MAX)
+// Runs jobs_. The records name a job by its place there. The first code of a file that is not 0
+// stays.
+status file_search::run_jobs(big_vector<record>& records, counted_files& out) {
+    if (jobs_.size() > UINT32_MAX)
         return {-EFBIG, "too many pieces of files for one run; search the files in parts"};
-    out.status.assign(jobs.size(), job_open);
-    std::vector<std::uint32_t> waiting(jobs.size());
-    std::iota(waiting.rbegin(), waiting.rend(), 0u);  // taken from the back
+    out.jobs += jobs_.size();
+    std::vector<std::uint32_t> waiting(jobs_.size());  // ascending
+    std::iota(waiting.begin(), waiting.end(), 0u);
     std::uint64_t groups = groups_;
     while (!waiting.empty()) {
-        const std::size_t count = std::min<std::size_t>(waiting.size(), job_room);
-        const std::vector<std::uint32_t> pending(
-            waiting.rbegin(), waiting.rbegin() + static_cast<std::ptrdiff_t>(count));
-        waiting.resize(waiting.size() - count);
+        const auto end = waiting.begin() + static_cast<std::ptrdiff_t>(
+                                               std::min<std::size_t>(waiting.size(), job_room));
+        const std::vector<std::uint32_t> places(waiting.begin(), end);
+        waiting.erase(waiting.begin(), end);
         std::vector<job> batch;
-        for (const std::uint32_t i : pending) batch.push_back(jobs[i]);
-        if (status s = place_jobs(batch); !s) return s;
-        stopwatch watch;
-        if (status s = launch(view_, batch, std::min<std::uint64_t>(groups, count)); !s) return s;
+        for (const std::uint32_t i : places) batch.push_back(jobs_[i]);
+        if (status s = place_batch(batch); !s) return s;
+        const std::uint64_t launched = std::min<std::uint64_t>(groups, batch.size());
+        apps::stopwatch watch;
+        const status ended = by_.launch(view_, batch, launched);
+        if (was_interrupted()) return {-ECANCELED, error_text(-ECANCELED)};
+        if (!ended.ok()) return ended;
         ++out.launches;
         out.launch_seconds += watch.lap();
-        std::vector<std::int32_t> status_now;
-        if (status s = collect(pending, out, status_now); !s) return s;
+        std::vector<std::int32_t> codes;
+        if (status s = collect(places, records, codes); !s) return s;
         out.collect_seconds += watch.lap();
         std::vector<std::uint32_t> again;
         bool crowded = false;
-        for (std::size_t i = 0; i < count; ++i) {
-            const std::int32_t code = status_now[i];
-            if (concerns_runtime(code)) return {code, error_text(code)};
-            const bool retry = code == job_open || (may_pass(code) && groups > 1);
-            crowded = crowded || (retry && code != job_open);
-            if (retry) again.push_back(pending[i]);
-            else out.status[pending[i]] = code;
+        for (std::size_t i = 0; i < batch.size(); ++i) {
+            if (concerns_runtime(codes[i])) return {codes[i], error_text(codes[i])};
+            const bool needs_fewer = may_pass(codes[i]) && groups > 1;
+            crowded = crowded || needs_fewer;
+            std::int32_t& of_file = codes_[batch[i].file];
+            if (needs_fewer || codes[i] == job_open) again.push_back(places[i]);
+            else if (of_file == 0) of_file = codes[i];
         }
-        if (again.size() == count && !crowded)
+        if (again.size() == batch.size() && !crowded)
             return {-EIO, "the search made no progress; please report this"};
-        if (crowded)
-            groups = std::max<std::uint64_t>(1, std::min<std::uint64_t>(groups, count) / 2);
-        waiting.insert(waiting.end(), again.rbegin(), again.rend());
+        if (crowded) groups = std::max<std::uint64_t>(1, launched / 2);
+        waiting.insert(waiting.begin(), again.begin(), again.end());
     }
-    out.first_zero.resize(file_count_);
-    if (memory_->download(out.first_zero.data(), view_.first_zero,
-                          file_count_ * sizeof(std::uint64_t)))
-        return {};
-    return {-EIO, "the results could not be copied from the device; is the GPU in order?"};
+    first_zero_.resize(files_.size());
+    return if_copied(by_.memory->download(first_zero_.data(), view_.first_zero,
+                                          first_zero_.size() * sizeof no_zero_byte),
+                     "the results could not be copied from");
 }
 
-std::unique_ptr<search_method> make_cpu_search() { return std::make_unique<cpu_search>(); }
+int open_of_size(const char* path, std::uint64_t bytes, apps::unique_fd& out) {
+    out = apps::unique_fd(::open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+    struct stat info {};
+    if (out < 0 || ::fstat(out, &info) != 0) return -errno;
+    return static_cast<std::uint64_t>(info.st_size) == bytes ? 0 : -ESTALE;
+}
 
-search_limits cpu_limits(std::uint32_t threads) { return {threads, std::uint64_t{1} << 18, 0}; }
+// Baseline: all cores, plain reads.
 
 namespace {
 
-void cut(std::uint32_t file, std::uint64_t begin, std::uint64_t end, std::uint64_t piece_bytes,
-         std::vector<job>& out) {
+// Text source (count_job.hpp) for one thread.
+struct pread_source {
+    int fd;
+    std::uint64_t file_bytes;
+    unsigned char* copy;
+    std::uint64_t copy_bytes;
+
+    template <typename Group, typename Body>
+    int for_each_window(const Group&, std::uint64_t from, std::uint64_t to,
+                        const Body& body) const {
+        for (std::uint64_t at = from; at < to;) {
+            const std::uint64_t before = at > 0 ? at - 1 : 0;
+            const std::uint64_t until = std::min(to, at + (copy_bytes - window_margin - 1));
+            const std::uint64_t end = std::min(file_bytes, until + window_margin);
+            if (const int code = apps::read_all(fd, copy, end - before, before); code != 0)
+                return code;
+            body(text_window{copy, before, end}, at, until);
+            at = until;
+        }
+        return 0;
+    }
+};
+
+int count_with_reads(const search_view& view, const tally& t, std::uint32_t job_index) {
+    if (was_interrupted()) return -ECANCELED;
+    const std::uint32_t file = view.jobs[job_index].file;
+    const std::uint64_t bytes = view.file_bytes[file];
+    apps::unique_fd fd;
+    if (const int code = open_of_size(view.paths + view.path_at[file], bytes, fd); code != 0)
+        return code;
+    pread_source source{fd, bytes, t.text, view.layout.text_bytes};
+    return count_job(lane{}, view, t, source, job_index);
+}
+
+}  // namespace
+
+search_method make_cpu_search(std::uint32_t threads) {
+    search_method out;
+    out.memory = apps::make_host_memory();
+    out.groups = threads;
+    out.text_bytes = std::uint64_t{1} << 18;
+    out.launch = [](const search_view& view, const std::vector<job>&, std::uint64_t groups) {
+        apps::on_threads(static_cast<std::uint32_t>(groups), [&view](std::uint32_t thread) {
+            take_jobs(lane{}, view, thread, [&](const tally& t, std::uint32_t job_index) {
+                return count_with_reads(view, t, job_index);
+            });
+        });
+        return status{};
+    };
+    return out;
+}
+
+// From files to counts.
+
+void file_search::cut(std::uint32_t file, std::uint64_t begin, std::uint64_t end) {
     for (std::uint64_t at = begin; at < end;) {
-        const std::uint64_t until = std::min(end, (at / piece_bytes + 1) * piece_bytes);
-        out.push_back({file, 0, at, until});
+        const std::uint64_t until = std::min(end, (at / piece_bytes_ + 1) * piece_bytes_);
+        jobs_.push_back({file, 0, at, until});
         at = until;
     }
 }
 
-// What is known of the files while the passes go on.
-class settlement {
-public:
-    settlement(search_method& method, const dictionary& words, const file_list& files,
-               std::uint64_t piece_bytes)
-        : method_(method),
-          words_(words),
-          files_(files),
-          piece_bytes_(piece_bytes),
-          codes_(files.files.size(), 0) {}
+status file_search::count_text(counted_files& out) {
+    for (std::uint32_t file = 0; file < files_.size(); ++file) cut(file, 0, files_[file].bytes);
+    if (status s = run_jobs(text_records_, out); !s) return s;
+    apps::stopwatch watch;
+    find_runs(text_records_, runs_, [this](const record& r) {
+        const std::uint32_t file = jobs_[r.job].file;
+        return first_zero_[file] == no_zero_byte ? file : no_file;
+    });
+    out.join_seconds += watch.lap();
+    return {};
+}
 
-    status first_pass(counted_files& out) {
-        for (std::uint32_t i = 0; i < files_.files.size(); ++i)
-            cut(i, 0, files_.files[i].bytes, piece_bytes_, jobs_);
-        search_output found;
-        if (status s = method_.run(jobs_, found); !s) return s;
-        note_errors(found);
-        first_zero_ = std::move(found.first_zero);
-        note_work(found, out);
-        stopwatch watch;
-        first_records_ = std::move(found.records);
-        find_runs(first_records_, runs_, [this](const record& r) {
-            const std::uint32_t file = jobs_[r.job].file;
-            return first_zero_[file] == no_zero_byte ? file : no_file;
-        });
-        out.join_seconds += watch.lap();
-        return {};
+// Files with a zero byte behind grep's first read are counted again, up to where grep stops
+// printing; that may differ from word to word, so they are cut at every such place.
+status file_search::count_binary_files(counted_files& out) {
+    std::vector<std::uint32_t> files;
+    for (std::uint32_t file = 0; file < files_.size(); ++file) {
+        if (first_zero_[file] == no_zero_byte) continue;
+        ++out.binary_files;
+        if (codes_[file] == 0 && first_zero_[file] >= first_read_bytes) files.push_back(file);
     }
-
-    // Files with a zero byte behind grep's first read are counted again, up to where grep stops
-    // printing; that may differ from word to word, so they are cut at every such place.
-    status second_pass(counted_files& out) {
-        std::vector<std::uint32_t> offsets(words_.words.size());
-        std::vector<std::uint32_t> distinct;
-        std::map<std::uint32_t, std::vector<std::uint64_t>>
-            limits;  // by file, in the order of `distinct`
-        jobs_.clear();
-        for (std::uint32_t file = 0; file < files_.files.size(); ++file) {
-            if (first_zero_[file] == no_zero_byte) continue;
-            ++out.binary_files;
-            if (codes_[file] != 0 || first_zero_[file] < first_read_bytes) continue;
-            if (distinct.empty()) list_offsets(offsets, distinct);
-            cut_at_limits(file, distinct, limits[file]);
-        }
-        if (jobs_.empty()) return {};
-        search_output found;
-        if (status s = method_.run(jobs_, found); !s) return s;
-        note_errors(found);
-        note_work(found, out);
-        second_records_ = std::move(found.records);
-        find_runs(second_records_, runs_, [&](const record& r) {
-            const job& piece = jobs_[r.job];
-            const auto which = std::lower_bound(distinct.begin(), distinct.end(), offsets[r.word]) -
-                               distinct.begin();
-            return piece.end <= limits[piece.file][static_cast<std::size_t>(which)] ? piece.file
-                                                                                    : no_file;
-        });
-        return {};
-    }
-
-    // Drops files with errors, adds up the counts of a file's pieces, sorts.
-    void finish(counted_files& out) {
-        stopwatch watch;
-        for (std::uint32_t file = 0; file < codes_.size(); ++file)
-            if (codes_[file] != 0) out.errors.push_back({file, codes_[file]});
-        if (!out.errors.empty())
-            std::erase_if(runs_, [this](const record_run& run) { return codes_[run.file] != 0; });
-        out.counts =
-            join_records(std::move(runs_), std::max(1u, std::thread::hardware_concurrency()));
-        out.join_seconds += watch.lap();
-    }
-
-private:
-    void note_errors(const search_output& found) {
-        for (std::size_t i = 0; i < jobs_.size(); ++i)
-            if (found.status[i] != 0 && codes_[jobs_[i].file] == 0)
-                codes_[jobs_[i].file] = found.status[i];
-    }
-
-    void note_work(const search_output& found, counted_files& out) const {
-        out.jobs += jobs_.size();
-        out.launches += found.launches;
-        out.launch_seconds += found.launch_seconds;
-        out.collect_seconds += found.collect_seconds;
-    }
-
-    void list_offsets(std::vector<std::uint32_t>& offsets,
-                      std::vector<std::uint32_t>& distinct) const {
-        for (std::size_t i = 0; i < offsets.size(); ++i)
-            offsets[i] = buffer_offset(words_.words[i]);
-        distinct = offsets;
-        std::sort(distinct.begin(), distinct.end());
-        distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
-    }
-
-    void cut_at_limits(std::uint32_t file, const std::vector<std::uint32_t>& distinct,
-                       std::vector<std::uint64_t>& limits) {
-        binary_file binary;
-        int code =
-            binary.open(files_.files[file].path, files_.files[file].bytes, first_zero_[file]);
-        limits.assign(distinct.size(), 0);
-        for (std::size_t i = 0; i < distinct.size() && code == 0; ++i)
-            code = binary.printed_below(distinct[i], limits[i]);
-        codes_[file] = code;
-        std::vector<std::uint64_t> places = limits;
-        std::sort(places.begin(), places.end());
+    if (files.empty()) return {};
+    std::vector<std::uint32_t> offsets;  // by word
+    for (const std::string& word : words_.words) offsets.push_back(buffer_offset(word));
+    std::map<std::uint32_t, std::map<std::uint32_t, std::uint64_t>> limits;  // by file, offset
+    jobs_.clear();
+    for (const std::uint32_t file : files) {
+        std::map<std::uint32_t, std::uint64_t>& of_file = limits[file];
+        for (const std::uint32_t offset : offsets) of_file[offset] = 0;
+        codes_[file] = find_print_limits(files_[file], first_zero_[file], of_file);
+        std::set<std::uint64_t> places;
+        for (const auto& [offset, limit] : of_file) places.insert(limit);
         std::uint64_t begin = 0;
-        for (const std::uint64_t end : places) {
-            cut(file, begin, end, piece_bytes_, jobs_);
-            begin = std::max(begin, end);
-        }
+        for (const std::uint64_t end : places) cut(file, std::exchange(begin, end), end);
     }
+    if (status s = run_jobs(binary_records_, out); !s) return s;
+    find_runs(binary_records_, runs_, [&](const record& r) {
+        const job& piece = jobs_[r.job];
+        const bool printed = piece.end <= limits[piece.file][offsets[r.word]];
+        return printed ? piece.file : no_file;
+    });
+    return {};
+}
 
-    search_method& method_;
-    const dictionary& words_;
-    const file_list& files_;
-    std::uint64_t piece_bytes_;
-    std::vector<job> jobs_;
-    std::vector<int> codes_;                 // per file: 0 or why it is left out
-    std::vector<std::uint64_t> first_zero_;  // per file
-    big_vector<record> first_records_, second_records_;
-    std::vector<record_run> runs_;  // of both
-};
-
-}  // namespace
+// Drops files with errors, adds up the counts of a file's pieces, sorts.
+status file_search::count(std::uint64_t piece_bytes, counted_files& out) {
+    piece_bytes_ = piece_bytes;
+    if (status s = count_text(out); !s) return s;
+    if (status s = count_binary_files(out); !s) return s;
+    apps::stopwatch watch;
+    for (std::uint32_t file = 0; file < codes_.size(); ++file)
+        if (codes_[file] != 0) out.errors.push_back({file, codes_[file]});
+    if (!out.errors.empty())
+        std::erase_if(runs_, [this](const record_run& run) { return codes_[run.file] != 0; });
+    out.counts = join_records(std::move(runs_), apps::thread_count(std::nullopt));
+    out.join_seconds += watch.lap();
+    return {};
+}
 
 std::uint64_t choose_piece_bytes(std::uint64_t total_bytes, std::uint64_t groups,
                                  std::uint64_t least) {
@@ -366,15 +314,6 @@ std::uint64_t choose_piece_bytes(std::uint64_t total_bytes, std::uint64_t groups
     std::uint64_t bytes = least;
     while (bytes < wanted && bytes < most) bytes *= 2;
     return bytes;
-}
-
-status count_files(search_method& method, const dictionary& words, const file_list& files,
-                   std::uint64_t piece_bytes, counted_files& out) {
-    settlement s(method, words, files, piece_bytes);
-    if (status failed = s.first_pass(out); !failed) return failed;
-    if (status failed = s.second_pass(out); !failed) return failed;
-    s.finish(out);
-    return {};
 }
 
 }  // namespace penstock::grep

@@ -1,101 +1,54 @@
-// The ways to search: running jobs on some kind of processor, and from files to counts.
+// From files to counts: how a method counts, running jobs until all are done, and settling files
+// that hold zero bytes.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "common/device_memory.hpp"
-#include "common/process.hpp"
+#include "common/files.hpp"
 #include "inputs.hpp"
-#include "records.hpp"
 #include "penstock/error.hpp"
 #include "penstock/runtime.hpp"
+#include "records.hpp"
 #include "search_view.hpp"
 
 namespace penstock::grep {
 
-// Running jobs on some kind of processor. Everything but the launch is the same for all methods:
-// placing dictionary, files and scratch in the device's memory, running jobs until all are done,
-// bringing the records back.
-
-using apps::stopwatch;
-
-struct search_limits {
-    std::uint64_t groups = 1;  // how many could run at once; less if their scratch does not fit
-    std::uint64_t text_bytes = 16384;  // a group's room for copied text
-    std::uint64_t record_bytes = 0;    // room for records between two launches; 0: automatic
-};
-
-struct search_output {
-    big_vector<record> records;             // `job` is the place in the list that was run
-    std::vector<std::int32_t> status;       // per job: 0 or a negative errno
-    std::vector<std::uint64_t> first_zero;  // per file, over all runs so far
-    std::uint64_t launches = 0;
-    double launch_seconds = 0;
-    double collect_seconds = 0;
-};
-
-// Not thread-safe: one run at a time.
-class search_method {
-public:
-    virtual ~search_method() = default;
-
-    // Places what does not change. Once, before run().
-    status prepare(const dictionary& words, const file_list& files, const search_limits& limits);
-
-    // Runs the jobs. The output's status says what became of each; the result, whether the search
-    // as a whole failed.
-    status run(const std::vector<job>& jobs, search_output& out);
-
-    [[nodiscard]] std::uint64_t groups() const { return groups_; }
-
-protected:
-    explicit search_method(std::unique_ptr<apps::device_memory> memory)
-        : memory_(std::move(memory)) {}
-
+// A method that is ready to count on some kind of processor. All but the launch is the same for
+// all methods (class file_search).
+struct search_method {
+    std::unique_ptr<apps::device_memory> memory;
     // Runs the view's jobs, of which `jobs` is a copy, on up to `groups` groups and waits. A job
     // that fails for want of something that fewer groups would leave (frames, file slots) is run
     // again by fewer.
-    virtual status launch(const search_view& view, const std::vector<job>& jobs,
-                          std::uint64_t groups) = 0;
-
-private:
-    status place(const dictionary& words, const file_list& files);
-    status place_jobs(const std::vector<job>& jobs);
-    status collect(const std::vector<std::uint32_t>& pending, search_output& out,
-                   std::vector<std::int32_t>& status_now);
-
-    std::unique_ptr<apps::device_memory> memory_;
-    search_view view_{};
-    job* jobs_ = nullptr;
-    std::uint64_t job_room_ = 0;
-    std::uint64_t file_count_ = 0;
-    std::uint64_t groups_ = 1;
-    std::uint64_t stamp_ = 1;
+    std::function<status(const search_view&, const std::vector<job>& jobs, std::uint64_t groups)>
+        launch;
+    std::uint64_t groups = 1;          // how many could run at once; less if there is no room
+    std::uint64_t text_bytes = 16384;  // a group's room for copied text
+    // How finely files are cut. A GPU has thousands of groups, so there a single file of some
+    // megabytes is cut finely.
+    std::uint64_t least_piece = 256 << 10;
 };
-
-// The ways to search.
+inline constexpr std::uint64_t least_gpu_piece = 16 << 10;
 
 // Kernels that read the files through Penstock's page cache. `rt` must outlive the method.
-std::unique_ptr<search_method> make_penstock_search(runtime& rt);
-search_limits penstock_limits(const runtime& rt);
+search_method make_penstock_search(runtime& rt);
 // Will a runtime of these options be one of the gpu back end? For what is chosen before it is made.
 bool will_use_gpu(const options& o);
 
 // Baseline: the same counting on CPU threads, with pread and no page cache of our own.
-std::unique_ptr<search_method> make_cpu_search();
-search_limits cpu_limits(std::uint32_t threads);
+search_method make_cpu_search(std::uint32_t threads);
 
 // Baseline: the same counting on the GPU; the host reads the files into pinned memory in large
 // batches and copies them, reading one batch while the GPU counts another. `files` must outlive the
 // method. -ENODEV and a message without a GPU.
 status make_cuda_search(int device, std::uint32_t threads, const file_list& files,
-                        std::unique_ptr<search_method>& out, search_limits& limits);
-
-// From files to counts: cutting files into jobs, running them, and settling files that hold zero
-// bytes.
+                        search_method& out);
 
 struct file_error {
     std::uint32_t file;
@@ -113,12 +66,63 @@ struct counted_files {
     double join_seconds = 0;     // putting records in order
 };
 
-// `piece_bytes`: how large files are cut. Fails only if the search as a whole does.
-status count_files(search_method& method, const dictionary& words, const file_list& files,
-                   std::uint64_t piece_bytes, counted_files& out);
+// Places dictionary, files and scratch in the memory of a method, runs jobs there until all are
+// done, and makes counts of the records that they leave. Not thread-safe.
+class file_search {
+public:
+    file_search(search_method& by, const dictionary& words, const file_list& files)
+        : by_(by), words_(words), files_(files.files), codes_(files_.size(), 0) {}
+
+    // Places what does not change. Once, before count(). `record_bytes`: room for records between
+    // two launches; 0: automatic.
+    status prepare(std::uint64_t record_bytes);
+
+    // Once. `piece_bytes`: how large files are cut. Fails only if the search as a whole does.
+    status count(std::uint64_t piece_bytes, counted_files& out);
+
+    [[nodiscard]] std::uint64_t groups() const { return groups_; }
+
+private:
+    status place();
+    status place_batch(const std::vector<job>& batch);
+    status collect(const std::vector<std::uint32_t>& places, big_vector<record>& records,
+                   std::vector<std::int32_t>& codes);
+    status run_jobs(big_vector<record>& records, counted_files& out);
+    status count_text(counted_files& out);
+    status count_binary_files(counted_files& out);
+    void cut(std::uint32_t file, std::uint64_t begin, std::uint64_t end);
+
+    search_method& by_;
+    const dictionary& words_;
+    const std::vector<input_file>& files_;
+    search_view view_{};
+    job* room_for_jobs_ = nullptr;
+    std::uint64_t groups_ = 1;
+    std::uint64_t stamp_ = 1;
+    std::uint64_t piece_bytes_ = 0;
+    std::vector<job> jobs_;                  // of a pass
+    std::vector<std::int32_t> codes_;        // per file: 0 or why it is left out
+    std::vector<std::uint64_t> first_zero_;  // per file
+    big_vector<record> text_records_, binary_records_;
+    std::vector<record_run> runs_;  // of both
+};
 
 // A piece size that gives every group some pieces of `total_bytes`, from `least` to 1 MiB.
 std::uint64_t choose_piece_bytes(std::uint64_t total_bytes, std::uint64_t groups,
                                  std::uint64_t least);
+
+// Opens a file for reading. 0 or a negative errno; -ESTALE if its size is not this one.
+int open_of_size(const char* path, std::uint64_t bytes, apps::unique_fd& out);
+
+// Where grep stops printing matches of a file that holds a zero byte (grep_buffers.cpp).
+
+// The address of grep's buffer modulo 4096 when it is given this word.
+std::uint32_t buffer_offset(const std::string& word);
+
+// For each such offset, a key of `limits`: the place in the file below which matches are printed.
+// The first zero byte lies at or behind first_read_bytes. 0 or a negative errno; -ESTALE if the
+// file's size is not the one that was found.
+int find_print_limits(const input_file& file, std::uint64_t first_zero,
+                      std::map<std::uint32_t, std::uint64_t>& limits);
 
 }  // namespace penstock::grep

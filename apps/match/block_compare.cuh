@@ -41,7 +41,6 @@ struct block_state {
     std::uint32_t live_count;
     std::int32_t code;
     std::uint64_t next_query;
-    std::uint64_t item;
 };
 
 // The block's. By a function, so that code that is not inlined knows it for shared memory.
@@ -108,20 +107,19 @@ PENSTOCK_D inline std::uint32_t sum_row(std::uint32_t thread, std::uint32_t i) {
     return thread * 4 + i % 4 + i / 4 * 64;
 }
 
+PENSTOCK_D PENSTOCK_INLINE void load_eight(float (&to)[8], const float* from) {
+    *reinterpret_cast<float4*>(to) = *reinterpret_cast<const float4*>(from);
+    *reinterpret_cast<float4*>(to + 4) = *reinterpret_cast<const float4*>(from + 64);
+}
+
 PENSTOCK_D PENSTOCK_INLINE void add_chunk(const block_state& s, std::uint32_t half,
                                           std::uint32_t across, std::uint32_t down,
                                           float (&sums)[8][8]) {
 #pragma unroll
     for (std::uint32_t k = 0; k < block_depth; ++k) {
         float q[8], x[8];
-        *reinterpret_cast<float4*>(q) =
-            *reinterpret_cast<const float4*>(&s.queries[half][k][down * 4]);
-        *reinterpret_cast<float4*>(q + 4) =
-            *reinterpret_cast<const float4*>(&s.queries[half][k][down * 4 + 64]);
-        *reinterpret_cast<float4*>(x) =
-            *reinterpret_cast<const float4*>(&s.images[half][k][across * 4]);
-        *reinterpret_cast<float4*>(x + 4) =
-            *reinterpret_cast<const float4*>(&s.images[half][k][across * 4 + 64]);
+        load_eight(q, s.queries[half][k] + down * 4);
+        load_eight(x, s.images[half][k] + across * 4);
 #pragma unroll
         for (std::uint32_t i = 0; i < 8; ++i)
 #pragma unroll

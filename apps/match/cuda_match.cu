@@ -3,13 +3,10 @@
 // of the method penstock.
 #include <algorithm>
 #include <cerrno>
-#include <fcntl.h>
-#include <unistd.h>
 
-#include "common/message.hpp"
-#include "common/process.hpp"
-#include "common/threads.hpp"
 #include "common/files.hpp"
+#include "common/threads.hpp"
+#include "common/work_items.hpp"
 #include "methods.hpp"
 #if defined(__CUDACC__)
 #include "block_compare.cuh"
@@ -47,9 +44,8 @@ __global__ void match_chunk(const __grid_constant__ match_view view,
                             std::uint64_t items, staged_source source) {
     block_state& state = shared_state();
     for (std::uint64_t item = blockIdx.x; item < items; item += gridDim.x) {
-        tile_place at = place_in(view, chunk, item / view.group_count,
-                                 static_cast<std::uint32_t>(item % view.group_count));
-        at.database = database;
+        const tile_place at =
+            place_in(view, chunk, database, item / view.group_count, item % view.group_count);
         compare_on_block(this_block(), source, view, at, state);
     }
 }
@@ -68,46 +64,28 @@ struct chunk_room {
     }
 };
 
-// All cores: each reads a part.
-status read_chunk(const image_file& file, int fd, std::byte* to, std::uint64_t bytes,
-                  std::uint64_t offset, std::uint32_t threads) {
-    apps::first_error errors;
-    const std::uint64_t part = (bytes / threads + 4095) / 4096 * 4096;
-    apps::on_threads(threads, [&](std::uint32_t i) {
-        const std::uint64_t begin = std::min(bytes, i * part), end = std::min(bytes, begin + part);
-        if (begin < end)
-            errors.note(apps::read_exactly(file.path, fd, to + begin, end - begin, offset + begin));
-    });
-    return errors.get();
-}
-
 struct cuda_search {
-    match_memory memory;
+    const match_job& job;
+    match_memory memory{apps::make_gpu_memory(job.settings.device)};
     chunk_room rooms[chunks_in_flight];
-    std::uint32_t threads = 1;
+    std::uint32_t threads = apps::thread_count(job.settings.worker_threads);
     std::uint64_t chunk_images = 1;
-    unsigned most_blocks = 1;
-    std::uint64_t chunks = 0;
+    std::uint64_t most_blocks = 1;
 
-    explicit cuda_search(int device) : memory(apps::make_gpu_memory(device)) {}
-
-    status prepare(const match_job& job) {
-        threads = apps::thread_count(job.settings.worker_threads);
-        std::uint64_t image_bytes = 1, images = 1, all_images = 0;
+    status prepare() {
+        std::uint64_t image_bytes = 1, images = 1;
         for (const image_file& file : job.databases) {
             image_bytes = std::max(image_bytes, file.header.stride_bytes());
             images = std::max(images, file.header.image_count);
-            all_images += file.header.image_count;
         }
         chunk_images = std::clamp<std::uint64_t>(
             chunk_bytes / image_bytes / block_images * block_images, block_images,
-            (images + block_images - 1) / block_images * block_images);
-        most_blocks = static_cast<unsigned>(
-            apps::resident_blocks(job.settings.device, match_chunk, block_threads));
+            apps::pieces_of(images, block_images) * block_images);
+        most_blocks = apps::resident_blocks(job.settings.device, match_chunk, block_threads);
         // A chunk is a search of its own, which must keep the whole GPU busy.
         const match_cut cut{
             block_images, block_queries,
-            4ull * most_blocks * std::max<std::uint64_t>(1, all_images / chunk_images),
+            4 * most_blocks * std::max<std::uint64_t>(1, job.image_count() / chunk_images),
             job.floats()};
         if (status s = memory.place(job, cut, {}); !s) return s;
         for (chunk_room& room : rooms)
@@ -115,75 +93,71 @@ struct cuda_search {
                 return {-ENOMEM, std::string("--method cuda: ") +
                                      cudaGetErrorString(cudaGetLastError()) +
                                      "; free some memory of the GPU"};
-        return memory.reset();
-    }
-
-    // Reads, and leaves copy and comparison to the stream. `all_matched`: there is nothing left to
-    // search for.
-    status send(const match_job& job, const database_view& from, std::uint32_t database, int fd,
-                std::uint64_t first, bool& all_matched) {
-        chunk_room& room = rooms[chunks % chunks_in_flight];
-        if (cudaStreamSynchronize(room.stream) != cudaSuccess)
-            return apps::cuda_error();  // done with what it holds
-        const match_view& view = memory.view();
-        all_matched = *room.matched == view.query_count;
-        if (all_matched) return {};
-        database_view chunk = from;
-        chunk.first_byte = 0;
-        chunk.first_image += first;
-        chunk.image_count = std::min(chunk_images, from.image_count - first);
-        const std::uint64_t bytes = chunk.image_count * chunk.stride_bytes;
-        if (status s = read_chunk(job.databases[database], fd, room.pinned, bytes,
-                                  from.first_byte + first * from.stride_bytes, threads);
-            !s)
-            return s;
-        if (cudaMemcpyAsync(room.there, room.pinned, bytes, cudaMemcpyHostToDevice, room.stream) !=
-            cudaSuccess)
-            return apps::cuda_error();
-        const std::uint64_t items =
-            (chunk.image_count + block_images - 1) / block_images * view.group_count;
-        match_chunk<<<static_cast<unsigned>(std::min<std::uint64_t>(items, most_blocks)),
-                      block_threads, 0, room.stream>>>(view, chunk, database, items,
-                                                       staged_source{room.there});
-        if (cudaGetLastError() != cudaSuccess ||
-            cudaMemcpyAsync(room.matched, &view.totals->matched, sizeof *room.matched,
-                            cudaMemcpyDeviceToHost, room.stream) != cudaSuccess)
-            return apps::cuda_error();
-        ++chunks;
         return {};
     }
 
-    status search_one(const match_job& job, std::uint32_t database, const database_view& from,
-                      std::uint64_t& bytes_read, bool& all_matched) {
-        const image_file& file = job.databases[database];
-        apps::unique_fd fd;
-        if (status s = apps::open_to_read(file.path, "a file of images", fd); !s) return s;
-        status ended;
-        for (std::uint64_t first = 0; first < from.image_count && ended.ok();
-             first += chunk_images) {
-            ended = send(job, from, database, fd, first, all_matched);
-            if (all_matched) break;
-            bytes_read += std::min(chunk_images, from.image_count - first) * from.stride_bytes;
-        }
-        return ended;
-    }
-
-    status run(const match_job& job, match_report& report) {
-        std::vector<float> queries;
-        if (status s = read_queries(job, queries); !s) return s;
+    status run(match_report& report) {
+        std::vector<float> queries(memory.view().query_count * job.floats());
+        if (status s = read_queries(job, queries.data()); !s) return s;
         if (status s = memory.upload_queries(queries); !s) return s;
-        bool all_matched = memory.view().query_count == 0;
-        std::uint64_t first_image = 0;
-        for (std::uint32_t d = 0; d < job.databases.size() && !all_matched; ++d) {
-            const image_header& h = job.databases[d].header;
-            const database_view from{
-                -1, h.data_offset, h.stride_bytes(), h.image_count, first_image, 0};
-            if (status s = search_one(job, d, from, report.bytes_read, all_matched); !s) return s;
-            first_image += h.image_count;
-        }
+        if (status s = search_all(report.bytes_read); !s) return s;
         for (const chunk_room& room : rooms)
             if (cudaStreamSynchronize(room.stream) != cudaSuccess) return apps::cuda_error();
         return memory.download(report);
+    }
+
+    // Ends as soon as it sees that there is nothing left to search for.
+    status search_all(std::uint64_t& bytes_read) {
+        std::uint64_t first_image = 0, chunks = 0;
+        for (std::uint32_t database = 0; database < job.databases.size(); ++database) {
+            const image_file& file = job.databases[database];
+            const image_header& h = file.header;
+            apps::unique_fd fd;
+            if (status s = apps::open_to_read(file.path, "a file of images", fd); !s) return s;
+            for (std::uint64_t first = 0; first < h.image_count; first += chunk_images) {
+                chunk_room& room = rooms[chunks++ % chunks_in_flight];
+                if (cudaStreamSynchronize(room.stream) != cudaSuccess)
+                    return apps::cuda_error();  // done with what it holds
+                if (*room.matched == memory.view().query_count) return {};
+                const database_view chunk{-1,
+                                          h.data_offset + first * h.stride_bytes(),
+                                          h.stride_bytes(),
+                                          std::min(chunk_images, h.image_count - first),
+                                          first_image + first,
+                                          0};
+                if (status s = send(room, fd, database, chunk); !s) return s;
+                bytes_read += chunk.image_count * chunk.stride_bytes;
+            }
+            first_image += h.image_count;
+        }
+        return {};
+    }
+
+    // All cores read a chunk, each a part; copy and comparison are left to the room's stream.
+    status send(chunk_room& room, int fd, std::uint32_t database, database_view chunk) {
+        const std::uint64_t bytes = chunk.image_count * chunk.stride_bytes;
+        if (status s = apps::on_pieces(
+                threads, bytes, apps::pieces_of(bytes, threads * 4096ull) * 4096,
+                [&](std::uint32_t, std::uint64_t at, std::uint64_t count) {
+                    return apps::read_exactly(job.databases[database].path, fd, room.pinned + at,
+                                              count, chunk.first_byte + at);
+                });
+            !s)
+            return s;
+        chunk.first_byte = 0;
+        const match_view& view = memory.view();
+        const std::uint64_t items =
+            apps::pieces_of(chunk.image_count, block_images) * view.group_count;
+        if (cudaMemcpyAsync(room.there, room.pinned, bytes, cudaMemcpyHostToDevice, room.stream) !=
+            cudaSuccess)
+            return apps::cuda_error();
+        match_chunk<<<static_cast<unsigned>(std::min(items, most_blocks)), block_threads, 0,
+                      room.stream>>>(view, chunk, database, items, staged_source{room.there});
+        if (cudaPeekAtLastError() != cudaSuccess ||
+            cudaMemcpyAsync(room.matched, &view.totals->matched, sizeof *room.matched,
+                            cudaMemcpyDeviceToHost, room.stream) != cudaSuccess)
+            return apps::cuda_error();
+        return {};
     }
 };
 
@@ -191,15 +165,14 @@ struct cuda_search {
 
 status match_with_cuda(const match_job& job, match_report& report) {
     apps::stopwatch watch;
-    const int device = job.settings.device;
-    if (status s = apps::use_gpu(device); !s) return s;
-    cuda_search all(device);
-    if (status s = all.prepare(job); !s) return s;
+    if (status s = apps::use_gpu(job.settings.device); !s) return s;
+    cuda_search all{job};
+    if (status s = all.prepare(); !s) return s;
     report.backend = "gpu";
     report.note = std::to_string(all.threads) + " threads read chunks of " +
                   format_size(all.chunk_images * job.databases[0].header.stride_bytes());
     report.start_seconds = watch.lap();
-    return apps::repeat_timed(1, report, [&] { return all.run(job, report); });
+    return apps::repeat_timed(1, report, [&] { return all.run(report); });
 }
 
 #else

@@ -1,4 +1,4 @@
-// Files of images, and databases of them mapped into this process for the baseline.
+// Files of images: their form, checking them, and the command that makes some.
 #pragma once
 
 #include <cstdint>
@@ -6,13 +6,12 @@
 #include <type_traits>
 #include <vector>
 
-#include "common/files.hpp"
-#include "match_view.hpp"
+#include "common/program.hpp"
 #include "penstock/error.hpp"
 
 namespace penstock::match {
 
-// Files of images: a header, then one image after the other, each a vector of single-precision
+// A file of images is a header, then one image after the other, each a vector of single-precision
 // numbers. docs/apps/match.md describes them byte by byte.
 
 inline constexpr std::uint64_t image_magic = 0x31534547414d4950ull;  // "PIMAGES1"
@@ -40,6 +39,11 @@ struct image_header {
     std::uint64_t reserved[2] = {};
 
     [[nodiscard]] std::uint64_t floats() const { return std::uint64_t{width} * height * channels; }
+    // One side at a time, so that the product cannot overflow.
+    [[nodiscard]] bool can_be_compared() const {
+        return width > 0 && height > 0 && channels > 0 && width <= most_floats &&
+               height <= most_floats && channels <= 16 && floats() <= most_floats;
+    }
     [[nodiscard]] std::uint64_t stride_bytes() const {
         return std::uint64_t{stride_floats} * sizeof(float);
     }
@@ -70,29 +74,30 @@ status open_images(const std::string& path, image_file& out);
 // of `first`.
 status check_shapes(const image_file& first, const image_file& other);
 
-// Databases in this process's address space, for the baseline.
-class mapped_images {
-public:
-    status open(const std::vector<image_file>& files) {
-        for (const image_file& file : files)
-            if (status s = maps_.emplace_back().open(
-                    file.path, file.header.data_offset + file.header.data_bytes());
-                !s)
-                return s;
-        return {};
-    }
+// Files of random images with matches that are known, from a seed.
+struct make_session final : apps::command {
+    make_session();
+    void add_options(apps::option_list& add) override;
+    status run() override;
+    [[nodiscard]] nlohmann::json json_of() const override;
+    void say_summary() const override;
 
-    // A source for compare_on_lane.
-    template <typename Visit>
-    int visit(const tile_place& at, std::uint64_t first_byte, std::uint64_t bytes,
-              const Visit& visit) const {
-        visit(reinterpret_cast<const float*>(maps_[at.database].data() + first_byte), 0,
-              bytes / sizeof(float));
-        return 0;
-    }
+    // What was asked for.
+    std::string folder;
+    std::uint64_t queries = 2016;
+    std::uint64_t images = 25000;  // of each database
+    std::uint32_t databases = 3;
+    image_header form{.width = 64, .height = 64, .channels = 1, .stride_floats = 64 * 64};
+    std::uint64_t seed = 20140224;
+    double matches = 0.5;  // fraction of the queries that are put into a database
+    double noise = 0.01;   // most that a number of such an image differs
 
-private:
-    std::vector<apps::mapped_file> maps_;
+    std::vector<std::string> files;
+    std::uint64_t bytes = 0;
+    std::uint64_t planted = 0;  // queries that have a match
+    double threshold = 0;       // that finds them all and, for all but tiny images, nothing else
+    double seconds = 0;
+    std::uint32_t threads = 0;
 };
 
 }  // namespace penstock::match

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "common/work_items.hpp"
 #include "penstock/base/atomic.hpp"
 
 namespace penstock::match {
@@ -31,14 +32,10 @@ struct database_view {
     std::uint64_t first_tile = 0;
 };
 
-struct match_totals {
-    std::uint64_t items_taken;
+struct match_totals : apps::work_totals {  // `failed` is a database
     std::uint64_t pairs;    // of a query and an image of which the comparison was begun
     std::uint64_t numbers;  // of images that were compared with numbers of queries
     std::uint32_t matched;  // queries that have a match
-    std::int32_t code;      // 0, or the first error
-    std::uint32_t failed_database;
-    std::uint32_t unused;
 };
 
 struct match_view {
@@ -78,16 +75,16 @@ struct tile_place {
 
 // Tile `tile` of the database and group `group`.
 PENSTOCK_HD PENSTOCK_INLINE tile_place place_in(const match_view& v, const database_view& from,
-                                                std::uint64_t tile, std::uint32_t group) {
+                                                std::uint32_t database, std::uint64_t tile,
+                                                std::uint64_t group) {
     tile_place out{};
     out.from = from;
+    out.database = database;
     out.first = tile * v.tile_images;
-    const std::uint64_t left = from.image_count - out.first;
-    out.images = left < v.tile_images ? static_cast<std::uint32_t>(left) : v.tile_images;
+    out.images = static_cast<std::uint32_t>(
+        apps::lesser<std::uint64_t>(from.image_count - out.first, v.tile_images));
     out.query_begin = group * v.group_queries;
-    out.query_end = out.query_begin + v.group_queries < v.query_count
-                        ? out.query_begin + v.group_queries
-                        : v.query_count;
+    out.query_end = apps::lesser(out.query_begin + v.group_queries, v.query_count);
     return out;
 }
 
@@ -102,10 +99,7 @@ PENSTOCK_HD PENSTOCK_INLINE tile_place place_of(const match_view& v, std::uint64
         else end = middle;
     }
     const database_view& from = v.databases[database];
-    tile_place out =
-        place_in(v, from, tile - from.first_tile, static_cast<std::uint32_t>(item % v.group_count));
-    out.database = database;
-    return out;
+    return place_in(v, from, database, tile - from.first_tile, item % v.group_count);
 }
 
 // True if an image of the tile could still be the query's first match.
@@ -131,18 +125,19 @@ PENSTOCK_HD PENSTOCK_INLINE void note_match(const match_view& v, std::uint64_t q
 
 PENSTOCK_HD PENSTOCK_INLINE void note_error(const match_view& v, const tile_place& at,
                                             std::int32_t code) {
-    if (atomic_compare_swap<order::relaxed>(&v.totals->code, 0, code))
-        v.totals->failed_database = at.database;
+    apps::note_error(v.totals, at.database, code);
 }
 
-// The next item, or item_count() when no more is to be done: after an error, or when every query
-// has a match. (Items are taken in order, so what has not been taken holds no earlier image for any
-// of them; items that were taken are still finished.)
-PENSTOCK_HD PENSTOCK_INLINE std::uint64_t take_item(const match_view& v) {
-    if (atomic_load<order::relaxed>(&v.totals->code) != 0 ||
-        atomic_load<order::relaxed>(&v.totals->matched) == v.query_count)
-        return v.item_count();
-    return atomic_fetch_add<order::relaxed>(&v.totals->items_taken, std::uint64_t{1});
+// Whole group. The next item, or item_count() when no more is to be done: after an error, when
+// `stop()` says that the user interrupted, or when every query has a match. (Items are taken in
+// order, so what has not been taken holds no earlier image for any of them; items that were taken
+// are still finished.)
+template <typename Group, typename Stop>
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t take_item(const Group& g, const match_view& v,
+                                                    const Stop& stop) {
+    return apps::take_item(g, v.totals, v.item_count(), [&] {
+        return stop() || atomic_load<order::relaxed>(&v.totals->matched) == v.query_count;
+    });
 }
 
 }  // namespace penstock::match

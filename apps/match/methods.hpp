@@ -1,4 +1,5 @@
-// The ways to search, and the memory that each method needs on the device that compares.
+// The ways to search, and the memory that each method needs on the device that compares. All find
+// the same matches with the same distances, bit by bit.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,6 @@
 
 namespace penstock::match {
 
-// The ways to search. All find the same matches with the same distances, bit by bit.
-
 struct match_job {
     image_file queries;
     std::vector<image_file> databases;
@@ -26,7 +25,11 @@ struct match_job {
     options settings;
 
     [[nodiscard]] std::uint32_t floats() const { return padded_floats(queries.header.floats()); }
-    [[nodiscard]] std::uint64_t image_count() const;
+    [[nodiscard]] std::uint64_t image_count() const {
+        std::uint64_t images = 0;
+        for (const image_file& database : databases) images += database.header.image_count;
+        return images;
+    }
 };
 
 // What one method did: its seconds are from the queries in their file to all matches in host
@@ -66,18 +69,14 @@ public:
     explicit match_memory(std::unique_ptr<apps::device_memory> memory)
         : memory_(std::move(memory)) {}
 
-    // Room for the queries, the databases' places and the results. The view's queries are not read
-    // yet.
+    // The databases' places, results that say that nothing is matched yet, and room for the
+    // queries.
     status place(const match_job& job, const match_cut& cut, const std::vector<int>& fds);
-
-    // Before each search, so that one may follow another.
-    status reset();
     status upload_queries(const std::vector<float>& queries);
     status download(match_report& report);
 
     [[nodiscard]] const match_view& view() const { return view_; }
     [[nodiscard]] float* queries() const { return queries_; }
-    apps::device_memory& memory() { return *memory_; }
 
 private:
     std::unique_ptr<apps::device_memory> memory_;
@@ -85,7 +84,7 @@ private:
     float* queries_ = nullptr;
 };
 
-// The queries, padded and without gaps.
-status read_queries(const match_job& job, std::vector<float>& out);
+// The queries, padded and without gaps, into host memory.
+status read_queries(const match_job& job, float* to);
 
 }  // namespace penstock::match

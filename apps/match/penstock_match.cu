@@ -7,8 +7,8 @@
 #include "common/command_line.hpp"
 #include "common/numbers.hpp"
 #include "common/message.hpp"
-#include "common/process.hpp"
 #include "common/threads.hpp"
+#include "common/work_items.hpp"
 #include "lane_compare.hpp"
 #include "methods.hpp"
 #include "penstock/file.hpp"
@@ -130,10 +130,9 @@ struct read_query {
         const std::int64_t bytes = static_cast<std::int64_t>(view.floats * sizeof(float));
         const std::int64_t got = read(g, fs, fd, to + query * view.floats, bytes,
                                       static_cast<std::int64_t>(first_byte + query * stride_bytes));
-        if (got == bytes || !g.is_leader()) return;
-        tile_place at{};
-        at.database = view.database_count;  // none of them: the queries
-        note_error(view, at, got < 0 ? static_cast<std::int32_t>(got) : -ESTALE);
+        // About none of the databases: the queries.
+        if (got != bytes && g.is_leader())
+            apps::note_error(view.totals, view.database_count, got < 0 ? got : -ESTALE);
     }
 };
 
@@ -146,47 +145,23 @@ struct match_items {
     bool rehearsal;         // the launch is only to put the kernel in place
 
     template <typename Group>
-    PENSTOCK_HD void operator()([[maybe_unused]] const Group& g, const runtime_ref& fs,
+    PENSTOCK_HD void operator()(const Group& g, const runtime_ref& fs,
                                 [[maybe_unused]] std::uint64_t index) const {
         if (rehearsal) return;
+        const apps::user_interrupt stop{fs};
+        for (std::uint64_t item = take_item(g, view, stop); item < view.item_count();
+             item = take_item(g, view, stop)) {
+            const tile_place at = place_of(view, item);
 #if PENSTOCK_ON_DEVICE
-        if constexpr (std::is_same_v<Group, block>) {
-            block_state& state = shared_state();
-            while (true) {
-                // What waits is ended by an interrupt; what finds all pages in the cache has to
-                // look.
-                if (g.is_leader())
-                    state.item = atomic_load<order::relaxed, scope::system>(
-                                     &fs.view.control->abort_code) == 0
-                                     ? take_item(view)
-                                     : view.item_count();
-                g.sync();
-                const std::uint64_t item = state.item;
-                if (item >= view.item_count()) return;
-                compare_on_block(g, page_source(fs), view, place_of(view, item), state);
-            }
-        }
+            if constexpr (std::is_same_v<Group, block>)
+                compare_on_block(g, page_source(fs), view, at, shared_state());
 #else
-        if constexpr (std::is_same_v<Group, lane>)
-            for (std::uint64_t item = take_item(view);
-                 item < view.item_count() && !was_interrupted(); item = take_item(view))
-                compare_on_lane(page_source(fs), view, place_of(view, item), scratch[index]);
+            if constexpr (std::is_same_v<Group, lane>)
+                compare_on_lane(page_source(fs), view, at, scratch[index]);
 #endif
+        }
     }
 };
-
-status open_all(runtime& rt, const match_job& job, std::vector<int>& databases, int& queries) {
-    const auto open_one = [&](const image_file& file, int& fd) -> status {
-        fd = rt.open(file.path);
-        if (fd >= 0) return {};
-        return {fd, apps::shown(file.path) + ": " + error_text(fd) +
-                        "; name a file of images that can be read"};
-    };
-    if (status s = open_one(job.queries, queries); !s) return s;
-    for (const image_file& file : job.databases)
-        if (status s = open_one(file, databases.emplace_back(-1)); !s) return s;
-    return {};
-}
 
 // How the work is cut, and by how many groups it is done.
 struct match_plan {
@@ -212,8 +187,8 @@ status plan_for([[maybe_unused]] const runtime& rt, [[maybe_unused]] const match
     const std::uint64_t slab =
         std::min({image_bytes, (row_pages - 1) * page,
                   job.whole ? image_bytes : std::max<std::uint64_t>(page, 4096)});
-    const std::uint64_t held = std::min(block_images * ((slab + page - 1) / page + 1),
-                                        (block_images * stride_bytes + page - 1) / page + 1);
+    const std::uint64_t held = std::min(block_images * (apps::pieces_of(slab, page) + 1),
+                                        apps::pieces_of(block_images * stride_bytes, page) + 1);
     if (frames < 2 * held)
         return {-EINVAL, "--cache: " + format_size(*rt.settings().cache_bytes) +
                              " is too small to hold " + std::to_string(block_images) +
@@ -239,9 +214,18 @@ status match_with_penstock(const match_job& job, match_report& report) {
     runtime& rt = *report.rt;
     const bool on_gpu = rt.where() == backend::gpu;
     const std::uint32_t threads = apps::thread_count(job.settings.worker_threads);
-    std::vector<int> fds;
-    int queries = -1;
-    if (status s = open_all(rt, job, fds, queries); !s) return s;
+    std::vector<int> fds;  // of the databases, then the queries
+    const auto open_file = [&](const image_file& file) -> status {
+        const int fd = fds.emplace_back(rt.open(file.path));
+        if (fd >= 0) return {};
+        return {fd, apps::shown(file.path) + ": " + error_text(fd) +
+                        "; name a file of images that can be read"};
+    };
+    for (const image_file& file : job.databases)
+        if (status s = open_file(file); !s) return s;
+    if (status s = open_file(job.queries); !s) return s;
+    const int queries = fds.back();
+    fds.pop_back();
     match_plan plan{};
     if (status s = plan_for(rt, job, threads, plan); !s) return s;
     report.note = on_gpu ? std::to_string(plan.groups) + " thread blocks"
@@ -249,7 +233,6 @@ status match_with_penstock(const match_job& job, match_report& report) {
     match_memory memory(on_gpu ? apps::make_gpu_memory(rt.settings().device)
                                : apps::make_host_memory());
     if (status s = memory.place(job, plan.cut, fds); !s) return s;
-    if (status s = memory.reset(); !s) return s;
     apps::thread_scratch scratch;
     if (!on_gpu)
         if (status s = scratch.allocate(threads, lane_scratch_floats(job.floats())); !s) return s;
