@@ -2,14 +2,12 @@
 #include <cerrno>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "graph_place.hpp"
 #include "penstock/options.hpp"
 #if defined(__CUDACC__)
 #include "common/gpu.cuh"
-#include "gpu_memory.cuh"
 #endif
 
 namespace penstock::sssp {
@@ -18,155 +16,138 @@ namespace penstock::sssp {
 
 namespace {
 
+constexpr const char *copy_method = "--method copy", *managed_method = "--method managed";
+
 // What one thread reads with: while one half is copied, the other is read into.
 struct two_rooms {
     status make() {
-        if (!pinned.allocate(2 * read_piece_bytes))
+        if (cudaMallocHost(&pinned, 2 * read_piece_bytes) != cudaSuccess) {
+            cudaGetLastError();
             return {-ENOMEM, "--method copy: no pinned memory is free; use fewer --workers"};
+        }
+        cudaError_t code = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
         for (apps::gpu_event& event : copied)
-            if (status s = check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
-                                 "--method copy");
-                !s)
-                return s;
-        return check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "--method copy");
+            if (code == cudaSuccess)
+                code = cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+        return apps::cuda_status(code, copy_method);
     }
-    pinned_bytes pinned;
+    apps::pinned_array<std::byte> pinned;
     apps::gpu_stream stream;
     apps::gpu_event copied[2];
     unsigned next = 0;
 };
 
-class gpu_copy_place final : public graph_place {
+class gpu_copy_place final : public whole_place {
 public:
     gpu_copy_place(const graph_file& graph, std::uint32_t threads, int device)
-        : reader_(graph, threads), device_(device) {}
-
-    status open() {
-        if (status s = check(cudaSetDevice(device_), "--method copy"); !s) return s;
-        if (status s = reader_.open(); !s) return s;
-        if (!memory_.allocate(reader_.bytes()))
-            return {-ENOMEM, "--method copy: " + format_size(reader_.bytes()) +
-                                 " of device memory are not free; leave this method out"};
-        for (std::uint32_t i = 0; i < reader_.threads(); ++i) {
-            rooms_.push_back(std::make_unique<two_rooms>());
-            if (status s = rooms_.back()->make(); !s) return s;
-        }
-        return {};
-    }
-    status refresh(std::uint64_t& pages) override {
-        pages = reader_.bytes() / page_bytes;
-        status ended =
-            reader_.each_piece([&](std::uint32_t thread, std::uint64_t at, std::uint64_t bytes) {
-                return pass(*rooms_[thread], at, bytes);
-            });
-        for (const auto& room : rooms_) {
-            status copied = check(cudaStreamSynchronize(room->stream), "--method copy");
-            if (ended.ok()) ended = std::move(copied);
-        }
-        return ended;
-    }
-    [[nodiscard]] const std::byte* data() const override {
-        return static_cast<const std::byte*>(memory_.get());
-    }
+        : whole_place(graph, threads), device_(device) {}
+    [[nodiscard]] const std::byte* data() const override { return memory_; }
     [[nodiscard]] std::string note() const override {
-        return "the whole file through pinned memory, by " + std::to_string(reader_.threads()) +
-               " threads";
+        return "the whole file through pinned memory, by " + std::to_string(threads()) + " threads";
     }
 
 private:
-    status pass(two_rooms& rooms, std::uint64_t at, std::uint64_t bytes) {
-        if (status s = check(cudaSetDevice(device_), "--method copy"); !s)
-            return s;  // a new thread begins with device 0
-        const unsigned half = rooms.next++ % 2;
-        std::byte* const room =
-            static_cast<std::byte*>(rooms.pinned.get()) + half * read_piece_bytes;
-        if (status s = check(cudaEventSynchronize(rooms.copied[half]), "--method copy"); !s)
-            return s;
-        if (status s = reader_.read(room, bytes, at); !s) return s;
-        if (status s = check(cudaMemcpyAsync(static_cast<std::byte*>(memory_.get()) + at, room,
-                                             bytes, cudaMemcpyHostToDevice, rooms.stream),
-                             "--method copy");
-            !s)
-            return s;
-        return check(cudaEventRecord(rooms.copied[half], rooms.stream), "--method copy");
-    }
-
-    whole_reader reader_;
-    int device_;
-    device_bytes memory_;
-    std::vector<std::unique_ptr<two_rooms>> rooms_;
-};
-
-class managed_place final : public graph_place {
-public:
-    managed_place(const graph_file& graph, std::uint32_t threads) : reader_(graph, threads) {}
-
-    status open(int device) {
-        device_ = device;
-        if (status s = check(cudaSetDevice(device), "--method managed"); !s) return s;
-        if (status s = reader_.open(); !s) return s;
-        // Without this, the CPU may not use such memory while any kernel runs.
-        int together = 0;
-        if (status s =
-                check(cudaDeviceGetAttribute(&together, cudaDevAttrConcurrentManagedAccess, device),
-                      "--method managed");
-            !s)
-            return s;
-        if (together == 0)
-            return {-ENODEV, "--method managed: CPU and GPU " + std::to_string(device) +
-                                 " cannot share memory page by page; leave this method out"};
-        std::size_t free = 0, total = 0;
-        if (status s = check(cudaMemGetInfo(&free, &total), "--method managed"); !s) return s;
-        if (reader_.bytes() > free || !memory_.allocate(reader_.bytes()))
-            return {-ENOMEM, "--method managed: the graph has " + format_size(reader_.bytes()) +
-                                 ", and of the GPU's memory " + format_size(free) +
-                                 " are free; leave this method out, or use a smaller graph"};
+    status allocate() override {
+        if (status s = apps::cuda_status(cudaSetDevice(device_), copy_method); !s) return s;
+        if (cudaMalloc(&memory_, bytes()) != cudaSuccess) {
+            cudaGetLastError();
+            return {-ENOMEM, "--method copy: " + format_size(bytes()) +
+                                 " of device memory are not free; leave this method out"};
+        }
+        rooms_ = std::vector<two_rooms>(threads());
+        for (two_rooms& rooms : rooms_)
+            if (status s = rooms.make(); !s) return s;
         return {};
     }
-    status refresh(std::uint64_t& pages) override {
-        pages = reader_.bytes() / page_bytes;
-        if (status s = reader_.read_all(static_cast<std::byte*>(memory_.get())); !s) return s;
-        // In large pieces before the kernel starts: a kernel that faults its pages in one after the
-        // other takes several times as long, and a program that cares about time does not do that.
-        return check(apps::prefetch(memory_.get(), reader_.bytes(), false, device_),
-                     "--method managed");
+    status bring() override {
+        status ended = each_piece([&](std::uint32_t thread, std::uint64_t at, std::uint64_t bytes) {
+            return pass(rooms_[thread], at, bytes);
+        });
+        for (const two_rooms& rooms : rooms_) {
+            const status copied =
+                apps::cuda_status(cudaStreamSynchronize(rooms.stream), copy_method);
+            if (ended.ok()) ended = copied;
+        }
+        return ended;
     }
-    [[nodiscard]] const std::byte* data() const override {
-        return static_cast<const std::byte*>(memory_.get());
+    status pass(two_rooms& rooms, std::uint64_t at, std::uint64_t bytes) {
+        const unsigned half = rooms.next++ % 2;
+        std::byte* const room = rooms.pinned + half * read_piece_bytes;
+        cudaError_t code = cudaSetDevice(device_);  // a new thread begins with device 0
+        if (code == cudaSuccess) code = cudaEventSynchronize(rooms.copied[half]);
+        if (code == cudaSuccess)
+            if (status s = read(room, bytes, at); !s) return s;
+        if (code == cudaSuccess)
+            code = cudaMemcpyAsync(memory_ + at, room, bytes, cudaMemcpyHostToDevice, rooms.stream);
+        if (code == cudaSuccess) code = cudaEventRecord(rooms.copied[half], rooms.stream);
+        return apps::cuda_status(code, copy_method);
     }
+
+    int device_;
+    apps::gpu_array<std::byte> memory_;
+    std::vector<two_rooms> rooms_;
+};
+
+class managed_place final : public whole_place {
+public:
+    managed_place(const graph_file& graph, std::uint32_t threads, int device)
+        : whole_place(graph, threads), device_(device) {}
+    [[nodiscard]] const std::byte* data() const override { return memory_; }
     [[nodiscard]] std::string note() const override {
-        return "the whole file into managed memory, by " + std::to_string(reader_.threads()) +
+        return "the whole file into managed memory, by " + std::to_string(threads()) +
                " threads; then moved to the GPU by cudaMemPrefetchAsync";
     }
 
 private:
-    int device_ = 0;
-    whole_reader reader_;
-    managed_bytes memory_;
+    status allocate() override {
+        // Without this, the CPU may not use such memory while any kernel runs.
+        int together = 0;
+        std::size_t free = 0, total = 0;
+        cudaError_t code = cudaSetDevice(device_);
+        if (code == cudaSuccess)
+            code = cudaDeviceGetAttribute(&together, cudaDevAttrConcurrentManagedAccess, device_);
+        if (code == cudaSuccess) code = cudaMemGetInfo(&free, &total);
+        if (code != cudaSuccess) return apps::cuda_status(code, managed_method);
+        if (together == 0)
+            return {-ENODEV, "--method managed: CPU and GPU " + std::to_string(device_) +
+                                 " cannot share memory page by page; leave this method out"};
+        if (bytes() <= free && cudaMallocManaged(&memory_, bytes()) == cudaSuccess) return {};
+        cudaGetLastError();
+        return {-ENOMEM, "--method managed: the graph has " + format_size(bytes()) +
+                             ", and of the GPU's memory " + format_size(free) +
+                             " are free; leave this method out, or use a smaller graph"};
+    }
+    status bring() override {
+        if (status s = read_all(memory_); !s) return s;
+        // In large pieces before the kernel starts: a kernel that faults its pages in one after the
+        // other takes several times as long, and a program that cares about time does not do that.
+        return apps::cuda_status(apps::prefetch(memory_, bytes(), false, device_), managed_method);
+    }
+
+    int device_;
+    apps::gpu_array<std::byte> memory_;
 };
 
 }  // namespace
 
-status make_gpu_copy_place(const graph_file& graph, std::uint32_t threads, int device,
-                           std::unique_ptr<graph_place>& out) {
-    return open_place(std::make_unique<gpu_copy_place>(graph, threads, device), out);
+std::unique_ptr<graph_place> make_gpu_copy_place(const graph_file& graph, std::uint32_t threads,
+                                                 int device) {
+    return std::make_unique<gpu_copy_place>(graph, threads, device);
 }
 
-status make_managed_place(const graph_file& graph, std::uint32_t threads, int device,
-                          std::unique_ptr<graph_place>& out) {
-    return open_place(std::make_unique<managed_place>(graph, threads), out, device);
+std::unique_ptr<graph_place> make_managed_place(const graph_file& graph, std::uint32_t threads,
+                                                int device) {
+    return std::make_unique<managed_place>(graph, threads, device);
 }
 
 #else
 
-status make_gpu_copy_place(const graph_file&, std::uint32_t, int, std::unique_ptr<graph_place>&) {
-    return {-ENODEV, "--method copy: this program was built without CUDA; use --backend cpu"};
+// A run asks for these after it has a solver on a GPU, so never here.
+std::unique_ptr<graph_place> make_gpu_copy_place(const graph_file&, std::uint32_t, int) {
+    return nullptr;
 }
-
-status make_managed_place(const graph_file&, std::uint32_t, int, std::unique_ptr<graph_place>&) {
-    return {-ENODEV,
-            "--method managed: needs a GPU and a program that was built with CUDA; leave this "
-            "method out"};
+std::unique_ptr<graph_place> make_managed_place(const graph_file&, std::uint32_t, int) {
+    return nullptr;
 }
 
 #endif

@@ -6,8 +6,6 @@
 #include <cerrno>
 
 #include "common/message.hpp"
-#include "common/process.hpp"
-#include "common/files.hpp"
 #include "made_numbers.hpp"
 
 namespace penstock::sssp {
@@ -33,7 +31,8 @@ status make_solver(run_session& s, backend where, solver*& out) {
     return {};
 }
 
-status make_region(run_session& s, backend where, method_run& m) {
+// A mount too, if updates go through it.
+status start_runtime(run_session& s, backend where) {
     options settings = s.settings;
     settings.where = where;
     // Regions have memory of their own, and nothing else is read here.
@@ -41,21 +40,27 @@ status make_region(run_session& s, backend where, method_run& m) {
     if (status failed = apps::create_runtime(settings, s.common.quiet, s.rt); !failed)
         return failed;
     s.device_name = s.rt->device_name();
-    if (s.wants_mount()) {
-        if (status failed = s.folder.open(*s.rt, s.graph.folder, s.point); !failed) return failed;
-        s.mounted = true;
-    }
-    return make_region_place(*s.rt, s.graph, !s.mounted, m.place);
+    if (!s.wants_mount()) return {};
+    if (status failed = s.folder.open(*s.rt, s.graph.folder, s.point); !failed) return failed;
+    s.mounted = true;
+    return {};
 }
 
-status make_place(run_session& s, backend where, method_run& m) {
+status make_place(run_session& s, method_run& m) {
     const std::uint32_t threads = s.threads;
     const int device = s.settings.device;
-    if (m.name == "penstock") return make_region(s, where, m);
-    if (m.name == "managed") return make_managed_place(s.graph, threads, device, m.place);
-    if (m.name == "cpu") return make_mapped_place(s.graph, m.place);
-    return where == backend::gpu ? make_gpu_copy_place(s.graph, threads, device, m.place)
-                                 : make_copy_place(s.graph, threads, m.place);
+    if (m.name == "penstock") {
+        if (status failed = start_runtime(s, m.where); !failed) return failed;
+        m.place = make_region_place(*s.rt, s.graph, !s.mounted);
+    } else if (m.name == "managed") {
+        m.place = make_managed_place(s.graph, threads, device);
+    } else if (m.name == "cpu") {
+        m.place = make_mapped_place(s.graph);
+    } else {
+        m.place = m.where == backend::gpu ? make_gpu_copy_place(s.graph, threads, device)
+                                          : make_copy_place(s.graph, threads);
+    }
+    return m.place->open();
 }
 
 status prepare(run_session& s) {
@@ -64,22 +69,18 @@ status prepare(run_session& s) {
     for (const std::string& name : s.names) {
         method_run& m = s.methods.emplace_back();
         m.name = name;
-        const backend where = name == "cpu" ? backend::cpu : here;
-        m.backend = name_of(where);
-        if (name == "managed" && where == backend::cpu)
+        m.where = name == "cpu" ? backend::cpu : here;
+        if (name == "managed" && m.where == backend::cpu)
             return {
                 -EINVAL,
                 "--method managed: needs a GPU, and the back end is cpu; leave this method out"};
-        if (status failed = make_solver(s, where, m.by); !failed) return failed;
+        if (status failed = make_solver(s, m.where, m.by); !failed) return failed;
     }
     // A region takes what the others leave, so it is made last.
     for (auto m = s.methods.rbegin(); m != s.methods.rend(); ++m) {
         apps::stopwatch watch;
         if (status failed = apps::not_interrupted(); !failed) return failed;
-        if (status failed =
-                make_place(s, m->backend == std::string("gpu") ? backend::gpu : backend::cpu, *m);
-            !failed)
-            return failed;
+        if (status failed = make_place(s, *m); !failed) return failed;
         m->start_seconds = watch.lap();
     }
     return {};
@@ -95,12 +96,11 @@ status compare(const run_session& s, const std::string& base_name, const distanc
                const std::string& other_name, const distances& other) {
     const auto [first, second] = std::mismatch(base.begin(), base.end(), other.begin());
     if (first == base.end()) return {};
-    return {-EIO,
-            apps::shown(s.graph.path) + ": the distance of vertex " +
-                apps::with_commas(static_cast<std::uint64_t>(first - base.begin())) + " is " +
-                name_of_distance(*first) + " by " + base_name + " and " +
-                name_of_distance(*second) + " by " + other_name +
-                "; let no other program write the graph meanwhile, and if none does, report this"};
+    return apps::failure(
+        -EIO, apps::shown(s.graph.path), ": the distance of vertex ", first - base.begin(), " is ",
+        name_of_distance(*first), " by ", base_name, " and ", name_of_distance(*second), " by ",
+        other_name,
+        "; let no other program write the graph meanwhile, and if none does, report this");
 }
 
 class all_rounds {

@@ -5,11 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "common/files.hpp"
 #include "common/program.hpp"
-#include "graph_file.hpp"
 #include "graph_place.hpp"
-#include "penstock/runtime.hpp"
 #include "solver.hpp"
 #include "updates.hpp"
 
@@ -25,7 +22,7 @@ struct round_times {
 
 struct method_run {
     std::string name;
-    std::string backend;
+    backend where = backend::cpu;
     double start_seconds = 0;
     std::unique_ptr<graph_place> place;
     solver* by = nullptr;
@@ -92,6 +89,7 @@ status run_all(run_session& s);
 void say_methods(const run_session& s);
 void say_update(const run_session& s, const update_run& u);
 
+// A graph that the seed alone decides. The file appears whole or not at all.
 struct make_session final : apps::command {
     make_session();
     void add_options(apps::option_list& add) override;
@@ -100,18 +98,11 @@ struct make_session final : apps::command {
     [[nodiscard]] nlohmann::json json_of() const override;
     void say_summary() const override;
 
-    make_request asked;
-    make_report made;
-};
-
-struct update_session final : apps::command {
-    update_session();
-    void add_options(apps::option_list& add) override;
-    status check() override;
-    status run() override;
-
-    update_request asked;
-    std::string by;
+    std::string out;
+    graph_shape shape;
+    std::uint64_t seed = 1, most_edges_of_a_vertex = 0;
+    std::uint32_t threads = 1;
+    double seconds = 0;
 };
 
 }  // namespace penstock::sssp

@@ -49,8 +49,7 @@ private:
 
 struct update_request {
     std::string file;
-    std::uint64_t pages = 0;  // of the file's edges, for the caller
-    double percent = 0;       // of these
+    double percent = 0;  // of the pages of the file's edges
     std::uint64_t seed = 1;
     std::uint64_t round = 1;
     bool by_store = false;  // else by write
