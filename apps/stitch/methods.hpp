@@ -42,6 +42,11 @@ status with_private(const stitch_job& job, image_file& image, phases& out);
 status with_managed(const stitch_job& job, image_file& image, phases& out);
 status with_cpu(const stitch_job& job, image_file& image, phases& out);
 
+// The tiles of the left part and its pixels in memory of its own, or, with `has_both`, the pixels
+// of both parts there.
+status with_own_memory(const stitch_job& job, part_memory& memory, bool has_both, image_file& image,
+                       phases& out);
+
 // Whether the method managed can be used for this; -ENODEV or -ENOMEM and why not.
 status check_managed(const stitch_job& job);
 

@@ -45,13 +45,11 @@ struct rows_in_memory {
     std::uint64_t stride;         // of the image
 };
 
-class part_maker {
+// Memory of its own for the left part's tiles and pixels; freed with its owner or by drop().
+class part_memory {
 public:
-    virtual ~part_maker() = default;
-    // The pixels of these pieces are there when it returns.
-    virtual status make(const part_work& work) = 0;
-    // Memory of its own for the method private; freed with the maker or by drop(). Image memory is
-    // all zero. -ENOMEM and a message with the cure.
+    virtual ~part_memory() = default;
+    // Image memory is all zero. -ENOMEM and a message with the cure.
     virtual status take(std::uint64_t tile_bytes, std::uint64_t image_bytes, std::byte*& tiles,
                         std::byte*& image) = 0;
     virtual void drop() = 0;
@@ -59,6 +57,13 @@ public:
     virtual status bring(const tile_set& tiles, std::uint64_t offset, std::uint64_t bytes,
                          std::byte* to) = 0;
     virtual status send(const rows_in_memory& rows, const image_file& to) = 0;
+};
+
+// Its memory is for the method private.
+class part_maker : public part_memory {
+public:
+    // The pixels of these pieces are there when it returns.
+    virtual status make(const part_work& work) = 0;
 };
 
 // `copiers`: threads that copy while no maker computes.
