@@ -15,6 +15,7 @@
 
 #include "common/message.hpp"
 #include "common/threads.hpp"
+#include "common/work_items.hpp"
 #include "methods.hpp"
 #include "penstock/region.hpp"
 
@@ -80,8 +81,8 @@ public:
     status multiply(const matrix_sizes& size, const float* a, const float* b, float* c) override {
         // Its numbers of rows and columns are int.
         if (std::max({size.m, size.n, size.k}) > INT_MAX)
-            return {-EOVERFLOW, "OpenBLAS takes at most " + apps::with_commas(INT_MAX) +
-                                    " rows or columns; use --method penstock"};
+            return apps::failure(-EOVERFLOW, "OpenBLAS takes at most ", INT_MAX,
+                                 " rows or columns; use --method penstock");
         const int m = static_cast<int>(size.m), n = static_cast<int>(size.n),
                   k = static_cast<int>(size.k);
         if (n == 1) library_.sgemv(by_rows, as_it_is, m, k, 1, a, k, b, 1, 0, c, 1);
@@ -100,47 +101,33 @@ private:
 // Rows of the result from `first` on, written by all threads.
 status write_rows(const matrix_job& job, const std::vector<float>& from, std::uint64_t first,
                   std::uint64_t rows, std::uint32_t threads) {
-    const std::uint64_t row_bytes = job.size.n * sizeof(float), bytes = rows * row_bytes,
-                        slices = (bytes + slice_bytes - 1) / slice_bytes;
+    const std::uint64_t row_bytes = job.size.n * sizeof(float), bytes = rows * row_bytes;
+    const auto use = std::min<std::uint64_t>(threads, apps::pieces_of(bytes, slice_bytes));
     const auto* const begin = reinterpret_cast<const char*>(from.data());
-    const auto use = static_cast<std::uint32_t>(std::min<std::uint64_t>(threads, slices));
-    apps::first_error errors;
-    apps::on_threads(use, [&](std::uint32_t thread) {
-        for (std::uint64_t slice = thread; slice < slices && !errors.stop(); slice += use) {
-            const std::uint64_t at = slice * slice_bytes;
-            errors.note(job.result->write_at(begin + at, std::min(slice_bytes, bytes - at),
-                                             first * row_bytes + at));
-        }
-    });
-    return errors.get();
+    return apps::on_pieces(static_cast<std::uint32_t>(use), bytes, slice_bytes,
+                           [&](std::uint32_t, std::uint64_t at, std::uint64_t count) {
+                               return job.result->write_at(begin + at, count,
+                                                           first * row_bytes + at);
+                           });
 }
 
-struct mapped_product {
-    const matrix_job& job;
-    blas& library;
-    const float* a;
-    const float* b;
-    std::uint32_t threads;
-    std::uint64_t rows_at_once;
-    std::vector<float> piece;
-
-    status run() {
-        std::atomic<std::uint64_t> done{0};
-        const apps::progress bar(
-            "rows", job.size.m, [&] { return done.load(); }, !job.quiet);
-        for (std::uint64_t first = 0; first < job.size.m; first += rows_at_once) {
-            if (was_interrupted()) return {-ECANCELED, "interrupted; nothing was written"};
-            const std::uint64_t rows = std::min(rows_at_once, job.size.m - first);
-            if (status s = library.multiply({rows, job.size.n, job.size.k}, a + first * job.size.k,
-                                            b, piece.data());
-                !s)
-                return s;
-            if (status s = write_rows(job, piece, first, rows, threads); !s) return s;
-            done = first + rows;
-        }
-        return {};
+// Some rows after the others, each made and then written.
+status multiply_maps(const matrix_job& job, blas& library, const float* a, const float* b,
+                     std::uint32_t threads, std::vector<float>& piece) {
+    const auto& [m, n, k] = job.size;
+    const std::uint64_t rows_at_once = piece.size() / n;
+    std::atomic<std::uint64_t> done{0};
+    const apps::progress bar(
+        "rows", m, [&] { return done.load(); }, !job.quiet);
+    for (std::uint64_t first = 0; first < m; first += rows_at_once) {
+        if (was_interrupted()) return {-ECANCELED, "interrupted; nothing was written"};
+        const std::uint64_t rows = std::min(rows_at_once, m - first);
+        if (status s = library.multiply({rows, n, k}, a + first * k, b, piece.data()); !s) return s;
+        if (status s = write_rows(job, piece, first, rows, threads); !s) return s;
+        done = first + rows;
     }
-};
+    return {};
+}
 
 }  // namespace
 
@@ -160,17 +147,13 @@ status multiply_with_cpu(const matrix_job& job, method_report& report) {
     if (status s = b.open(job.b.path, job.b.bytes); !s) return s;
     std::unique_ptr<blas> library;
     if (status s = make_openblas("--method cpu", threads, library); !s) return s;
-    const std::uint64_t rows = rows_within(job.size, piece_bytes, operand_bytes);
-    mapped_product all{job,
-                       *library,
-                       reinterpret_cast<const float*>(a.data()),
-                       reinterpret_cast<const float*>(b.data()),
-                       threads,
-                       rows,
-                       std::vector<float>(rows * job.size.n)};
+    std::vector<float> piece(rows_within(job.size, piece_bytes, operand_bytes) * job.size.n);
     report.note = library->name();
     report.start_seconds = watch.lap();
-    return apps::repeat_timed(job.repeats, report, [&] { return all.run(); });
+    return apps::repeat_timed(job.repeats, report, [&] {
+        return multiply_maps(job, *library, reinterpret_cast<const float*>(a.data()),
+                             reinterpret_cast<const float*>(b.data()), threads, piece);
+    });
 }
 
 // Files as regions, which are plain pointers to a library.
@@ -178,10 +161,10 @@ status multiply_with_cpu(const matrix_job& job, method_report& report) {
 namespace {
 
 status region_failed(const std::string& path, const char* verb, std::int64_t code) {
-    return {static_cast<int>(code),
-            apps::shown(path) + ": " + verb + ": " + error_text(code) +
-                (code == -ESTALE ? "; the file became shorter, copy it again"
-                                 : "; see that there is room, and that it can be read")};
+    return apps::failure(static_cast<int>(code), apps::shown(path), ": ", verb, ": ",
+                         error_text(code),
+                         code == -ESTALE ? "; the file became shorter, copy it again"
+                                         : "; see that there is room, and that it can be read");
 }
 
 // Operands and result as regions of a runtime.

@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "check.hpp"
 #include "common/files.hpp"
 #include "common/message.hpp"
 #include "common/methods.hpp"

@@ -1,4 +1,5 @@
-// The ways to multiply: what each is told, and the libraries that some of them use.
+// The ways to multiply: what each is told, the libraries that some of them use, and the check of
+// what they find.
 #pragma once
 
 #include <algorithm>
@@ -80,5 +81,37 @@ inline std::uint64_t rows_within(const matrix_sizes& size, std::uint64_t result_
         std::min(result_bytes / (size.n * sizeof(float)), a_bytes / (size.k * sizeof(float)));
     return std::clamp<std::uint64_t>(rows, 1, size.m);
 }
+
+// The result against a reference in double precision.
+
+struct check_report {
+    double seconds = 0;
+    std::uint64_t rows = 0;  // that were checked
+    // |c - reference| / sum of |a b|, over all numbers of these rows.
+    double greatest_deviation = 0;
+    std::uint64_t worst_row = 0, worst_column = 0;
+    double tolerance = 0;  // most that it may be
+    // Numbers that single precision cannot hold, or with what is no number.
+    std::uint64_t not_judged = 0;
+};
+
+// What the roundings of a sum of k products come to at most, relative to the sum of the products'
+// sizes. docs/apps/matrix.md derives it.
+
+// Of a row and a vector, in the order that is written there.
+double vector_tolerance(std::uint64_t k);
+
+// Of a row and a column of a matrix, in the order that is written there.
+double product_tolerance(std::uint64_t k);
+
+// In any order, as of a library.
+double any_order_tolerance(std::uint64_t k);
+
+// Reads the result from its file. Of a vector all rows. Of a matrix all rows too, or, where that
+// would be more than `most_products`, one of each 128 rows, drawn by chance from the size: so a row
+// of every tile. `in_order`: by a method that adds in the order that is written down. -EILSEQ and a
+// message that names the place if a deviation is larger than the tolerance.
+status check_result(const matrix_job& job, bool in_order, check_report& out,
+                    double most_products = 4e9);
 
 }  // namespace penstock::matrix

@@ -12,10 +12,10 @@
 #include <thread>
 #include <vector>
 
-#include "check.hpp"
 #include "common/vectors.hpp"
 #include "cached_rows.hpp"
 #include "lane_multiply.hpp"
+#include "methods.hpp"
 #include "penstock/engine/invariants.hpp"
 #include "penstock/runtime.hpp"
 

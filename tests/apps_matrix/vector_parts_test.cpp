@@ -10,9 +10,9 @@
 #include <random>
 #include <vector>
 
-#include "check.hpp"
 #include "common/vectors.hpp"
 #include "lane_kernels.hpp"
+#include "methods.hpp"
 #include "vector_sums.hpp"
 
 namespace penstock::matrix {
