@@ -56,10 +56,7 @@ public:
     // Numbers [first, end) of the offsets, and the one after them.
     status offsets(std::uint64_t first, std::uint64_t end) {
         offsets_.resize(end - first + 1);
-        if (status s = read(offsets_.data(), offsets_.size() * sizeof(std::uint64_t),
-                            graph_.shape.offsets_at() + first * sizeof(std::uint64_t));
-            !s)
-            return s;
+        if (status s = read(offsets_, graph_.shape.offsets_at(), first); !s) return s;
         if (first == 0 && offsets_[0] != 0)
             return wrong(graph_, "the edges of vertex 0 begin at edge ", offsets_[0],
                          " and not at edge 0");
@@ -75,10 +72,7 @@ public:
     }
     status edges(std::uint64_t first, std::uint64_t end) {
         edges_.resize(end - first);
-        if (status s = read(edges_.data(), edges_.size() * sizeof(edge),
-                            graph_.shape.edges_at() + first * sizeof(edge));
-            !s)
-            return s;
+        if (status s = read(edges_, graph_.shape.edges_at(), first); !s) return s;
         for (std::uint64_t e = first; e < end; ++e)
             if (edges_[e - first].target >= graph_.shape.vertices)
                 return wrong(graph_, "edge ", e, " leads to vertex ", edges_[e - first].target,
@@ -87,8 +81,11 @@ public:
     }
 
 private:
-    status read(void* to, std::uint64_t bytes, std::uint64_t offset) const {
-        return apps::read_exactly(graph_.path, fd_, to, bytes, offset);
+    // From number `first` of those that begin at `offset`.
+    template <typename Number>
+    status read(std::vector<Number>& to, std::uint64_t offset, std::uint64_t first) const {
+        return apps::read_exactly(graph_.path, fd_, to.data(), to.size() * sizeof(Number),
+                                  offset + first * sizeof(Number));
     }
 
     const graph_file& graph_;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "common/message.hpp"
@@ -64,17 +65,14 @@ private:
     // How many shares the vertices before each piece have.
     status count_shares() {
         before_.assign(apps::pieces_of(made_.shape.vertices, piece_numbers) + 1, 0);
-        if (status s = each_piece(made_.shape.vertices,
-                                  [&](std::uint64_t first, std::uint64_t end) {
-                                      std::uint64_t sum = 0;
-                                      for (std::uint64_t v = first; v < end; ++v)
-                                          sum += share_of_edges(made_.seed, v);
-                                      before_[first / piece_numbers + 1] = sum;
-                                      return status{};
-                                  });
-            !s)
-            return s;
-        for (std::size_t i = 1; i < before_.size(); ++i) before_[i] += before_[i - 1];
+        const auto count = [&](std::uint64_t first, std::uint64_t end) {
+            std::uint64_t sum = 0;
+            for (std::uint64_t v = first; v < end; ++v) sum += share_of_edges(made_.seed, v);
+            before_[first / piece_numbers + 1] = sum;
+            return status{};
+        };
+        if (status s = each_piece(made_.shape.vertices, count); !s) return s;
+        std::partial_sum(before_.begin(), before_.end(), before_.begin());
         return {};
     }
     [[nodiscard]] std::uint64_t offset_of(std::uint64_t shares) const {

@@ -33,17 +33,13 @@ struct lane_of_copies {
     apps::gpu_event done;
     apps::pinned_array<std::byte> pinned;
 
-    cudaError_t make() {
-        if (stream != nullptr) return cudaSuccess;
-        const cudaError_t code = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
-        return code == cudaSuccess
-                   ? cudaEventCreateWithFlags(&done, cudaEventDisableTiming | cudaEventBlockingSync)
-                   : code;
-    }
-    cudaError_t make_room() {
-        const cudaError_t code = make();
-        return code == cudaSuccess && pinned == nullptr ? cudaMallocHost(&pinned, copy_bytes)
-                                                        : code;
+    // `room`: bytes to copy through.
+    cudaError_t make(std::uint64_t room) {
+        cudaError_t code = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+        if (code == cudaSuccess)
+            code = cudaEventCreateWithFlags(&done, cudaEventDisableTiming | cudaEventBlockingSync);
+        if (code == cudaSuccess && room != 0) code = cudaMallocHost(&pinned, room);
+        return code;
     }
     cudaError_t wait() const {
         const cudaError_t code = cudaEventRecord(done, stream);
@@ -64,7 +60,7 @@ public:
         const std::vector<piece> pieces = cut(*work.pieces, side, side);
         if (pieces.empty()) return {};
         apps::gpu_array<piece> on;
-        code = launch_.make();
+        code = launch_.stream != nullptr ? cudaSuccess : launch_.make(0);
         if (code == cudaSuccess) code = cudaMalloc(&on, pieces.size() * sizeof(piece));
         if (code == cudaSuccess)
             code = cudaMemcpyAsync(on, pieces.data(), pieces.size() * sizeof(piece),
@@ -100,7 +96,7 @@ public:
                                  "smaller --split or fewer tiles"};
         }
         for (lane_of_copies& copies : lanes_)
-            if (status s = gpu_status(copies.make_room(), "memory to copy through"); !s) return s;
+            if (status s = gpu_status(copies.make(copy_bytes), "memory to copy through"); !s) return s;
         // The zeros are there before copies on other streams.
         return gpu_status(cudaDeviceSynchronize(), "clearing memory of the GPU");
     }

@@ -327,12 +327,11 @@ status read_tile_size(const std::string& flag, const std::string& text, make_ses
     if (cross == std::string::npos || cross == 0 || cross + 1 == text.size())
         return {-EINVAL,
                 flag + ": " + apps::shown(text) + " is no size; give one, such as 1392x1040"};
-    if (status s = apps::parse_number<std::uint32_t>(flag.c_str(), text.substr(0, cross), 1,
-                                                     most_tile_side, range, m.tile_width);
-        !s)
-        return s;
-    return apps::parse_number<std::uint32_t>(flag.c_str(), text.substr(cross + 1), 1,
-                                             most_tile_side, range, m.tile_height);
+    const auto read = [&](const std::string& side, std::uint32_t& out) {
+        return apps::parse_number<std::uint32_t>(flag.c_str(), side, 1, most_tile_side, range, out);
+    };
+    if (status s = read(text.substr(0, cross), m.tile_width); !s) return s;
+    return read(text.substr(cross + 1), m.tile_height);
 }
 
 }  // namespace

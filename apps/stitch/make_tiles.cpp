@@ -73,10 +73,8 @@ void fill_tile(const tile_set& tiles, const scene_tables& scene, std::uint32_t t
 status write_tiles(const tile_set& tiles, const make_session& m, const apps::output_file& out) {
     const tile_header header = header_of(tiles);
     if (status s = out.write_at(&header, sizeof header, 0); !s) return s;
-    if (status s =
-            out.write_at(tiles.places.data(), tiles.places.size() * sizeof(tile_place), page_bytes);
-        !s)
-        return s;
+    const std::uint64_t table_bytes = tiles.places.size() * sizeof(tile_place);
+    if (status s = out.write_at(tiles.places.data(), table_bytes, page_bytes); !s) return s;
     const scene_tables scene(tiles);
     std::vector<std::vector<std::uint16_t>> rooms(m.threads);
     std::atomic<std::uint64_t> done{0};

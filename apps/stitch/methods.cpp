@@ -60,11 +60,9 @@ status with_own_memory(const stitch_job& job, part_memory& memory, bool has_both
     const tile_range range = left_tiles(job);
     const std::uint32_t columns = has_both ? job.tiles.image_width : job.split,
                         rows = job.tiles.image_height;
+    const std::uint64_t image_bytes = 2 * std::uint64_t{columns} * rows;
     std::byte *own_tiles = nullptr, *own_image = nullptr;
-    if (status s =
-            memory.take(range.bytes, 2 * std::uint64_t{columns} * rows, own_tiles, own_image);
-        !s)
-        return s;
+    if (status s = memory.take(range.bytes, image_bytes, own_tiles, own_image); !s) return s;
     out.map = watch.lap();
     if (status s = memory.bring(job.tiles, range.offset, range.bytes, own_tiles); !s) return s;
     out.input = watch.lap();
@@ -158,9 +156,8 @@ status with_cpu(const stitch_job& job, image_file& image, phases& out) {
     if (status s = image.extend(); !s) return s;
     if (status s = tiles.open(job.tiles.file.path, job.tiles.file_bytes()); !s) return s;
     out.map = watch.lap();
-    if (status s = make_on_threads(on_host(job, tiles, image.pixels(), job.all), job.all_threads);
-        !s)
-        return s;
+    const part_work whole = on_host(job, tiles, image.pixels(), job.all);
+    if (status s = make_on_threads(whole, job.all_threads); !s) return s;
     out.compute = out.right = watch.lap();
     image.unmap();
     out.end = watch.lap();
