@@ -96,7 +96,8 @@ public:
                                  "smaller --split or fewer tiles"};
         }
         for (lane_of_copies& copies : lanes_)
-            if (status s = gpu_status(copies.make(copy_bytes), "memory to copy through"); !s) return s;
+            if (status s = gpu_status(copies.make(copy_bytes), "memory to copy through"); !s)
+                return s;
         // The zeros are there before copies on other streams.
         return gpu_status(cudaDeviceSynchronize(), "clearing memory of the GPU");
     }
