@@ -23,16 +23,6 @@ namespace penstock::matrix {
 
 namespace {
 
-// The functions that are called, with the types of cblas.h: its enumerations are ints.
-struct openblas_functions {
-    void (*set_threads)(int threads) = nullptr;
-    void (*sgemv)(int order, int transposed, int rows, int columns, float alpha, const float* a,
-                  int row_floats, const float* x, int step_x, float beta, float* y,
-                  int step_y) = nullptr;
-    void (*sgemm)(int order, int transposed_a, int transposed_b, int m, int n, int k, float alpha,
-                  const float* a, int row_floats_a, const float* b, int row_floats_b, float beta,
-                  float* c, int row_floats_c) = nullptr;
-};
 constexpr int by_rows = 101, as_it_is = 111;  // CblasRowMajor, CblasNoTrans
 
 // OpenBLAS waits without end for memory that a limit refuses, so the room is tried before: some
@@ -49,34 +39,25 @@ status try_room(std::uint32_t threads) {
     return {};
 }
 
-template <typename Function>
-bool find(void* library, const char* name, Function& out) {
-    out = reinterpret_cast<Function>(::dlsym(library, name));
-    return out != nullptr;
-}
-
-status load_openblas(const std::string& asked_by, std::uint32_t threads, openblas_functions& out) {
-    if (status s = try_room(std::max(threads, apps::thread_count(std::nullopt))); !s) return s;
-    void* library = nullptr;
-    for (const char* const name : {"libopenblas.so.0", "libopenblas.so"})
-        if (library == nullptr) library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    if (library != nullptr && find(library, "openblas_set_num_threads", out.set_threads) &&
-        find(library, "cblas_sgemv", out.sgemv) && find(library, "cblas_sgemm", out.sgemm))
-        return {};
-    return {-ENODEV, asked_by +
-                         ": libopenblas.so.0 is not there or not usable; install libopenblas0, or "
-                         "use --method penstock"};
-}
-
 constexpr std::uint64_t piece_bytes = 64u << 20;   // of the result, computed and then written
 constexpr std::uint64_t operand_bytes = 1u << 30;  // of A, so that an interrupt is soon noticed
 constexpr std::uint64_t slice_bytes = 4u << 20;    // written by a thread at a time
 
 class openblas final : public blas {
 public:
-    openblas(const openblas_functions& library, std::uint32_t threads)
-        : library_(library), threads_(threads) {
-        library_.set_threads(static_cast<int>(threads));
+    status load(const std::string& asked_by, std::uint32_t threads) {
+        if (status s = try_room(std::max(threads, apps::thread_count(std::nullopt))); !s) return s;
+        void* library = nullptr;
+        for (const char* const name : {"libopenblas.so.0", "libopenblas.so"})
+            if (library == nullptr) library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
+        if (library == nullptr || !find(library, "openblas_set_num_threads", set_threads_) ||
+            !find(library, "cblas_sgemv", sgemv_) || !find(library, "cblas_sgemm", sgemm_))
+            return {-ENODEV, asked_by +
+                                 ": libopenblas.so.0 is not there or not usable; install "
+                                 "libopenblas0, or use --method penstock"};
+        threads_ = threads;
+        set_threads_(static_cast<int>(threads));
+        return {};
     }
     status multiply(const matrix_sizes& size, const float* a, const float* b, float* c) override {
         // Its numbers of rows and columns are int.
@@ -85,8 +66,8 @@ public:
                                  " rows or columns; use --method penstock");
         const int m = static_cast<int>(size.m), n = static_cast<int>(size.n),
                   k = static_cast<int>(size.k);
-        if (n == 1) library_.sgemv(by_rows, as_it_is, m, k, 1, a, k, b, 1, 0, c, 1);
-        else library_.sgemm(by_rows, as_it_is, as_it_is, m, n, k, 1, a, k, b, n, 0, c, n);
+        if (n == 1) sgemv_(by_rows, as_it_is, m, k, 1, a, k, b, 1, 0, c, 1);
+        else sgemm_(by_rows, as_it_is, as_it_is, m, n, k, 1, a, k, b, n, 0, c, n);
         return {};
     }
     [[nodiscard]] std::string name() const override {
@@ -94,8 +75,21 @@ public:
     }
 
 private:
-    openblas_functions library_;
-    std::uint32_t threads_;
+    template <typename Function>
+    static bool find(void* library, const char* name, Function& out) {
+        out = reinterpret_cast<Function>(::dlsym(library, name));
+        return out != nullptr;
+    }
+
+    // With the types of cblas.h: its enumerations are ints.
+    void (*set_threads_)(int threads) = nullptr;
+    void (*sgemv_)(int order, int transposed, int rows, int columns, float alpha, const float* a,
+                   int row_floats, const float* x, int step_x, float beta, float* y,
+                   int step_y) = nullptr;
+    void (*sgemm_)(int order, int transposed_a, int transposed_b, int m, int n, int k, float alpha,
+                   const float* a, int row_floats_a, const float* b, int row_floats_b, float beta,
+                   float* c, int row_floats_c) = nullptr;
+    std::uint32_t threads_ = 1;
 };
 
 // Rows of the result from `first` on, written by all threads.
@@ -133,9 +127,9 @@ status multiply_maps(const matrix_job& job, blas& library, const float* a, const
 
 status make_openblas(const std::string& asked_by, std::uint32_t threads,
                      std::unique_ptr<blas>& out) {
-    openblas_functions library;
-    if (status s = load_openblas(asked_by, threads, library); !s) return s;
-    out = std::make_unique<openblas>(library, threads);
+    auto made = std::make_unique<openblas>();
+    if (status s = made->load(asked_by, threads); !s) return s;
+    out = std::move(made);
     return {};
 }
 
@@ -194,11 +188,10 @@ struct three_regions {
             return region_failed(job.a.path, "acquire", code);
         if (const std::int64_t code = b->acquire(); code < 0)
             return region_failed(job.b.path, "acquire", code);
-        if (status s = library.multiply(job.size, static_cast<const float*>(a->data()),
-                                        static_cast<const float*>(b->data()),
-                                        static_cast<float*>(c->data()));
-            !s)
-            return s;
+        const auto* const a_numbers = static_cast<const float*>(a->data());
+        const auto* const b_numbers = static_cast<const float*>(b->data());
+        auto* const c_numbers = static_cast<float*>(c->data());
+        if (status s = library.multiply(job.size, a_numbers, b_numbers, c_numbers); !s) return s;
         if (const std::int64_t code = c->release(); code < 0)
             return apps::write_error(static_cast<int>(code));
         return apps::not_interrupted();
@@ -218,19 +211,18 @@ status multiply_regions(const matrix_job& job, method_report& report) {
     if (status s = apps::start_runtime(settings, report); !s) return s;
     runtime& rt = *report.rt;
     const bool on_gpu = rt.where() == backend::gpu;
+    const std::uint32_t threads = apps::thread_count(settings.worker_threads);
+    constexpr const char* asked_by = "--method region";
     std::unique_ptr<blas> library;
-    if (status s = on_gpu ? make_cublas("--method region", rt.settings().device, library)
-                          : make_openblas("--method region",
-                                          apps::thread_count(settings.worker_threads), library);
+    if (status s = on_gpu ? make_cublas(asked_by, rt.settings().device, library)
+                          : make_openblas(asked_by, threads, library);
         !s)
         return s;
     three_regions files;
     report.note = library->name() + " on regions";
     report.start_seconds = watch.lap();
-    if (status s = apps::repeat_timed(job.repeats, report,
-                                      [&] { return files.multiply(rt, job, *library); });
-        !s)
-        return s;
+    const auto once = [&] { return files.multiply(rt, job, *library); };
+    if (status s = apps::repeat_timed(job.repeats, report, once); !s) return s;
     report.bytes_read = files.bytes_fetched();
     return {};
 }

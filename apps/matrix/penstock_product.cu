@@ -89,12 +89,16 @@ struct multiply_tiles {
 #if PENSTOCK_ON_DEVICE
         if constexpr (std::is_same_v<Group, block>) {
             const cached_matrices matrices{fs, view, a, b};
-            multiply_tiles_on_block(
-                g,
-                page_rows(matrices,
-                          copies == nullptr ? nullptr : copies + index * copied_slab_floats),
-                view, apps::user_interrupt{fs},
-                [&](const tile_place& at, const float* totals) { write_tile(g, fs, at, totals); });
+            const page_rows rows(matrices,
+                                 copies == nullptr ? nullptr : copies + index * copied_slab_floats);
+            const apps::user_interrupt stop{fs};
+            const std::uint64_t count = view.tile_count(block_tile);
+            for (std::uint64_t tile = apps::take_item(g, view.totals, count, stop); tile < count;
+                 tile = apps::take_item(g, view.totals, count, stop)) {
+                const tile_place at = place_of(view, block_tile, tile);
+                float totals[64];
+                if (multiply_on_block(g, rows, view, at, totals)) write_tile(g, fs, at, totals);
+            }
         }
 #else
         if constexpr (std::is_same_v<Group, lane>)

@@ -39,20 +39,13 @@ status start_runtime(run_session& run, backend where) {
     return {};
 }
 
-status make_place(run_session& run, method_run& m) {
-    const graph_file& graph = run.graph;
-    const std::uint32_t threads = run.threads;
-    const int device = run.settings.device;
+status open_place(run_session& run, method_run& m) {
     if (m.name == "penstock") {
         if (status s = start_runtime(run, m.where); !s) return s;
-        m.place = make_region_place(*run.rt, graph, !run.mounted);
-    } else if (m.name == "managed") {
-        m.place = make_managed_place(graph, threads, device);
-    } else if (m.name == "cpu") {
-        m.place = make_mapped_place(graph);
+        m.place = make_region_place(*run.rt, run.graph, !run.mounted);
     } else {
-        m.place = m.where == backend::gpu ? make_gpu_copy_place(graph, threads, device)
-                                          : make_copy_place(graph, threads);
+        m.place = make_place(m.name, run.graph,
+                             {run.threads, m.where == backend::gpu, run.settings.device});
     }
     return m.place->open();
 }
@@ -76,7 +69,7 @@ status prepare(run_session& run) {
     for (auto m = run.methods.rbegin(); m != run.methods.rend(); ++m) {
         apps::stopwatch watch;
         if (status s = apps::not_interrupted(); !s) return s;
-        if (status s = make_place(run, *m); !s) return s;
+        if (status s = open_place(run, *m); !s) return s;
         m->start_seconds = watch.lap();
     }
     return {};
@@ -194,7 +187,7 @@ private:
         asked.threads = run_.threads;
         u.pages = page_choice(shape_.edge_pages(), u.percent, asked.seed, asked.round).count();
         apps::stopwatch watch;
-        const status ended = run_updater(asked, [] { return was_interrupted(); });
+        const status ended = run_updater(asked);
         u.update_seconds.push_back(watch.lap());
         return ended;
     }

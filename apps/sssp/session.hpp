@@ -57,8 +57,8 @@ struct update_request {
 status update_weights(const update_request& request);
 
 // In the program that computes: starts the updater as another process and waits for its end, at
-// most some minutes. Ends it if `interrupted`.
-status run_updater(const update_request& request, const std::function<bool()>& interrupted);
+// most some minutes. Ends it after an interrupt.
+status run_updater(const update_request& request);
 
 struct round_times {
     double data_seconds = 0;  // until what was changed is where it is computed with

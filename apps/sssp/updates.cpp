@@ -219,7 +219,7 @@ status kill_it(pid_t child, status why) {
 
 status update_weights(const update_request& request) { return updater(request).run(); }
 
-status run_updater(const update_request& request, const std::function<bool()>& interrupted) {
+status run_updater(const update_request& request) {
     pid_t child = -1;
     apps::leftover noted;
     {
@@ -235,14 +235,15 @@ status run_updater(const update_request& request, const std::function<bool()>& i
         if (found < 0 && errno != EINTR)
             return {-errno, "the updater: " + error_text(-errno) +
                                 "; let nothing else wait for this program's children"};
-        if (interrupted()) return kill_it(child, {-ECANCELED, "interrupted; nothing was written"});
+        if (was_interrupted())
+            return kill_it(child, {-ECANCELED, "interrupted; nothing was written"});
         if (std::chrono::steady_clock::now() > deadline)
             return kill_it(child, {-ETIMEDOUT, "the updater took more than ten minutes for " +
                                                    apps::shown(request.file) +
                                                    "; use a smaller graph, or change less"});
         std::this_thread::sleep_for(between_looks);
     }
-    if (interrupted()) return {-ECANCELED, "interrupted; nothing was written"};
+    if (was_interrupted()) return {-ECANCELED, "interrupted; nothing was written"};
     if (WIFEXITED(ended) && WEXITSTATUS(ended) == 0) return {};
     if (WIFEXITED(ended))
         return {-EIO, "the updater failed, and said why above; see that the graph can be written"};

@@ -22,12 +22,16 @@ tile_range left_tiles(const stitch_job& job) {
             (last->tile - first->tile + 1) * job.tiles.tile_stride()};
 }
 
+namespace {
+
+// Tiles from number `first` on, which begin at `at`.
 tiles_in_memory tiles_at(const stitch_job& job, const void* at, std::uint32_t first) {
     return {static_cast<const std::uint16_t*>(at), first,
             job.tiles.tile_stride() / sizeof(std::uint16_t), job.tiles.tile_width,
             job.tiles.tile_height};
 }
 
+// Work of threads: pieces from tiles in a map of their file to an image from `pixels` on.
 part_work on_host(const stitch_job& job, const apps::mapped_file& tiles, std::uint16_t* pixels,
                   const std::vector<piece>& pieces) {
     return {tiles_at(job, tiles.data() + job.tiles.first_tile(), 0),
@@ -36,6 +40,7 @@ part_work on_host(const stitch_job& job, const apps::mapped_file& tiles, std::ui
             job.convolutions};
 }
 
+// Both parts at the same time: the left one by its maker, the right one by threads.
 status make_both(const stitch_job& job, const part_work& left, const part_work& right,
                  phases& out) {
     apps::first_error errors;
@@ -50,6 +55,13 @@ status make_both(const stitch_job& job, const part_work& left, const part_work& 
     other.join();
     return errors.get();
 }
+
+status failed(std::int64_t code, const std::string& step) {
+    return {static_cast<int>(code), "--method penstock: " + step + ": " + error_text(code) +
+                                        "; nothing was written, make room and run again"};
+}
+
+}  // namespace
 
 status with_own_memory(const stitch_job& job, part_memory& memory, bool has_both, image_file& image,
                        phases& out) {
@@ -85,15 +97,6 @@ status with_own_memory(const stitch_job& job, part_memory& memory, bool has_both
 status with_private(const stitch_job& job, image_file& image, phases& out) {
     return with_own_memory(job, *job.left_maker, false, image, out);
 }
-
-namespace {
-
-status failed(std::int64_t code, const std::string& step) {
-    return {static_cast<int>(code), "--method penstock: " + step + ": " + error_text(code) +
-                                        "; nothing was written, make room and run again"};
-}
-
-}  // namespace
 
 // Tiles and image as regions: the left part is made from the one and into the other by plain
 // pointers, while threads store the right part to a mapping of the same file. Where the line cuts a

@@ -117,16 +117,6 @@ struct tile_range {
 };
 tile_range left_tiles(const stitch_job& job);
 
-// Tiles from number `first` on, which begin at `at`.
-tiles_in_memory tiles_at(const stitch_job& job, const void* at, std::uint32_t first);
-
-// Work of threads: pieces from tiles in a map of their file to an image from `pixels` on.
-part_work on_host(const stitch_job& job, const apps::mapped_file& tiles, std::uint16_t* pixels,
-                  const std::vector<piece>& pieces);
-
-// Both parts at the same time: the left one by its maker, the right one by threads.
-status make_both(const stitch_job& job, const part_work& left, const part_work& right, phases& out);
-
 // How much of the image each processor should have, so that both end at the same time: found by
 // measuring them on a few tiles.
 
