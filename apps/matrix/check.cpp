@@ -1,9 +1,7 @@
 // Compares a result with a reference in double precision.
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cmath>
-#include <mutex>
 #include <sys/stat.h>
 #include <vector>
 
@@ -53,16 +51,15 @@ struct three_maps {
 template <typename Look>
 void judge_all(const matrix_job& job, std::uint64_t items, apps::float_judge& all,
                const Look& look) {
-    std::atomic<std::uint64_t> next{0};
-    std::mutex mutex;
-    apps::on_threads(apps::thread_count(job.settings.worker_threads), [&](std::uint32_t) {
-        apps::float_judge own(all.limit(), job.size.k);
-        for (std::uint64_t item = next.fetch_add(1); item < items && !was_interrupted();
-             item = next.fetch_add(1))
-            look(item, own);
-        std::lock_guard lock(mutex);
-        all.add(own);
-    });
+    const std::uint32_t threads = apps::thread_count(job.settings.worker_threads);
+    std::vector<apps::float_judge> judges(threads, apps::float_judge(all.limit(), job.size.k));
+    // An interrupt ends it; the caller asks for that.
+    static_cast<void>(apps::on_pieces(threads, items, 1,
+                                      [&](std::uint32_t thread, std::uint64_t item, std::uint64_t) {
+                                          look(item, judges[thread]);
+                                          return status{};
+                                      }));
+    for (const apps::float_judge& own : judges) all.add(own);
 }
 
 // Sixteen sums side by side, for the vectors of the processor.

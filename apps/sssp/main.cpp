@@ -142,31 +142,22 @@ bool run_session::has(const std::string& method) const {
 
 namespace {
 
-template <typename Value>
-std::vector<Value> each(const std::vector<round_times>& rounds, Value round_times::*value) {
-    std::vector<Value> out;
-    for (const round_times& round : rounds) out.push_back(round.*value);
-    return out;
-}
-
-double median_total(const std::vector<round_times>& rounds) {
-    std::vector<double> totals;
-    for (const round_times& r : rounds) totals.push_back(r.data_seconds + r.compute_seconds);
+double median_total(const round_times& rounds) {
+    std::vector<double> totals = rounds.data_seconds;
+    for (std::size_t i = 0; i < totals.size(); ++i) totals[i] += rounds.compute_seconds[i];
     return median(totals);
 }
 
-json json_of_rounds(const std::string& name, const std::vector<round_times>& rounds) {
-    const std::vector<double> data = each(rounds, &round_times::data_seconds),
-                              compute = each(rounds, &round_times::compute_seconds);
+json json_of_rounds(const std::string& name, const round_times& rounds) {
     return {{"method", name},
-            {"data_seconds", data},
-            {"compute_seconds", compute},
-            {"pages_fetched", each(rounds, &round_times::pages)},
-            {"edges_followed", each(rounds, &round_times::edges)},
-            {"steps", each(rounds, &round_times::steps)},
+            {"data_seconds", rounds.data_seconds},
+            {"compute_seconds", rounds.compute_seconds},
+            {"pages_fetched", rounds.pages},
+            {"edges_followed", rounds.edges},
+            {"steps", rounds.steps},
             {"median",
-             {{"data_seconds", median(data)},
-              {"compute_seconds", median(compute)},
+             {{"data_seconds", median(rounds.data_seconds)},
+              {"compute_seconds", median(rounds.compute_seconds)},
               {"total_seconds", median_total(rounds)}}}};
 }
 
@@ -200,11 +191,13 @@ std::string line_of(const run_session& s, const update_run& u) {
     std::string line = u.percent < 0 ? "nothing changed"
                                      : words(text_of("%g", u.percent), " % of the pages changed (",
                                              text_of("%.3f s)", median(u.update_seconds)));
-    for (std::size_t i = 0; i < s.methods.size(); ++i)
-        line += words(
-            i == 0 ? ": " : "; ", s.methods[i].name, text_of(" %.4f s", median_total(u.methods[i])),
-            text_of(" (data %.4f", median(each(u.methods[i], &round_times::data_seconds))),
-            text_of(", compute %.4f)", median(each(u.methods[i], &round_times::compute_seconds))));
+    for (std::size_t i = 0; i < s.methods.size(); ++i) {
+        const round_times& rounds = u.methods[i];
+        line +=
+            words(i == 0 ? ": " : "; ", s.methods[i].name, text_of(" %.4f s", median_total(rounds)),
+                  text_of(" (data %.4f", median(rounds.data_seconds)),
+                  text_of(", compute %.4f)", median(rounds.compute_seconds)));
+    }
     const json more = ratio(s, u, "copy");
     if (more.is_null()) return line;
     return line + text_of("; copy takes %.2f times as long as penstock", more.get<double>());
@@ -233,8 +226,8 @@ json run_session::json_of() const {
                         {"backend", name_of(m.where)},
                         {"how", m.place->note()},
                         {"start_seconds", m.start_seconds},
-                        {"first_data_seconds", m.first.data_seconds},
-                        {"first_compute_seconds", m.first.compute_seconds}});
+                        {"first_data_seconds", m.first.data_seconds.front()},
+                        {"first_compute_seconds", m.first.compute_seconds.front()}});
     for (const update_run& u : updates) changes.push_back(json_of_update(*this, u));
     return {{"graph", graph.path},
             {"vertices", graph.shape.vertices},

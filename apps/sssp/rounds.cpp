@@ -113,8 +113,7 @@ private:
         for (std::size_t i = 0; i < run_.methods.size(); ++i) {
             method_run& m = run_.methods[i];
             if (status s = apps::not_interrupted(); !s) return s;
-            if (status s = compute(m, u == nullptr ? m.first : u->methods[i].emplace_back()); !s)
-                return s;
+            if (status s = compute(m, u == nullptr ? m.first : u->methods[i]); !s) return s;
             // The first one's distances are the others' measure.
             distances& found = i == 0 ? run_.distances : other_;
             if (status s = m.by->copy_distances(found.data()); !s) return s;
@@ -127,14 +126,14 @@ private:
 
     status compute(method_run& m, round_times& times) const {
         apps::stopwatch watch;
-        if (status s = m.place->refresh(times.pages); !s) return s;
-        times.data_seconds = watch.lap();
+        if (status s = m.place->refresh(times.pages.emplace_back()); !s) return s;
+        times.data_seconds.push_back(watch.lap());
         if (status s = m.by->compute(view_of(m.place->data(), shape_), source()); !s)
             return {s.code,
                     apps::words(apps::shown(run_.graph.path), ": ", m.name, ": ", s.message)};
-        times.compute_seconds = watch.lap();
-        times.edges = m.by->last().edges;
-        times.steps = m.by->last().step;
+        times.compute_seconds.push_back(watch.lap());
+        times.edges.push_back(m.by->last().edges);
+        times.steps.push_back(m.by->last().step);
         return {};
     }
     [[nodiscard]] std::uint32_t source() const { return static_cast<std::uint32_t>(run_.source); }

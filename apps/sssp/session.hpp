@@ -60,12 +60,13 @@ status update_weights(const update_request& request);
 // most some minutes. Ends it after an interrupt.
 status run_updater(const update_request& request);
 
+// What a method took in each round.
 struct round_times {
-    double data_seconds = 0;  // until what was changed is where it is computed with
-    double compute_seconds = 0;
-    std::uint64_t pages = 0;  // that were brought
-    std::uint64_t edges = 0;  // that were looked at
-    std::uint64_t steps = 0;
+    std::vector<double> data_seconds;  // until what was changed is where it is computed with
+    std::vector<double> compute_seconds;
+    std::vector<std::uint64_t> pages;  // that were brought
+    std::vector<std::uint64_t> edges;  // that were looked at
+    std::vector<std::uint64_t> steps;
 };
 
 struct method_run {
@@ -83,7 +84,7 @@ struct update_run {
     std::vector<double> update_seconds;  // of the updater, from its start to its end
     std::vector<std::uint64_t>
         changed;  // vertices whose distance is not what it was in the round before
-    std::vector<std::vector<round_times>> methods;  // of each, of each round
+    std::vector<round_times> methods;  // of each
 };
 
 // One run: what was asked for, the graph, what the methods keep, and what each of them took in each
