@@ -266,8 +266,8 @@ std::unique_ptr<graph_place> make_region_place(runtime& rt, const graph_file& gr
 std::unique_ptr<graph_place> make_place(const std::string& method, const graph_file& graph,
                                         const place_settings& settings) {
     if (method == "cpu") return std::make_unique<mapped_place>(graph);
-#if defined(__CUDACC__)  // without it a run has no solver on a GPU, and ends before it asks for
-                         // these
+// Without CUDA a run has no solver on a GPU, and ends before it asks for these.
+#if defined(__CUDACC__)
     if (method == "managed") return std::make_unique<managed_place>(graph, settings);
     if (settings.on_gpu) return std::make_unique<gpu_copy_place>(graph, settings);
 #endif
