@@ -26,6 +26,10 @@ public:
         if (bytes != 0) std::memcpy(to, from, bytes);
         return true;
     }
+    bool fill(void* to, int byte, std::uint64_t bytes) override {
+        std::memset(to, byte, bytes);
+        return true;
+    }
     bool download(void* to, const void* from, std::uint64_t bytes) override {
         return upload(to, from, bytes);
     }
@@ -62,6 +66,11 @@ public:
     bool upload(void* to, const void* from, std::uint64_t bytes) override {
         return bytes == 0 || (cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice) == cudaSuccess &&
                               cudaStreamSynchronize(nullptr) == cudaSuccess);
+    }
+    bool fill(void* to, int byte, std::uint64_t bytes) override {
+        return cudaSetDevice(device_) == cudaSuccess &&
+               cudaMemset(to, byte, bytes) == cudaSuccess &&
+               cudaStreamSynchronize(nullptr) == cudaSuccess;
     }
     bool download(void* to, const void* from, std::uint64_t bytes) override {
         return bytes == 0 || cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost) == cudaSuccess;

@@ -46,6 +46,7 @@ public:
     // too.
     virtual void* allocate(std::uint64_t bytes) = 0;
     virtual bool upload(void* to, const void* from, std::uint64_t bytes) = 0;
+    virtual bool fill(void* to, int byte, std::uint64_t bytes) = 0;
     virtual bool download(void* to, const void* from, std::uint64_t bytes) = 0;
     [[nodiscard]] virtual std::uint64_t free_bytes() const = 0;
 };

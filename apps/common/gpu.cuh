@@ -18,6 +18,17 @@ inline status cuda_error() {
                       "; is the GPU in order?"};
 }
 
+// What a function of CUDA returned to the step that called it. `room` is the cure where memory ran
+// out.
+inline status cuda_status(cudaError_t code, const std::string& step,
+                          const char* room = "is the GPU in order?") {
+    if (code == cudaSuccess) return {};
+    cudaGetLastError();
+    const bool no_room = code == cudaErrorMemoryAllocation;
+    return {no_room ? -ENOMEM : -EIO, step + ": " + cudaGetErrorString(code) + "; " +
+                                          (no_room ? room : "is the GPU in order?")};
+}
+
 // Makes this thread use the GPU. -ENODEV and a message if it is not there.
 inline status use_gpu(int device) {
     int devices = 0;

@@ -7,6 +7,9 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <type_traits>
+
+#include "penstock/error.hpp"
 
 namespace penstock::apps {
 
@@ -34,6 +37,24 @@ std::string cure_for(int code, const std::string& usual);
 
 // 1234567 -> "1,234,567".
 std::string with_commas(unsigned long long number);
+
+// The parts of a text, one after the other; whole numbers get commas.
+template <typename... Parts>
+std::string words(const Parts&... parts) {
+    std::string out;
+    const auto add = [&out](const auto& part) {
+        if constexpr (std::is_integral_v<std::decay_t<decltype(part)>>) out += with_commas(part);
+        else out += part;
+    };
+    (add(parts), ...);
+    return out;
+}
+
+// A negative errno, and the words of its message.
+template <typename... Parts>
+status failure(int code, const Parts&... parts) {
+    return {code, words(parts...)};
+}
 
 // A bar on standard error while long work runs; nothing at all unless standard error is a terminal.
 

@@ -1,14 +1,217 @@
-// Tiles on a thread block of a GPU, slab by slab (block_sums.cuh), and where the rows of a slab
-// lie: in the page cache.
+// A tile on a thread block of a GPU, slab by slab: 128 by 128 numbers, 8 by 8 of them in the
+// registers of each thread. First the sums of a slab, then where its rows lie: in the page cache.
+//
+// A table in shared memory says where the slab's rows of A and of B lie. 16 columns of A and rows
+// of B at a time, a stage, are copied from there to shared memory, without registers (cp.async) and
+// while the stage before is multiplied. The products of a slab are added one after the other with
+// one rounding each, and then the slab's sums to those before, as on CPU threads. It is a function
+// of its own, for it needs all registers there are, and nothing that the code around it, with its
+// calls into the page cache, keeps.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
-#include "block_sums.cuh"
 #include "cached_rows.hpp"
 #include "penstock/group/gpu_groups.cuh"
 
 namespace penstock::matrix {
+
+inline constexpr std::uint32_t block_threads = 256;
+inline constexpr tile_shape block_tile{128, 128};
+inline constexpr std::uint32_t block_warps = block_threads / 32;
+inline constexpr std::uint32_t stage_depth = 16;
+// Rows that are 4 apart, which a warp reads at once, lie in different banks.
+inline constexpr std::uint32_t a_stride = stage_depth + 4;
+inline constexpr std::uint32_t table_rows = block_tile.rows + slab_depth;
+static_assert(slab_depth % stage_depth == 0 && slab_depth < row_run::no_split);
+
+struct block_stage {
+    alignas(16) float a[block_tile.rows * a_stride];
+    alignas(16) float b[stage_depth * block_tile.columns];
+};
+
+struct block_state {
+    block_stage stages[2];  // one is multiplied, one filled
+    // Rows of A, then those of B: from the slab's first column and from the tile's.
+    const float* places[2][table_rows];
+    std::uint16_t splits[table_rows];
+
+    PENSTOCK_D PENSTOCK_INLINE void set(std::uint32_t row, const row_run& run) {
+        places[0][row] = run.front, places[1][row] = run.back, splits[row] = run.split;
+    }
+    PENSTOCK_D PENSTOCK_INLINE const float* number(std::uint32_t row, std::uint32_t i) const {
+        return places[i < splits[row] ? 0 : 1][row] + i;
+    }
+    // Between slabs: half of the tile's rows.
+    PENSTOCK_D float* rows() { return stages[0].a; }
+};
+static_assert(sizeof(block_state::stages) >=
+              block_tile.rows / 2 * block_tile.columns * sizeof(float));
+static_assert(sizeof(block_state) <= 48 * 1024 - 64,
+              "static shared memory of a block, with the word of penstock::block");
+
+// The block's. By a function, so that code that is not inlined knows it for shared memory.
+PENSTOCK_D PENSTOCK_INLINE block_state& shared_state() {
+    __shared__ block_state state;
+    return state;
+}
+
+// A thread's place in the 16 by 16 of the block. The warp has 4 by 8; lane bits 0 and 4 go down and
+// the others across, so that the half of a warp that reads 16 bytes each at a time reads two rows
+// of A and 128 bytes of a row of B.
+PENSTOCK_D PENSTOCK_INLINE std::uint32_t thread_down() {
+    return threadIdx.x / 64 * 4 + threadIdx.x / 16 % 2 * 2 + threadIdx.x % 2;
+}
+PENSTOCK_D PENSTOCK_INLINE std::uint32_t thread_across() {
+    return threadIdx.x / 32 % 2 * 8 + threadIdx.x / 2 % 8;
+}
+
+// Which row or column of the tile a thread's sum belongs to: four side by side, and four that lie
+// 64 further.
+PENSTOCK_D PENSTOCK_INLINE std::uint32_t place_of_sum(std::uint32_t thread, std::uint32_t i) {
+    return thread * 4 + i % 4 + i / 4 * 64;
+}
+
+// What there is of a slab.
+struct slab_size {
+    std::uint32_t rows, depth, columns;
+};
+
+// Copies from device to shared memory, which go on while the thread does; wait_for_copies waits for
+// those that it began. Shared memory by its own 32-bit address: made from a pointer it would cost
+// several instructions each time. GPUs before Ampere copy at once.
+template <std::uint32_t Floats>
+PENSTOCK_D PENSTOCK_INLINE void begin_copy(std::uint32_t to, const float* from) {
+    static_assert(Floats == 4 || Floats == 1);
+#if __CUDA_ARCH__ >= 800
+    if constexpr (Floats == 4)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+    else asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
+#else
+    using unit = std::conditional_t<Floats == 4, float4, float>;
+    *static_cast<unit*>(__cvta_shared_to_generic(to)) = *reinterpret_cast<const unit*>(from);
+#endif
+}
+PENSTOCK_D PENSTOCK_INLINE void wait_for_copies() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+PENSTOCK_D PENSTOCK_INLINE std::uint32_t shared_address(const void* at) {
+    return static_cast<std::uint32_t>(__cvta_generic_to_shared(at));
+}
+
+// A thread's share of a panel of Rows rows and Columns columns, Floats numbers at a time. The
+// places are looked up together, and then the copies begun, so that a thread waits for the table
+// once.
+template <std::uint32_t Floats, std::uint32_t Rows, std::uint32_t Columns, typename From,
+          typename Begin>
+PENSTOCK_D PENSTOCK_INLINE void share_panel(const From& from, const Begin& begin) {
+    constexpr std::uint32_t of_row = Columns / Floats, count = Rows * of_row / block_threads;
+    const std::uint32_t first = threadIdx.x / of_row, in = threadIdx.x % of_row * Floats;
+    const float* places[count];
+#pragma unroll
+    for (std::uint32_t i = 0; i < count; ++i)
+        places[i] = from(first + i * (block_threads / of_row), in);
+#pragma unroll
+    for (std::uint32_t i = 0; i < count; ++i)
+        begin(first + i * (block_threads / of_row), in, places[i]);
+}
+
+// Whole block. Begins to copy the stage that begins at `first`, to where a stage has this address.
+// What is not there stays as it is.
+template <std::uint32_t Floats>
+PENSTOCK_D PENSTOCK_INLINE void fill_stage(const block_state& s, std::uint32_t stage,
+                                           const slab_size& size, std::uint32_t first) {
+    share_panel<Floats, block_tile.rows, stage_depth>(
+        [&](std::uint32_t row, std::uint32_t in) { return s.number(row, first + in); },
+        [&](std::uint32_t row, std::uint32_t in, const float* from) {
+            if (row < size.rows && first + in < size.depth)
+                begin_copy<Floats>(stage + (row * a_stride + in) * sizeof(float), from);
+        });
+    share_panel<Floats, stage_depth, block_tile.columns>(
+        [&](std::uint32_t row, std::uint32_t in) {
+            return s.number(block_tile.rows + first + row, in);
+        },
+        [&](std::uint32_t row, std::uint32_t in, const float* from) {
+            if (first + row < size.depth && in < size.columns)
+                begin_copy<Floats>(stage + offsetof(block_stage, b) +
+                                       (row * block_tile.columns + in) * sizeof(float),
+                                   from);
+        });
+}
+
+// Eight numbers of a row of B, each 8 columns that belong to the thread.
+PENSTOCK_D PENSTOCK_INLINE void load_eight(const float* row, float (&out)[8]) {
+    *reinterpret_cast<float4*>(out) = *reinterpret_cast<const float4*>(row);
+    *reinterpret_cast<float4*>(out + 4) = *reinterpret_cast<const float4*>(row + 64);
+}
+
+PENSTOCK_D PENSTOCK_INLINE void add_products(float a, const float (&b)[8], float (&sums)[8]) {
+#pragma unroll
+    for (std::uint32_t j = 0; j < 8; ++j) sums[j] = __fmaf_rn(a, b[j], sums[j]);
+}
+
+// The first `depth` columns of A and rows of B that a stage has, to the thread's sums.
+PENSTOCK_D PENSTOCK_INLINE void add_stage(const block_stage& stage, std::uint32_t depth,
+                                          float (&sums)[8][8]) {
+    const float* const a = stage.a + thread_down() * 4 * a_stride;
+    const float* const b = stage.b + thread_across() * 4;
+    std::uint32_t at = 0;
+#pragma unroll 1
+    for (; at + 4 <= depth; at += 4) {
+        float across[4][8];
+#pragma unroll
+        for (std::uint32_t i = 0; i < 4; ++i)
+            load_eight(b + (at + i) * block_tile.columns, across[i]);
+#pragma unroll
+        for (std::uint32_t i = 0; i < 8; ++i) {
+            const float4 four =
+                *reinterpret_cast<const float4*>(a + place_of_sum(0, i) * a_stride + at);
+            add_products(four.x, across[0], sums[i]);
+            add_products(four.y, across[1], sums[i]);
+            add_products(four.z, across[2], sums[i]);
+            add_products(four.w, across[3], sums[i]);
+        }
+    }
+#pragma unroll 1
+    for (; at < depth; ++at) {
+        float across[8];
+        load_eight(b + at * block_tile.columns, across);
+#pragma unroll
+        for (std::uint32_t i = 0; i < 8; ++i)
+            add_products(a[place_of_sum(0, i) * a_stride + at], across, sums[i]);
+    }
+}
+
+// Whole block; the table is filled, and all threads know it. Adds the slab to the thread's 64
+// totals. Afterwards nothing is read by the table, but shared memory may still be in use by other
+// threads. Called directly and not by address: by address it would save and bring back 55 registers
+// each time.
+template <std::uint32_t Floats>
+PENSTOCK_D PENSTOCK_NOINLINE void add_slab(const slab_size size, float* totals) {
+    const block_state& s = shared_state();
+    const std::uint32_t stages = shared_address(s.stages);
+    float sums[8][8];
+#pragma unroll
+    for (std::uint32_t i = 0; i < 64; ++i) sums[i / 8][i % 8] = 0;
+    fill_stage<Floats>(s, stages, size, 0);
+#pragma unroll 1
+    for (std::uint32_t first = 0; first < size.depth; first += stage_depth) {
+        const std::uint32_t number = first / stage_depth % 2;
+        wait_for_copies();
+        __syncthreads();  // the stage is there for all threads, and none multiplies the one
+                          // before any more
+        if (first + stage_depth < size.depth)
+            fill_stage<Floats>(s, stages + (1 - number) * sizeof(block_stage), size,
+                               first + stage_depth);
+        add_stage(s.stages[number], lesser(stage_depth, size.depth - first), sums);
+    }
+#pragma unroll
+    for (std::uint32_t i = 0; i < 64; ++i) totals[i] += sums[i / 8][i % 8];
+}
 
 inline constexpr std::uint64_t copied_slab_floats =
     (std::uint64_t{block_tile.rows} + block_tile.columns) * slab_depth;
@@ -159,11 +362,10 @@ PENSTOCK_D PENSTOCK_INLINE bool goes_by_four(const product_view& v) {
 }
 
 // Whole block: the tile, 64 sums of it in each thread. False if a part could not be had.
-template <typename Source>
-PENSTOCK_D PENSTOCK_INLINE bool multiply_on_block(const block& g, const Source& source,
+PENSTOCK_D PENSTOCK_INLINE bool multiply_on_block(const block& g, const page_rows& source,
                                                   const product_view& v, const tile_place& at,
                                                   float* totals) {
-    typename Source::held held;
+    page_rows::held held;
     bool good = true;
     for (std::uint32_t i = 0; i < 64; ++i) totals[i] = 0;
     for (std::uint64_t first = 0; good && first < v.k; first += slab_depth) {
@@ -179,20 +381,6 @@ PENSTOCK_D PENSTOCK_INLINE bool multiply_on_block(const block& g, const Source& 
     }
     source.release(held);
     return good;
-}
-
-// Whole block: tiles one after the other. `write(at, totals)`: brings the tile to where it belongs.
-template <typename Source, typename Stop, typename Write>
-PENSTOCK_D PENSTOCK_INLINE void multiply_tiles_on_block(const block& g, const Source& source,
-                                                        const product_view& v, const Stop& stop,
-                                                        const Write& write) {
-    const std::uint64_t count = v.tile_count(block_tile);
-    for (std::uint64_t tile = apps::take_item(g, v.totals, count, stop); tile < count;
-         tile = apps::take_item(g, v.totals, count, stop)) {
-        const tile_place at = place_of(v, block_tile, tile);
-        float totals[64];
-        if (multiply_on_block(g, source, v, at, totals)) write(at, totals);
-    }
 }
 
 }  // namespace penstock::matrix

@@ -1,5 +1,5 @@
-// Parts of the matrices in the page cache: numbers of a row that stay pinned where they lie, and
-// parts that are copied from there.
+// Numbers in the page cache: those of a row that stay pinned where they lie, parts of matrices that
+// are copied from there, and those of the result.
 #pragma once
 
 #include <cerrno>
@@ -7,9 +7,24 @@
 
 #include "penstock/file.hpp"
 #include "penstock/gather.hpp"
+#include "penstock/write.hpp"
 #include "views.hpp"
 
 namespace penstock::matrix {
+
+// Where a number lies in its file.
+constexpr PENSTOCK_HD std::int64_t byte_of(std::uint64_t place) {
+    return static_cast<std::int64_t>(place * sizeof(float));
+}
+
+// Whole group: numbers to a file, from place `first` on. 0 or a negative errno.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t write_numbers(const Group& g, const runtime_ref& fs,
+                                                       int fd, const float* from,
+                                                       std::uint64_t count, std::uint64_t first) {
+    const std::int64_t bytes = byte_of(count), done = write(g, fs, fd, from, bytes, byte_of(first));
+    return done == bytes ? 0 : done < 0 ? done : -EIO;
+}
 
 // Where numbers of a row lie: side by side in at most two places. The i-th is front[i] if i <
 // split, else back[i].
@@ -58,9 +73,6 @@ public:
     }
 
 private:
-    PENSTOCK_HD static std::int64_t byte_of(std::uint64_t place) {
-        return static_cast<std::int64_t>(place * sizeof(float));
-    }
     PENSTOCK_HD static std::uint64_t numbers_of(const mapping& m) {
         return static_cast<std::uint64_t>(m.bytes) / sizeof(float);
     }

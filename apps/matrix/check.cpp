@@ -1,19 +1,15 @@
-#include "check.hpp"
-
+// Compares a result with a reference in double precision.
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cmath>
-#include <mutex>
 #include <sys/stat.h>
 #include <vector>
 
-#include "common/files.hpp"
 #include "common/float_judge.hpp"
 #include "common/message.hpp"
-#include "common/report_text.hpp"
 #include "common/process.hpp"
 #include "common/threads.hpp"
+#include "methods.hpp"
 #include "penstock/base/hash.hpp"
 #include "views.hpp"
 
@@ -37,11 +33,10 @@ struct three_maps {
         if (::stat(path.c_str(), &info) != 0)
             return {-errno, apps::shown(path) + ": " + error_text(-errno) +
                                 "; the result could not be read to be checked"};
-        if (static_cast<std::uint64_t>(info.st_size) != job.result_bytes())
-            return {-EILSEQ, "--check: the result has " +
-                                 apps::with_commas(static_cast<std::uint64_t>(info.st_size)) +
-                                 " bytes and should have " + apps::with_commas(job.result_bytes()) +
-                                 "; nothing was written, please report this"};
+        if (info.st_size != static_cast<off_t>(job.result_bytes()))
+            return apps::failure(-EILSEQ, "--check: the result has ", info.st_size,
+                                 " bytes and should have ", job.result_bytes(),
+                                 "; nothing was written, please report this");
         if (status s = a_file.open(job.a.path, job.a.bytes); !s) return s;
         if (status s = b_file.open(job.b.path, job.b.bytes); !s) return s;
         if (status s = c_file.open(path, job.result_bytes()); !s) return s;
@@ -56,16 +51,15 @@ struct three_maps {
 template <typename Look>
 void judge_all(const matrix_job& job, std::uint64_t items, apps::float_judge& all,
                const Look& look) {
-    std::atomic<std::uint64_t> next{0};
-    std::mutex mutex;
-    apps::on_threads(apps::thread_count(job.settings.worker_threads), [&](std::uint32_t) {
-        apps::float_judge own(all.limit(), job.size.k);
-        for (std::uint64_t item = next.fetch_add(1); item < items && !was_interrupted();
-             item = next.fetch_add(1))
-            look(item, own);
-        std::lock_guard lock(mutex);
-        all.add(own);
-    });
+    const std::uint32_t threads = apps::thread_count(job.settings.worker_threads);
+    std::vector<apps::float_judge> judges(threads, apps::float_judge(all.limit(), job.size.k));
+    // An interrupt ends it; the caller asks for that.
+    static_cast<void>(apps::on_pieces(threads, items, 1,
+                                      [&](std::uint32_t thread, std::uint64_t item, std::uint64_t) {
+                                          look(item, judges[thread]);
+                                          return status{};
+                                      }));
+    for (const apps::float_judge& own : judges) all.add(own);
 }
 
 // Sixteen sums side by side, for the vectors of the processor.
@@ -177,15 +171,13 @@ status verdict(const matrix_job& job, const apps::float_judge& judge, check_repo
     out.tolerance = judge.limit();
     out.not_judged = judge.not_judged();
     if (judge.passes()) return {};
-    return {
-        -EILSEQ,
-        "--check: row " + std::to_string(out.worst_row) +
-            (job.shape == product_shape::vector ? ""
-                                                : ", column " + std::to_string(out.worst_column)) +
-            " is " + apps::text_of("%.9g", judge.found()) + " and should be " +
-            apps::text_of("%.9g", judge.expected()) + ", a deviation of " +
-            apps::text_of("%.3g", judge.worst()) + " of its products, more than " +
-            apps::text_of("%.3g", judge.limit()) + "; nothing was written, please report this"};
+    return apps::failure(-EILSEQ, "--check: row ", std::to_string(out.worst_row),
+                         job.is_vector() ? "" : ", column " + std::to_string(out.worst_column),
+                         " is ", apps::text_of("%.9g", judge.found()), " and should be ",
+                         apps::text_of("%.9g", judge.expected()), ", a deviation of ",
+                         apps::text_of("%.3g", judge.worst()), " of its products, more than ",
+                         apps::text_of("%.3g", judge.limit()),
+                         "; nothing was written, please report this");
 }
 
 // A rounding at most changes a number by this part of it.
@@ -217,13 +209,12 @@ status check_result(const matrix_job& job, bool in_order, check_report& out, dou
     three_maps maps;
     if (status s = maps.open(job); !s) return s;
     const std::uint64_t k = job.size.k;
-    const bool is_vector = job.shape == product_shape::vector;
-    apps::float_judge judge(!in_order   ? any_order_tolerance(k)
-                            : is_vector ? vector_tolerance(k)
-                                        : product_tolerance(k),
+    apps::float_judge judge(!in_order         ? any_order_tolerance(k)
+                            : job.is_vector() ? vector_tolerance(k)
+                                              : product_tolerance(k),
                             k);
     out.rows = job.size.m;
-    if (is_vector) {
+    if (job.is_vector()) {
         judge_vector(job, maps, judge);
     } else {
         const std::vector<std::uint64_t> rows = rows_to_check(job.size, most_products);

@@ -5,6 +5,7 @@
 // result come back and are written while the next ones are multiplied.
 #include <algorithm>
 #include <cerrno>
+#include <functional>
 
 #include "common/files.hpp"
 #include "common/message.hpp"
@@ -23,7 +24,6 @@ namespace penstock::matrix {
 
 namespace {
 
-using apps::cuda_error;
 using apps::pieces_of;
 
 class cublas final : public blas {
@@ -56,50 +56,54 @@ private:
     cublasHandle_t handle_ = nullptr;
 };
 
-// A file from front to back, in chunks of so many bytes.
-class file_work : public apps::staged_work {
+// A file from front to back, in chunks of so many bytes, with each of which the same is done.
+class file_work final : public apps::staged_work {
 public:
-    file_work(const apps::number_file& file, int fd, std::uint64_t bytes_of_chunk)
-        : file_(file), fd_(fd), chunk_bytes_(bytes_of_chunk) {}
+    struct part {
+        std::uint64_t begin, bytes;
+    };
+    // As staged_work::start and finish.
+    using starter =
+        std::function<bool(const part&, std::uint32_t room, const std::byte* there, cudaStream_t)>;
+    using finisher = std::function<status(const part&, std::uint32_t room)>;
+
+    file_work(const apps::number_file& file, int fd, std::uint64_t chunk_bytes, starter on_start,
+              finisher on_finish)
+        : file_(file),
+          fd_(fd),
+          chunk_bytes_(chunk_bytes),
+          on_start_(std::move(on_start)),
+          on_finish_(std::move(on_finish)) {}
 
     [[nodiscard]] std::uint64_t chunks() const { return pieces_of(file_.bytes, chunk_bytes_); }
     [[nodiscard]] std::uint64_t slices(std::uint64_t chunk) const override {
-        return pieces_of(bytes_of(chunk), apps::slice_bytes);
+        return pieces_of(part_of(chunk).bytes, apps::slice_bytes);
     }
     status read(std::uint64_t chunk, std::uint64_t slice, std::byte* room,
                 apps::slice_place& out) override {
+        const part whole = part_of(chunk);
         const std::uint64_t begin = slice * apps::slice_bytes;
-        out = {begin, std::min(apps::slice_bytes, bytes_of(chunk) - begin)};
-        return apps::read_exactly(file_.path, fd_, room + begin, out.bytes,
-                                  chunk * chunk_bytes_ + begin);
+        out = {begin, std::min(apps::slice_bytes, whole.bytes - begin)};
+        return apps::read_exactly(file_.path, fd_, room + begin, out.bytes, whole.begin + begin);
     }
-
-protected:
-    [[nodiscard]] std::uint64_t bytes_of(std::uint64_t chunk) const {
-        return std::min(chunk_bytes_, file_.bytes - chunk * chunk_bytes_);
+    bool start(std::uint64_t chunk, std::uint32_t room, const std::byte* there,
+               cudaStream_t stream) override {
+        return on_start_(part_of(chunk), room, there, stream);
     }
-    [[nodiscard]] std::uint64_t begin_of(std::uint64_t chunk) const { return chunk * chunk_bytes_; }
+    status finish(std::uint64_t chunk, std::uint32_t room) override {
+        return on_finish_ ? on_finish_(part_of(chunk), room) : status{};
+    }
 
 private:
+    [[nodiscard]] part part_of(std::uint64_t chunk) const {
+        const std::uint64_t begin = chunk * chunk_bytes_;
+        return {begin, std::min(chunk_bytes_, file_.bytes - begin)};
+    }
     const apps::number_file& file_;
     int fd_;
     std::uint64_t chunk_bytes_;
-};
-
-// B to device memory.
-class b_work final : public file_work {
-public:
-    b_work(const matrix_job& job, int fd, float* to)
-        : file_work(job.b, fd, apps::chunk_bytes), to_(to) {}
-
-    bool start(std::uint64_t chunk, std::uint32_t, const std::byte* there,
-               cudaStream_t stream) override {
-        return cudaMemcpyAsync(reinterpret_cast<std::byte*>(to_) + begin_of(chunk), there,
-                               bytes_of(chunk), cudaMemcpyDeviceToDevice, stream) == cudaSuccess;
-    }
-
-private:
-    float* to_;
+    starter on_start_;
+    finisher on_finish_;
 };
 
 // Where the rows of the result that a chunk of A makes are, on their way back. A handle of its own,
@@ -113,44 +117,6 @@ struct result_room {
         return cudaMalloc(&there, bytes) == cudaSuccess &&
                cudaMallocHost(&pinned, bytes) == cudaSuccess && library.create();
     }
-};
-
-// All rows of A with B.
-class a_work final : public file_work {
-public:
-    a_work(const matrix_job& job, int fd, const float* b, std::uint64_t chunk_rows,
-           result_room* rooms)
-        : file_work(job.a, fd, chunk_rows * job.size.k * sizeof(float)),
-          job_(job),
-          b_(b),
-          rooms_(rooms) {}
-
-    bool start(std::uint64_t chunk, std::uint32_t number, const std::byte* there,
-               cudaStream_t stream) override {
-        result_room& room = rooms_[number];
-        const std::uint64_t rows = rows_of(chunk);
-        return room.library.use(stream) &&
-               room.library
-                   .multiply({rows, job_.size.n, job_.size.k},
-                             reinterpret_cast<const float*>(there), b_, room.there)
-                   .ok() &&
-               cudaMemcpyAsync(room.pinned, room.there, rows * job_.size.n * sizeof(float),
-                               cudaMemcpyDeviceToHost, stream) == cudaSuccess;
-    }
-    status finish(std::uint64_t chunk, std::uint32_t number) override {
-        const std::uint64_t first = begin_of(chunk) / (job_.size.k * sizeof(float));
-        return job_.result->write_at(rooms_[number].pinned,
-                                     rows_of(chunk) * job_.size.n * sizeof(float),
-                                     first * job_.size.n * sizeof(float));
-    }
-
-private:
-    [[nodiscard]] std::uint64_t rows_of(std::uint64_t chunk) const {
-        return bytes_of(chunk) / (job_.size.k * sizeof(float));
-    }
-    const matrix_job& job_;
-    const float* b_;
-    result_room* rooms_;
 };
 
 class staged_product {
@@ -175,25 +141,49 @@ public:
             fits = fits && room.allocate(chunk_rows_ * job_.size.n * sizeof(float));
         if (!fits) {
             cudaGetLastError();
-            return {-ENOMEM, "--method cuda: the GPU has no room for B, " +
-                                 format_size(job_.b.bytes) +
+            return apps::failure(-ENOMEM, "--method cuda: the GPU has no room for B, ",
+                                 format_size(job_.b.bytes),
                                  ", and some rows of A and of the result; free some memory of the "
-                                 "GPU, or use --method penstock"};
+                                 "GPU, or use --method penstock");
         }
         if (status s = apps::open_to_read(job_.a.path, "a file of numbers", a_file_); !s) return s;
         return apps::open_to_read(job_.b.path, "a file of numbers", b_file_);
     }
 
     status run() {
-        b_work b(job_, b_file_, b_);
+        using part = file_work::part;
+        const auto to_b = [&](const part& of, std::uint32_t, const std::byte* there,
+                              cudaStream_t stream) {
+            return cudaMemcpyAsync(b_ + of.begin, there, of.bytes, cudaMemcpyDeviceToDevice,
+                                   stream) == cudaSuccess;
+        };
+        file_work b(job_.b, b_file_, apps::chunk_bytes, to_b, {});
         if (status s = pipeline_.run(b, b.chunks()); !s) return s;
-        a_work a(job_, a_file_, b_, chunk_rows_, rooms_);
+        const auto& [m, n, k] = job_.size;
+        const std::uint64_t a_row = k * sizeof(float), c_row = n * sizeof(float);
+        const auto multiply = [&](const part& of, std::uint32_t number, const std::byte* there,
+                                  cudaStream_t stream) {
+            result_room& room = rooms_[number];
+            const std::uint64_t rows = of.bytes / a_row;
+            return room.library.use(stream) &&
+                   room.library
+                       .multiply({rows, n, k}, reinterpret_cast<const float*>(there),
+                                 reinterpret_cast<const float*>(b_ + 0), room.there)
+                       .ok() &&
+                   cudaMemcpyAsync(room.pinned, room.there, rows * c_row, cudaMemcpyDeviceToHost,
+                                   stream) == cudaSuccess;
+        };
+        const auto write = [&](const part& of, std::uint32_t number) {
+            return job_.result->write_at(rooms_[number].pinned, of.bytes / a_row * c_row,
+                                         of.begin / a_row * c_row);
+        };
+        file_work a(job_.a, a_file_, chunk_rows_ * a_row, multiply, write);
         return pipeline_.run(a, a.chunks());
     }
 
     [[nodiscard]] std::string note() const {
-        return "cuBLAS, " + std::to_string(pipeline_.threads()) + " threads read chunks of " +
-               apps::with_commas(chunk_rows_) + " rows of A";
+        return apps::words("cuBLAS, ", std::to_string(pipeline_.threads()),
+                           " threads read chunks of ", chunk_rows_, " rows of A");
     }
 
 private:
@@ -201,7 +191,7 @@ private:
     apps::staged_pipeline pipeline_;
     result_room rooms_[apps::chunks_under_way];
     apps::unique_fd a_file_, b_file_;
-    apps::gpu_array<float> b_;
+    apps::gpu_array<std::byte> b_;
     std::uint64_t chunk_rows_ = 1;
 };
 

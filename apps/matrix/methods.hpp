@@ -1,17 +1,15 @@
-// The ways to multiply: what each is told, and the libraries that some of them use.
+// The ways to multiply: what each is told, the libraries that some of them use, and the check of
+// what they find.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
-#include "common/command_line.hpp"
-#include "common/device_memory.hpp"
 #include "common/files.hpp"
 #include "common/numbers.hpp"
 #include "common/report_text.hpp"
-#include "common/work_items.hpp"
 #include "penstock/options.hpp"
 
 namespace penstock::matrix {
@@ -36,6 +34,7 @@ struct matrix_job {
     bool quiet = false;
     options settings;
 
+    [[nodiscard]] bool is_vector() const { return shape == product_shape::vector; }
     [[nodiscard]] std::uint64_t result_bytes() const { return size.m * size.n * sizeof(float); }
 };
 
@@ -44,34 +43,6 @@ using apps::method_report;
 // One kernel that reads the operands and writes the result through Penstock.
 status multiply_vector(const matrix_job& job, method_report& report);
 status multiply_matrices(const matrix_job& job, method_report& report);
-
-// Repeats such a product: from the files of the operands to the result in its own, where other
-// programs see it. `all` has the runtime, the memory, a launch that does nothing (rehearse), so
-// that kernels and their stacks are on the device before the clock runs, and launch_for(result).
-template <typename Product>
-status repeat_product(const matrix_job& job, Product& all, const std::vector<int>& operands,
-                      apps::stopwatch& watch, method_report& report) {
-    runtime& rt = all.rt;
-    if (const int code = all.rehearse(); code != 0) return apps::launch_error(rt, code);
-    report.start_seconds = watch.lap();
-    if (rt.where() == backend::gpu && job.windows)
-        report.window_bytes = apps::open_windows(rt, operands);
-    report.window_seconds = watch.lap();
-    return apps::repeat_timed(job.repeats, rt, report, [&]() -> status {
-        if (status s = all.memory.reset(); !s) return s;
-        int result = -1;
-        if (status s = apps::open_result(rt, *job.result, result); !s) return s;
-        const int code = all.launch_for(result);
-        return apps::close_result(
-            rt, result, code != 0 ? apps::launch_error(rt, code) : all.memory.outcome(job));
-    });
-}
-
-// What went wrong in such a kernel, with a message that names the file.
-status outcome_of(apps::device_memory& memory, const apps::work_totals* from,
-                  const matrix_job& job);
-// The state of a product did not reach the device or come back.
-status copy_failed();
 
 // A library that knows nothing of Penstock multiplies files that are mapped as regions: cuBLAS on
 // gpu, OpenBLAS on cpu. -ENODEV and a message where that library is missing.
@@ -104,7 +75,43 @@ status make_openblas(const std::string& asked_by, std::uint32_t threads,
 status make_cublas(const std::string& asked_by, int device, std::unique_ptr<blas>& out);
 
 // Rows of the result that fit `result_bytes`, made of rows of A that fit `a_bytes`; at least one.
-std::uint64_t rows_within(const matrix_sizes& size, std::uint64_t result_bytes,
-                          std::uint64_t a_bytes);
+inline std::uint64_t rows_within(const matrix_sizes& size, std::uint64_t result_bytes,
+                                 std::uint64_t a_bytes) {
+    const std::uint64_t rows =
+        std::min(result_bytes / (size.n * sizeof(float)), a_bytes / (size.k * sizeof(float)));
+    return std::clamp<std::uint64_t>(rows, 1, size.m);
+}
+
+// The result against a reference in double precision.
+
+struct check_report {
+    double seconds = 0;
+    std::uint64_t rows = 0;  // that were checked
+    // |c - reference| / sum of |a b|, over all numbers of these rows.
+    double greatest_deviation = 0;
+    std::uint64_t worst_row = 0, worst_column = 0;
+    double tolerance = 0;  // most that it may be
+    // Numbers that single precision cannot hold, or with what is no number.
+    std::uint64_t not_judged = 0;
+};
+
+// What the roundings of a sum of k products come to at most, relative to the sum of the products'
+// sizes. docs/apps/matrix.md derives it.
+
+// Of a row and a vector, in the order that is written there.
+double vector_tolerance(std::uint64_t k);
+
+// Of a row and a column of a matrix, in the order that is written there.
+double product_tolerance(std::uint64_t k);
+
+// In any order, as of a library.
+double any_order_tolerance(std::uint64_t k);
+
+// Reads the result from its file. Of a vector all rows. Of a matrix all rows too, or, where that
+// would be more than `most_products`, one of each 128 rows, drawn by chance from the size: so a row
+// of every tile. `in_order`: by a method that adds in the order that is written down. -EILSEQ and a
+// message that names the place if a deviation is larger than the tolerance.
+status check_result(const matrix_job& job, bool in_order, check_report& out,
+                    double most_products = 4e9);
 
 }  // namespace penstock::matrix

@@ -2,22 +2,15 @@
 // through Penstock.
 #include <algorithm>
 #include <cerrno>
-#include <memory>
 #include <numeric>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "cached_rows.hpp"
-#include "common/command_line.hpp"
-#include "common/device_memory.hpp"
-#include "common/numbers.hpp"
-#include "common/report_text.hpp"
 #include "common/threads.hpp"
+#include "kernel_product.hpp"
 #include "lane_multiply.hpp"
-#include "methods.hpp"
 #include "penstock/launch.hpp"
-#include "penstock/write.hpp"
 #if defined(__CUDACC__)
 #include "block_multiply.cuh"
 #include "common/gpu.cuh"
@@ -41,11 +34,7 @@ struct multiply_tiles {
                                                        std::uint64_t row, std::uint64_t column,
                                                        std::uint32_t columns,
                                                        const float* from) const {
-        const auto bytes = static_cast<std::int64_t>(columns * sizeof(float));
-        const std::int64_t done =
-            write(g, fs, result, from, bytes,
-                  static_cast<std::int64_t>((row * view.n + column) * sizeof(float)));
-        return done == bytes ? 0 : done < 0 ? done : -EIO;
+        return write_numbers(g, fs, result, from, columns, row * view.n + column);
     }
 
     // Whole group, which wrote a tile. True if that was the last of its row of tiles, and the row
@@ -62,9 +51,7 @@ struct multiply_tiles {
     template <typename Group>
     PENSTOCK_HD PENSTOCK_INLINE void bring_home(const Group& g, const runtime_ref& fs,
                                                 std::uint64_t row, std::uint64_t rows) const {
-        const std::uint64_t row_bytes = view.n * sizeof(float);
-        msync(g, fs, result, static_cast<std::int64_t>(row * row_bytes),
-              static_cast<std::int64_t>(rows * row_bytes));
+        msync(g, fs, result, byte_of(row * view.n), byte_of(rows * view.n));
     }
 
 #if defined(__CUDACC__)
@@ -102,12 +89,16 @@ struct multiply_tiles {
 #if PENSTOCK_ON_DEVICE
         if constexpr (std::is_same_v<Group, block>) {
             const cached_matrices matrices{fs, view, a, b};
-            multiply_tiles_on_block(
-                g,
-                page_rows(matrices,
-                          copies == nullptr ? nullptr : copies + index * copied_slab_floats),
-                view, apps::user_interrupt{fs},
-                [&](const tile_place& at, const float* totals) { write_tile(g, fs, at, totals); });
+            const page_rows rows(matrices,
+                                 copies == nullptr ? nullptr : copies + index * copied_slab_floats);
+            const apps::user_interrupt stop{fs};
+            const std::uint64_t count = view.tile_count(block_tile);
+            for (std::uint64_t tile = apps::take_item(g, view.totals, count, stop); tile < count;
+                 tile = apps::take_item(g, view.totals, count, stop)) {
+                const tile_place at = place_of(view, block_tile, tile);
+                float totals[64];
+                if (multiply_on_block(g, rows, view, at, totals)) write_tile(g, fs, at, totals);
+            }
         }
 #else
         if constexpr (std::is_same_v<Group, lane>)
@@ -128,141 +119,92 @@ struct multiply_tiles {
     }
 };
 
-// How many groups the kernel has.
+#if defined(__CUDACC__)
 struct group_plan {
     std::uint64_t groups;
     bool pins = false;  // thread blocks pin the pages that they read
 };
 
-group_plan plan_groups([[maybe_unused]] const runtime& rt,
-                       [[maybe_unused]] const product_view& view, std::uint32_t threads) {
-#if defined(__CUDACC__)
-    if (rt.where() == backend::gpu) {
-        const std::uint64_t room = apps::resident_blocks(
-            rt.settings().device, penstock::detail::run_groups<width::block, multiply_tiles>,
-            block_threads);
-        const std::uint64_t blocks = std::min(room, view.tile_count(block_tile));
-        const std::uint64_t frames = *rt.settings().cache_bytes / rt.settings().page_bytes;
-        // Pinned pages leave a quarter of the frames to those that are loaded and written. So no
-        // block waits for a frame that a waiting block holds. Half of the blocks that have room
-        // with pages in place are faster than all of them with copies.
-        const std::uint64_t pinned = most_pages_pinned(view, rt.settings().page_bytes),
-                            with_pins = pinned == 0 ? 0 : frames / 4 * 3 / pinned;
-        if (with_pins > 0 && 2 * with_pins >= blocks) return {std::min(with_pins, blocks), true};
-        // A block loads up to eight pages for each of its warps at a time, and writes to as many.
-        return {std::clamp<std::uint64_t>(frames / (16 * block_warps), 1, blocks)};
-    }
+// How many thread blocks the kernel has.
+group_plan plan_groups(const runtime& rt, const product_view& view) {
+    const std::uint64_t room = apps::resident_blocks(
+        rt.settings().device, penstock::detail::run_groups<width::block, multiply_tiles>,
+        block_threads);
+    const std::uint64_t blocks = std::min(room, view.tile_count(block_tile));
+    const std::uint64_t frames = *rt.settings().cache_bytes / rt.settings().page_bytes;
+    // Pinned pages leave a quarter of the frames to those that are loaded and written. So no
+    // block waits for a frame that a waiting block holds. Half of the blocks that have room
+    // with pages in place are faster than all of them with copies.
+    const std::uint64_t pinned = most_pages_pinned(view, rt.settings().page_bytes),
+                        with_pins = pinned == 0 ? 0 : frames / 4 * 3 / pinned;
+    if (with_pins > 0 && 2 * with_pins >= blocks) return {std::min(with_pins, blocks), true};
+    // A block loads up to eight pages for each of its warps at a time, and writes to as many.
+    return {std::clamp<std::uint64_t>(frames / (16 * block_warps), 1, blocks)};
+}
 #endif
-    return {threads};
-}
 
-// Few rows of tiles at a time, so that they go to the file one after the other while others are
-// made, and little is left at the end; but where B has to be read anew each time, many.
-std::uint64_t rows_together(const runtime& rt, const matrix_job& job) {
-    return job.b.bytes <= *rt.settings().cache_bytes / 2 ? 4 : 16;
-}
-
-// What is in the memory of the device that computes.
-class product_memory {
+class tile_product final : public kernel_product {
 public:
-    // `memory` may be null: there is none of that kind, as in a program without CUDA.
-    explicit product_memory(std::unique_ptr<apps::device_memory> memory)
-        : memory_(std::move(memory)) {}
-
-    status place(const matrix_job& job) {
-        view_ = {job.size.m, job.size.n, job.size.k, nullptr, nullptr};
-        std::vector<std::uint64_t> numbers(std::max(view_.m, view_.k));
-        std::iota(numbers.begin(), numbers.end(), std::uint64_t{0});
-        if (memory_ != nullptr && memory_->place(view_.numbers, numbers) &&
-            memory_->allocate(view_.totals, 1) && memory_->allocate(ended_, row_count()))
-            return {};
-        return {-ENOMEM, "numbers of rows need " +
-                             format_size(numbers.size() * sizeof(std::uint64_t)) +
-                             " of memory that is not free; use a smaller --cache"};
-    }
-    // For thread blocks that copy what they multiply.
-    status allocate_copies(std::uint64_t floats, float*& out) {
-        if (memory_->allocate(out, floats)) return {};
-        return {-ENOMEM, "copies of parts of the matrices need " +
-                             format_size(floats * sizeof(float)) +
-                             " of memory that is not free; use a smaller --cache"};
-    }
-    // Before each product, so that one may follow another.
-    status reset() {
-        const apps::work_totals zero{};
-        const std::vector<std::uint64_t> none(row_count());
-        const bool done = memory_->upload(view_.totals, &zero, sizeof zero) &&
-                          memory_->upload(ended_, none.data(), none.size() * sizeof none[0]);
-        return done ? status{} : copy_failed();
-    }
-    // What went wrong in the product, with a message that names the file.
-    status outcome(const matrix_job& job) { return outcome_of(*memory_, view_.totals, job); }
-    [[nodiscard]] const product_view& view() const { return view_; }
-    // How many rows of tiles are made at the same time.
-    void make_together(std::uint64_t rows) { view_.together = rows; }
-    // Of each row of tiles, however high they are: how many were written.
-    [[nodiscard]] std::uint64_t* ended() const { return ended_; }
+    using kernel_product::kernel_product;
 
 private:
-    // Rows of tiles are never more.
-    [[nodiscard]] std::uint64_t row_count() const { return pieces_of(view_.m, 64); }
-    std::unique_ptr<apps::device_memory> memory_;
-    product_view view_{};
-    std::uint64_t* ended_ = nullptr;
-};
-
-struct tile_product {
-    runtime& rt;
-    product_memory& memory;
-    float* const* rooms;
-    float* copies = nullptr;
-    int a = -1, b = -1;
-    std::uint64_t groups = 1;
+    status place() override {
+        // Few rows of tiles at a time, so that they go to the file one after the other while others
+        // are made, and little is left at the end; but where B has to be read anew each time, many.
+        const bool stays = job_.b.bytes <= *rt_.settings().cache_bytes / 2;
+        view_ = {job_.size.m, job_.size.n, job_.size.k, nullptr, nullptr, stays ? 4u : 16u};
+        std::vector<std::uint64_t> numbers(std::max(view_.m, view_.k));
+        std::iota(numbers.begin(), numbers.end(), std::uint64_t{0});
+        // Rows of tiles are at least 64 high.
+        if (!memory_->place(view_.numbers, numbers) || !memory_->allocate(totals_, 1) ||
+            !memory_->allocate(ended_, pieces_of(view_.m, 64)))
+            return no_room("numbers of rows", numbers.size() * sizeof(std::uint64_t));
+        view_.totals = totals_;
+        if (!on_gpu_) {
+            groups_ = threads_;
+            return rooms_.allocate(threads_, sizeof(lane_room) / sizeof(float));
+        }
+#if defined(__CUDACC__)
+        const group_plan plan = plan_groups(rt_, view_);
+        groups_ = plan.groups;
+        const std::uint64_t floats = plan.pins ? 0 : groups_ * copied_slab_floats;
+        if (!plan.pins && !memory_->allocate(copies_, floats))
+            return no_room("copies of parts of the matrices", floats * sizeof(float));
+#endif
+        return {};
+    }
+    static status no_room(const std::string& wanted, std::uint64_t bytes) {
+        return {-ENOMEM, wanted + " need " + format_size(bytes) +
+                             " of memory that is not free; use a smaller --cache"};
+    }
 
     int launch_on(const product_view& view, int result) {
         launch_shape shape;
-        shape.blocks = static_cast<std::uint32_t>(groups);
-        return launch<width::block>(
-            rt, groups, multiply_tiles{view, a, b, result, rooms, copies, memory.ended()}, shape);
+        shape.blocks = static_cast<std::uint32_t>(groups_);
+        const multiply_tiles work{view, a_, b_, result, rooms_.pointers(), copies_, ended_};
+        return launch<width::block>(rt_, groups_, work, shape);
     }
-    int rehearse() {
-        product_view none = memory.view();
+    int rehearse() override {
+        product_view none = view_;
         none.m = 0;
         return launch_on(none, -1);
     }
-    int launch_for(int result) { return launch_on(memory.view(), result); }
+    int launch_for(int result) override { return launch_on(view_, result); }
+    [[nodiscard]] std::string gpu_note() const override {
+        return std::to_string(groups_) + " thread blocks" +
+               (copies_ == nullptr ? "" : ", copies of slabs");
+    }
+
+    product_view view_{};
+    apps::thread_scratch rooms_;
+    float* copies_ = nullptr;
+    std::uint64_t* ended_ = nullptr;  // of each row of tiles: how many were written
 };
 
 }  // namespace
 
 status multiply_matrices(const matrix_job& job, method_report& report) {
-    apps::stopwatch watch;
-    if (status s = apps::start_runtime(job.settings, report); !s) return s;
-    runtime& rt = *report.rt;
-    const bool on_gpu = rt.where() == backend::gpu;
-    const std::uint32_t threads = apps::thread_count(job.settings.worker_threads);
-    product_memory memory(on_gpu ? apps::make_gpu_memory(rt.settings().device)
-                                 : apps::make_host_memory());
-    apps::thread_scratch rooms;
-    if (!on_gpu)
-        if (status s = rooms.allocate(threads, sizeof(lane_room) / sizeof(float)); !s) return s;
-    tile_product all{rt, memory, rooms.pointers()};
-    if (status s = apps::open_input(rt, job.a, all.a); !s) return s;
-    if (status s = apps::open_input(rt, job.b, all.b); !s) return s;
-    if (status s = memory.place(job); !s) return s;
-    if (status s = memory.reset(); !s) return s;
-    memory.make_together(rows_together(rt, job));
-    const group_plan plan = plan_groups(rt, memory.view(), threads);
-    all.groups = plan.groups;
-#if defined(__CUDACC__)
-    if (on_gpu && !plan.pins)
-        if (status s = memory.allocate_copies(plan.groups * copied_slab_floats, all.copies); !s)
-            return s;
-#endif
-    report.note = on_gpu ? std::to_string(all.groups) + " thread blocks" +
-                               (plan.pins ? "" : ", copies of slabs")
-                         : std::to_string(threads) + " threads, " + chosen_kernels().name;
-    return repeat_product(job, all, {all.a, all.b}, watch, report);
+    return multiply_with<tile_product>(job, report);
 }
 
 }  // namespace penstock::matrix

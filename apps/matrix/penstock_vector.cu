@@ -4,14 +4,10 @@
 #include <cerrno>
 #include <type_traits>
 
-#include "common/command_line.hpp"
-#include "common/device_memory.hpp"
-#include "common/numbers.hpp"
-#include "common/report_text.hpp"
-#include "common/threads.hpp"
-#include "methods.hpp"
+#include "cached_rows.hpp"
+#include "common/message.hpp"
+#include "kernel_product.hpp"
 #include "penstock/launch.hpp"
-#include "penstock/write.hpp"
 #include "vector_sums.hpp"
 #if defined(__CUDACC__)
 #include "common/gpu.cuh"
@@ -68,8 +64,7 @@ struct page_numbers {
                                            std::uint64_t count) const {
         if (first * sizeof(float) % (pages_ahead * fs.view.page_bytes()) == 0)
             expect(g, first, count);
-        const mapping page = map(g, fs, fd, static_cast<std::int64_t>(first * sizeof(float)),
-                                 static_cast<std::int64_t>(count * sizeof(float)));
+        const mapping page = map(g, fs, fd, byte_of(first), byte_of(count));
         const auto size = static_cast<std::int64_t>(sizeof(float));
         // A part of a number, or nothing: the file is shorter than it was.
         return {reinterpret_cast<const float*>(page.data),
@@ -91,11 +86,8 @@ struct multiply_items {
 
     template <typename Group>
     PENSTOCK_HD void work(const Group& g, const runtime_ref& fs) const {
-        const auto write_rows = [&](const stretch& rows) -> std::int64_t {
-            const auto bytes = static_cast<std::int64_t>(rows.count() * sizeof(float));
-            const std::int64_t done = write(g, fs, result, view.y + rows.begin, bytes,
-                                            static_cast<std::int64_t>(rows.begin * sizeof(float)));
-            return done == bytes ? 0 : done < 0 ? done : -EIO;
+        const auto write_rows = [&](const stretch& rows) {
+            return write_numbers(g, fs, result, view.y + rows.begin, rows.count(), rows.begin);
         };
         sum_items(g, page_numbers{fs, matrix}, view, apps::user_interrupt{fs}, write_rows);
     }
@@ -129,94 +121,60 @@ std::uint64_t warp_count([[maybe_unused]] const runtime& rt, std::uint32_t threa
     return threads;
 }
 
-// What is in the memory of the device that computes: the vector, the sums and the result.
-class vector_memory {
+class vector_product final : public kernel_product {
 public:
-    // `memory` may be null: there is none of that kind, as in a program without CUDA.
-    explicit vector_memory(std::unique_ptr<apps::device_memory> memory)
-        : memory_(std::move(memory)) {}
+    using kernel_product::kernel_product;
 
-    status place(const matrix_job& job) {
-        view_ = {};
-        view_.rows = job.size.m;
-        view_.columns = job.size.k;
+private:
+    // The vector, the sums and the result.
+    status place() override {
+        view_.rows = job_.size.m;
+        view_.columns = job_.size.k;
         view_.segments = pieces_of(view_.columns, segment_columns);
         view_.item_rows = rows_of_item(view_.columns);
         view_.add_products = chosen_kernels().add_products;
+        groups_ = warp_count(rt_, threads_);
         const bool whole = view_.segments == 1;
-        if (memory_ != nullptr && memory_->allocate(x_, view_.columns) &&
-            memory_->allocate(view_.sums, view_.rows * view_.segments) &&
-            (whole || memory_->allocate(view_.y, view_.rows)) &&
-            memory_->allocate(view_.ended, view_.band_count()) &&
-            memory_->allocate(view_.totals, 1)) {
-            view_.x = x_;
-            if (whole) view_.y = view_.sums;
-            return {};
-        }
-        return {-ENOMEM,
-                "the vector and the sums of " + apps::with_commas(view_.rows) + " rows need " +
-                    format_size((view_.columns + view_.rows * (view_.segments + (whole ? 0 : 1))) *
-                                sizeof(float)) +
-                    " of memory that is not free; use a smaller --cache, or multiply fewer rows at "
-                    "a time"};
+        if (!memory_->allocate(x_, view_.columns) ||
+            !memory_->allocate(view_.sums, view_.rows * view_.segments) ||
+            (!whole && !memory_->allocate(view_.y, view_.rows)) ||
+            !memory_->allocate(view_.ended, view_.band_count()) || !memory_->allocate(totals_, 1))
+            return apps::failure(
+                -ENOMEM, "the vector and the sums of ", view_.rows, " rows need ",
+                format_size((view_.columns + view_.rows * (view_.segments + (whole ? 0 : 1))) *
+                            sizeof(float)),
+                " of memory that is not free; use a smaller --cache, or multiply fewer rows at a "
+                "time");
+        view_.x = x_;
+        view_.totals = totals_;
+        if (whole) view_.y = view_.sums;
+        return {};
     }
-    // Before each product, so that one may follow another.
-    status reset() {
-        const apps::work_totals zero{};
-        return memory_->upload(view_.totals, &zero, sizeof zero) ? status{} : copy_failed();
+    int rehearse() override {
+        vector_view none = view_;
+        none.rows = 0;
+        return launch_both(none, 0, -1);
     }
-    // What went wrong in the product, with a message that names the file.
-    status outcome(const matrix_job& job) { return outcome_of(*memory_, view_.totals, job); }
-    [[nodiscard]] const vector_view& view() const { return view_; }
-    [[nodiscard]] float* x() const { return x_; }
+    int launch_for(int result) override {
+        return launch_both(view_, pieces_of(job_.b.bytes, vector_piece_bytes), result);
+    }
+    int launch_both(const vector_view& view, std::uint64_t pieces, int result) {
+        const int code = launch<width::warp>(rt_, pieces, read_vector{view, x_, b_});
+        return code != 0 ? code
+                         : launch<width::warp>(rt_, groups_, multiply_items{view, a_, result});
+    }
+    [[nodiscard]] std::string gpu_note() const override {
+        return std::to_string(groups_) + " warps";
+    }
 
-private:
-    std::unique_ptr<apps::device_memory> memory_;
     vector_view view_{};
     float* x_ = nullptr;
-};
-
-struct vector_product {
-    runtime& rt;
-    vector_memory& memory;
-    int matrix = -1, vector = -1;
-    std::uint64_t groups = 1;
-
-    int rehearse() {
-        vector_view none = memory.view();
-        none.rows = 0;
-        const int code = launch<width::warp>(rt, 0, read_vector{none, memory.x(), vector});
-        return code != 0 ? code : launch<width::warp>(rt, groups, multiply_items{none, matrix, -1});
-    }
-    int launch_for(int result) {
-        const vector_view& view = memory.view();
-        const int code =
-            launch<width::warp>(rt, pieces_of(view.columns * sizeof(float), vector_piece_bytes),
-                                read_vector{view, memory.x(), vector});
-        return code != 0 ? code
-                         : launch<width::warp>(rt, groups, multiply_items{view, matrix, result});
-    }
 };
 
 }  // namespace
 
 status multiply_vector(const matrix_job& job, method_report& report) {
-    apps::stopwatch watch;
-    if (status s = apps::start_runtime(job.settings, report); !s) return s;
-    runtime& rt = *report.rt;
-    const bool on_gpu = rt.where() == backend::gpu;
-    const std::uint32_t threads = apps::thread_count(job.settings.worker_threads);
-    vector_memory memory(on_gpu ? apps::make_gpu_memory(rt.settings().device)
-                                : apps::make_host_memory());
-    vector_product all{rt, memory};
-    if (status s = apps::open_input(rt, job.a, all.matrix); !s) return s;
-    if (status s = apps::open_input(rt, job.b, all.vector); !s) return s;
-    if (status s = memory.place(job); !s) return s;
-    if (status s = memory.reset(); !s) return s;
-    all.groups = warp_count(rt, threads);
-    report.note = on_gpu ? std::to_string(all.groups) + " warps"
-                         : std::to_string(threads) + " threads, " + chosen_kernels().name;
-    return repeat_product(job, all, {all.matrix, all.vector}, watch, report);
+    return multiply_with<vector_product>(job, report);
 }
 
 }  // namespace penstock::matrix

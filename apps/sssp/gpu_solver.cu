@@ -4,14 +4,11 @@
 #include <memory>
 #include <string>
 
-#include "penstock/options.hpp"
-#include "search.hpp"
 #include "solver.hpp"
 #if defined(__CUDACC__)
 #include <cooperative_groups.h>
 
 #include "common/gpu.cuh"
-#include "gpu_memory.cuh"
 #endif
 
 namespace penstock::sssp {
@@ -125,98 +122,35 @@ __global__ void __launch_bounds__(block_threads)
 
 class gpu_solver final : public solver {
 public:
-    explicit gpu_solver(const solver_settings& settings) : settings_(settings) {}
-    ~gpu_solver() override { cudaSetDevice(settings_.device); }
+    explicit gpu_solver(const solver_settings& settings)
+        : solver(settings, apps::make_gpu_memory(settings.device), "device memory") {}
 
-    status prepare() {
-        const graph_shape& shape = settings_.shape;
-        view_.room = parts_of(shape);
-        view_.delta = settings_.delta;
-        if (status s = check(cudaSetDevice(settings_.device), "the search"); !s) return s;
-        int cooperative = 0;
-        if (status s = check(cudaDeviceGetAttribute(&cooperative, cudaDevAttrCooperativeLaunch,
-                                                    settings_.device),
-                             "the search");
-            !s)
-            return s;
-        if (cooperative == 0)
+    status start() {
+        int together = 0;
+        cudaError_t code = cudaSetDevice(settings_.device);
+        if (code == cudaSuccess)
+            code =
+                cudaDeviceGetAttribute(&together, cudaDevAttrCooperativeLaunch, settings_.device);
+        if (code == cudaSuccess && together == 0)
             return {-ENODEV, "GPU " + std::to_string(settings_.device) +
                                  " cannot keep all blocks of a kernel in step; use --backend cpu"};
-        if (!distances_.allocate(shape.vertices * 4) || !stamps_.allocate(shape.vertices * 4) ||
-            !queues_[0].allocate(view_.room * sizeof(part)) ||
-            !queues_[1].allocate(view_.room * sizeof(part)) ||
-            !state_.allocate(sizeof(search_state)) || !host_state_.allocate(sizeof(search_state)))
-            return {-ENOMEM, "the search needs " +
-                                 format_size(8 * shape.vertices + 2 * sizeof(part) * view_.room) +
-                                 " of device memory that is not free; use a smaller graph"};
-        view_.distances = static_cast<std::uint32_t*>(distances_.get());
-        view_.stamps = static_cast<std::uint32_t*>(stamps_.get());
-        for (int i = 0; i < 2; ++i) view_.queues[i] = static_cast<part*>(queues_[i].get());
-        view_.state = static_cast<search_state*>(state_.get());
         blocks_ = static_cast<unsigned>(
             apps::resident_blocks(settings_.device, search_kernel, block_threads));
-        *state() = search_state{};
-        return check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "the search");
+        if (code == cudaSuccess) code = cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking);
+        return apps::cuda_status(code, "the search");
     }
-
-    status compute(const graph_view& graph, std::uint32_t source) override {
-        view_.graph = graph;
-        if (status s = check(cudaSetDevice(settings_.device), "the search"); !s) return s;
-        *state() = first_state(settings_.delta);
-        if (status s = check(cudaMemsetAsync(view_.distances, 0xff, graph.vertices * 4, stream_),
-                             "the search");
-            !s)
-            return s;
-        if (status s =
-                check(cudaMemsetAsync(view_.distances + source, 0, 4, stream_), "the search");
-            !s)
-            return s;
-        if (status s =
-                check(cudaMemsetAsync(view_.stamps, 0, graph.vertices * 4, stream_), "the search");
-            !s)
-            return s;
-        if (status s = check(cudaMemcpyAsync(view_.state, state(), sizeof(search_state),
-                                             cudaMemcpyHostToDevice, stream_),
-                             "the search");
-            !s)
-            return s;
-        return run_search(
-            settings_, [&] { return run_steps(); }, *state());
-    }
-    status copy_distances(std::uint32_t* to) override {
-        if (status s = check(cudaSetDevice(settings_.device), "the distances"); !s) return s;
-        return check(
-            cudaMemcpy(to, view_.distances, settings_.shape.vertices * 4, cudaMemcpyDeviceToHost),
-            "the distances");
-    }
-    [[nodiscard]] search_state last() const override { return *state(); }
 
 private:
-    [[nodiscard]] search_state* state() const {
-        return static_cast<search_state*>(host_state_.get());
-    }
-
-    status run_steps() {
+    status run_steps() override {
         std::uint32_t most_steps = steps_of_a_stretch;
         void* arguments[] = {&view_, &most_steps};
-        if (status s = check(cudaLaunchCooperativeKernel(
-                                 reinterpret_cast<const void*>(search_kernel), dim3(blocks_),
-                                 dim3(block_threads), arguments, 0, stream_),
-                             "the search");
-            !s)
-            return s;
-        if (status s = check(cudaMemcpyAsync(state(), view_.state, sizeof(search_state),
-                                             cudaMemcpyDeviceToHost, stream_),
-                             "the search");
-            !s)
-            return s;
-        return check(cudaStreamSynchronize(stream_), "the search");
+        cudaError_t code =
+            cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(search_kernel), dim3(blocks_),
+                                        dim3(block_threads), arguments, 0, stream_);
+        if (code == cudaSuccess) code = cudaStreamSynchronize(stream_);
+        return apps::cuda_status(code, "the search");
     }
 
-    const solver_settings settings_;
-    device_bytes distances_, stamps_, queues_[2], state_;
-    pinned_bytes host_state_;
-    search_view view_{};
     apps::gpu_stream stream_;
     unsigned blocks_ = 1;
 };
@@ -235,6 +169,7 @@ status make_gpu_solver(const solver_settings& settings, std::unique_ptr<solver>&
         return {-ENODEV, "--device: there is no GPU " + std::to_string(settings.device) +
                              " here; use --backend cpu"};
     auto made = std::make_unique<gpu_solver>(settings);
+    if (status s = made->start(); !s) return s;
     if (status s = made->prepare(); !s) return s;
     out = std::move(made);
     return {};

@@ -1,10 +1,11 @@
-// A graph's file: its format, its checks before a search, and how it is made.
+// A graph's file: its format, and its checks before a search.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
+#include "common/files.hpp"
 #include "common/work_items.hpp"
 #include "penstock/error.hpp"
 
@@ -85,6 +86,8 @@ struct graph_file {
     [[nodiscard]] std::string real_path() const {
         return folder + (folder == "/" ? "" : "/") + name;
     }
+    // A negative errno and a message if it is not to be opened any more.
+    status open(int flags, apps::unique_fd& out) const;
 };
 
 // Header and size. A negative errno and a message with file, value and cure.
@@ -93,21 +96,5 @@ status open_graph(const std::string& path, graph_file& out);
 // Reads it all, by so many threads: offsets never go down and end with the number of edges, and
 // every target is a vertex.
 status check_graph(const graph_file& graph, std::uint32_t threads);
-
-struct make_request {
-    std::string out;
-    graph_shape shape;
-    std::uint64_t seed = 1;
-    std::uint32_t threads = 1;
-    bool quiet = false;
-};
-
-struct make_report {
-    double seconds = 0;
-    std::uint64_t most_edges_of_a_vertex = 0;
-};
-
-// Makes a graph that the seed alone decides, by all cores. The file appears whole or not at all.
-status make_graph(const make_request& asked, make_report& report);
 
 }  // namespace penstock::sssp

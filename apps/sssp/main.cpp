@@ -1,18 +1,25 @@
-// penstock-sssp: shortest paths over a graph whose file another program changes. The texts below
-// say what it promises.
+// penstock-sssp: shortest paths over a graph whose file another program changes. Its commands, from
+// their options to their reports; the texts below say what it promises.
 #include <algorithm>
 #include <cerrno>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <unistd.h>
 
 #include "common/message.hpp"
 #include "common/numbers.hpp"
+#include "common/report_text.hpp"
 #include "common/threads.hpp"
 #include "session.hpp"
 
 namespace penstock::sssp {
 
 namespace {
+
+using apps::median;
+using apps::text_of;
+using apps::words;
+using nlohmann::json;
 
 constexpr const char* about =
     "Shortest paths from one vertex of a graph in a file, computed again whenever another program "
@@ -31,14 +38,12 @@ constexpr const char* details_run =
 const std::vector<std::string> all_methods = {"penstock", "copy", "managed", "cpu"};
 const std::vector<std::string> ways_to_change = {"write", "store"};
 
-apps::range<std::uint64_t> any_number() {
-    return {0, UINT64_MAX, "from 0 to " + apps::with_commas(UINT64_MAX)};
-}
+apps::range<std::uint64_t> any_number() { return {0, UINT64_MAX, words("from 0 to ", UINT64_MAX)}; }
 
 status read_percents(const std::string& flag, const std::string& text, std::vector<double>& out) {
     out.clear();
-    std::istringstream words(text + ",");
-    for (std::string word; std::getline(words, word, ',');) {
+    std::istringstream list(text + ",");
+    for (std::string word; std::getline(list, word, ',');) {
         if (word.empty()) return {-EINVAL, flag + ": '' is no number from 0 to 100"};
         if (status s = apps::parse_number<double>(flag.c_str(), word, 0, 100, "from 0 to 100",
                                                   out.emplace_back());
@@ -52,9 +57,9 @@ status read_percents(const std::string& flag, const std::string& text, std::vect
 status open_files(run_session& s) {
     if (status failed = open_graph(s.graph_path, s.graph); !failed) return failed;
     if (s.source >= s.graph.shape.vertices)
-        return {-EINVAL, "--source: there is no vertex " + apps::with_commas(s.source) + " in " +
-                             apps::shown(s.graph_path) + ", which has " +
-                             apps::with_commas(s.graph.shape.vertices) + ", counted from 0"};
+        return apps::failure(-EINVAL, "--source: there is no vertex ", s.source, " in ",
+                             apps::shown(s.graph_path), ", which has ", s.graph.shape.vertices,
+                             ", counted from 0");
     if (!s.percents.empty() && ::access(s.graph.real_path().c_str(), W_OK) != 0)
         return {-errno, apps::shown(s.graph_path) + ": " + error_text(-errno) +
                             "; the updater must be able to write it, or leave --updates out"};
@@ -111,9 +116,8 @@ void run_session::add_options(apps::option_list& add) {
 
 status run_session::check() {
     threads = apps::thread_count(settings.worker_threads);
-    std::vector<std::string> ordered;
-    for (const std::string& name : all_methods)
-        if (has(name)) ordered.push_back(name);
+    std::vector<std::string> ordered = all_methods;
+    std::erase_if(ordered, [this](const std::string& name) { return !has(name); });
     names = std::move(ordered);
     if (no_mount && !point.empty())
         return {-EINVAL, "--no-mount and --mount " + apps::shown(point) +
@@ -134,6 +138,128 @@ bool run_session::has(const std::string& method) const {
     return std::find(names.begin(), names.end(), method) != names.end();
 }
 
+// The report of a run.
+
+namespace {
+
+double median_total(const round_times& rounds) {
+    std::vector<double> totals = rounds.data_seconds;
+    for (std::size_t i = 0; i < totals.size(); ++i) totals[i] += rounds.compute_seconds[i];
+    return median(totals);
+}
+
+json json_of_rounds(const std::string& name, const round_times& rounds) {
+    return {{"method", name},
+            {"data_seconds", rounds.data_seconds},
+            {"compute_seconds", rounds.compute_seconds},
+            {"pages_fetched", rounds.pages},
+            {"edges_followed", rounds.edges},
+            {"steps", rounds.steps},
+            {"median",
+             {{"data_seconds", median(rounds.data_seconds)},
+              {"compute_seconds", median(rounds.compute_seconds)},
+              {"total_seconds", median_total(rounds)}}}};
+}
+
+// How much longer the baseline takes than penstock, in all; null where one of them was not asked
+// for.
+json ratio(const run_session& s, const update_run& u, const char* baseline) {
+    double penstock = 0, other = 0;
+    for (std::size_t i = 0; i < s.methods.size(); ++i) {
+        if (s.methods[i].name == "penstock") penstock = median_total(u.methods[i]);
+        if (s.methods[i].name == baseline) other = median_total(u.methods[i]);
+    }
+    return penstock > 0 && other > 0 ? json(other / penstock) : json(nullptr);
+}
+
+json json_of_update(const run_session& s, const update_run& u) {
+    json methods = json::array();
+    for (std::size_t i = 0; i < s.methods.size(); ++i)
+        methods.push_back(json_of_rounds(s.methods[i].name, u.methods[i]));
+    return {{"percent", u.percent < 0 ? json(nullptr) : json(u.percent)},
+            {"pages_changed", u.pages},
+            {"update_seconds", u.update_seconds},
+            {"median_update_seconds", median(u.update_seconds)},
+            {"distances_changed", u.changed},
+            {"methods", methods},
+            {"copy_over_penstock", ratio(s, u, "copy")},
+            {"managed_over_penstock", ratio(s, u, "managed")},
+            {"cpu_over_penstock", ratio(s, u, "cpu")}};
+}
+
+std::string line_of(const run_session& s, const update_run& u) {
+    std::string line = u.percent < 0 ? "nothing changed"
+                                     : words(text_of("%g", u.percent), " % of the pages changed (",
+                                             text_of("%.3f s)", median(u.update_seconds)));
+    for (std::size_t i = 0; i < s.methods.size(); ++i) {
+        const round_times& rounds = u.methods[i];
+        line +=
+            words(i == 0 ? ": " : "; ", s.methods[i].name, text_of(" %.4f s", median_total(rounds)),
+                  text_of(" (data %.4f", median(rounds.data_seconds)),
+                  text_of(", compute %.4f)", median(rounds.compute_seconds)));
+    }
+    const json more = ratio(s, u, "copy");
+    if (more.is_null()) return line;
+    return line + text_of("; copy takes %.2f times as long as penstock", more.get<double>());
+}
+
+}  // namespace
+
+void say_methods(const run_session& s) {
+    if (s.common.quiet) return;
+    const graph_shape& shape = s.graph.shape;
+    apps::say(words(shape.vertices, " vertices, ", shape.edges, " edges, ",
+                    format_size(shape.file_bytes())));
+    for (const method_run& m : s.methods)
+        apps::say(m.name + " on " + name_of(m.where) + ": " + m.place->note() +
+                  text_of("; made in %.2f s", m.start_seconds));
+}
+
+void say_update(const run_session& s, const update_run& u) {
+    if (!s.common.quiet) apps::say(line_of(s, u));
+}
+
+json run_session::json_of() const {
+    json done = json::array(), changes = json::array();
+    for (const method_run& m : methods)
+        done.push_back({{"method", m.name},
+                        {"backend", name_of(m.where)},
+                        {"how", m.place->note()},
+                        {"start_seconds", m.start_seconds},
+                        {"first_data_seconds", m.first.data_seconds.front()},
+                        {"first_compute_seconds", m.first.compute_seconds.front()}});
+    for (const update_run& u : updates) changes.push_back(json_of_update(*this, u));
+    return {{"graph", graph.path},
+            {"vertices", graph.shape.vertices},
+            {"edges", graph.shape.edges},
+            {"file_bytes", graph.shape.file_bytes()},
+            {"source", source},
+            {"rounds", rounds},
+            {"seed", seed},
+            {"delta", delta},
+            {"threads", threads},
+            {"update_by", percents.empty() ? json(nullptr) : json(update_by)},
+            {"mounted", mounted},
+            {"device", device_name.empty() ? json(nullptr) : json(device_name)},
+            {"methods", done},
+            {"updates", changes},
+            {"reached", reached},
+            {"farthest", farthest},
+            {"rounds_checked", checks ? json(checked) : json(nullptr)},
+            {"result", out_path.empty() ? json(nullptr) : json(out_path)}};
+}
+
+void run_session::say_summary() const {
+    apps::say(words(reached, " vertices reached, the farthest at ", farthest));
+    if (!percents.empty() && has("penstock") && !mounted)
+        apps::say(
+            "without a mount the changed pages are not known, so each acquire brought the "
+            "whole file");
+    if (checks)
+        apps::say(words("the distances of ", checked,
+                        " rounds are those that Dijkstra's algorithm finds"));
+}
+
 make_session::make_session()
     : command({"make",
                "Make a graph that the seed alone decides: degrees and targets are uneven, weights "
@@ -141,42 +267,59 @@ make_session::make_session()
                "", apps::command_kind::make}) {}
 
 void make_session::add_options(apps::option_list& add) {
-    add.text("-o,--out", asked.out, "File that gets the graph", "GRAPH").required();
-    add.number("--vertices", asked.shape.vertices, {1, most_vertices, ""},
-               "Vertices, numbered from 0", "N")
+    add.text("-o,--out", out, "File that gets the graph", "GRAPH").required();
+    add.number("--vertices", shape.vertices, {1, most_vertices, ""}, "Vertices, numbered from 0",
+               "N")
         .required();
-    add.number("--edges", asked.shape.edges, {1, most_edges, ""}, "Edges", "M").required();
-    add.number("--seed", asked.seed, any_number(), "Of what is made; default: 1", "S");
+    add.number("--edges", shape.edges, {1, most_edges, ""}, "Edges", "M").required();
+    add.number("--seed", seed, any_number(), "Of what is made; default: 1", "S");
 }
 
 status make_session::check() {
-    asked.threads = apps::thread_count(settings.worker_threads);
-    asked.quiet = common.quiet;
+    threads = apps::thread_count(settings.worker_threads);
     return {};
 }
 
-status make_session::run() { return make_graph(asked, made); }
-
-update_session::update_session()
-    : command({"update", "Change weights", "", apps::command_kind::internal}) {}
-
-void update_session::add_options(apps::option_list& add) {
-    constexpr const char* form = "TEXT REQUIRED";
-    add.operand("GRAPH", asked.file, "File of the graph");
-    add.number("--percent", asked.percent, {0, 100, ""}, "", form).required();
-    add.number("--seed", asked.seed, any_number(), "", form).required();
-    add.number("--round", asked.round, any_number(), "", form).required();
-    add.choice("--by", by, ways_to_change, "way to change a file", "", form).required();
-    add.text("--workers", common.workers, "", form).required();
+json make_session::json_of() const {
+    return {{"graph", out},         {"vertices", shape.vertices},
+            {"edges", shape.edges}, {"bytes", shape.file_bytes()},
+            {"seed", seed},         {"most_edges_of_a_vertex", most_edges_of_a_vertex},
+            {"threads", threads},   {"seconds", {{"total", seconds}}}};
 }
 
-status update_session::check() {
-    asked.threads = apps::thread_count(settings.worker_threads);
-    asked.by_store = by == "store";
-    return {};
+void make_session::say_summary() const {
+    apps::say(words(out, ": ", shape.vertices, " vertices, ", shape.edges, " edges, ",
+                    format_size(shape.file_bytes()), " in ", text_of("%.2f s", seconds), " by ",
+                    std::to_string(threads), " threads"));
 }
 
-status update_session::run() { return update_weights(asked); }
+namespace {
+
+// In a process of its own, which a run starts (run_updater).
+struct update_session final : apps::command {
+    update_session() : command({"update", "Change weights", "", apps::command_kind::internal}) {}
+
+    void add_options(apps::option_list& add) override {
+        constexpr const char* form = "TEXT REQUIRED";
+        add.operand("GRAPH", asked.file, "File of the graph");
+        add.number("--percent", asked.percent, {0, 100, ""}, "", form).required();
+        add.number("--seed", asked.seed, any_number(), "", form).required();
+        add.number("--round", asked.round, any_number(), "", form).required();
+        add.choice("--by", by, ways_to_change, "way to change a file", "", form).required();
+        add.text("--workers", common.workers, "", form).required();
+    }
+    status check() override {
+        asked.threads = apps::thread_count(settings.worker_threads);
+        asked.by_store = by == "store";
+        return {};
+    }
+    status run() override { return update_weights(asked); }
+
+    update_request asked;
+    std::string by;
+};
+
+}  // namespace
 
 }  // namespace penstock::sssp
 

@@ -4,82 +4,72 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <functional>
+#include <numeric>
 
 #include "common/message.hpp"
-#include "common/process.hpp"
-#include "common/files.hpp"
 #include "made_numbers.hpp"
 
 namespace penstock::sssp {
 
 namespace {
 
-backend resolved(const run_session& s) {
-    if (s.settings.where != backend::automatic) return s.settings.where;
-    return gpu_is_there(s.settings.device) ? backend::gpu : backend::cpu;
-}
-
-status make_solver(run_session& s, backend where, solver*& out) {
-    std::unique_ptr<solver>& kept = where == backend::gpu ? s.gpu : s.cpu;
-    if (kept == nullptr) {
-        const solver_settings settings{s.graph.shape, s.delta, s.threads, s.settings.device,
-                                       [] { return was_interrupted(); }};
-        if (status failed = where == backend::gpu ? make_gpu_solver(settings, kept)
-                                                  : make_cpu_solver(settings, kept);
-            !failed)
-            return failed;
-    }
+status make_solver(run_session& run, backend where, solver*& out) {
+    const bool on_gpu = where == backend::gpu;
+    std::unique_ptr<solver>& kept = on_gpu ? run.gpu : run.cpu;
+    const solver_settings settings{run.graph.shape, run.delta, run.threads, run.settings.device,
+                                   [] { return was_interrupted(); }};
+    if (kept == nullptr)
+        if (status s = (on_gpu ? make_gpu_solver : make_cpu_solver)(settings, kept); !s) return s;
     out = kept.get();
     return {};
 }
 
-status make_region(run_session& s, backend where, method_run& m) {
-    options settings = s.settings;
+// A mount too, if updates go through it.
+status start_runtime(run_session& run, backend where) {
+    options settings = run.settings;
     settings.where = where;
     // Regions have memory of their own, and nothing else is read here.
     if (!settings.cache_bytes) settings.cache_bytes = std::uint64_t{64} << 20;
-    if (status failed = apps::create_runtime(settings, s.common.quiet, s.rt); !failed)
-        return failed;
-    s.device_name = s.rt->device_name();
-    if (s.wants_mount()) {
-        if (status failed = s.folder.open(*s.rt, s.graph.folder, s.point); !failed) return failed;
-        s.mounted = true;
+    if (status s = apps::create_runtime(settings, run.common.quiet, run.rt); !s) return s;
+    run.device_name = run.rt->device_name();
+    if (!run.wants_mount()) return {};
+    if (status s = run.folder.open(*run.rt, run.graph.folder, run.point); !s) return s;
+    run.mounted = true;
+    return {};
+}
+
+status open_place(run_session& run, method_run& m) {
+    if (m.name == "penstock") {
+        if (status s = start_runtime(run, m.where); !s) return s;
+        m.place = make_region_place(*run.rt, run.graph, !run.mounted);
+    } else {
+        m.place = make_place(m.name, run.graph,
+                             {run.threads, m.where == backend::gpu, run.settings.device});
     }
-    return make_region_place(*s.rt, s.graph, !s.mounted, m.place);
+    return m.place->open();
 }
 
-status make_place(run_session& s, backend where, method_run& m) {
-    const std::uint32_t threads = s.threads;
-    const int device = s.settings.device;
-    if (m.name == "penstock") return make_region(s, where, m);
-    if (m.name == "managed") return make_managed_place(s.graph, threads, device, m.place);
-    if (m.name == "cpu") return make_mapped_place(s.graph, m.place);
-    return where == backend::gpu ? make_gpu_copy_place(s.graph, threads, device, m.place)
-                                 : make_copy_place(s.graph, threads, m.place);
-}
-
-status prepare(run_session& s) {
-    const backend here = resolved(s);
-    if (s.delta == 0) s.delta = usual_delta(s.graph.shape, most_weight);
-    for (const std::string& name : s.names) {
-        method_run& m = s.methods.emplace_back();
+status prepare(run_session& run) {
+    backend here = run.settings.where;
+    if (here == backend::automatic)
+        here = gpu_is_there(run.settings.device) ? backend::gpu : backend::cpu;
+    if (run.delta == 0) run.delta = usual_delta(run.graph.shape, most_weight);
+    for (const std::string& name : run.names) {
+        method_run& m = run.methods.emplace_back();
         m.name = name;
-        const backend where = name == "cpu" ? backend::cpu : here;
-        m.backend = name_of(where);
-        if (name == "managed" && where == backend::cpu)
+        m.where = name == "cpu" ? backend::cpu : here;
+        if (name == "managed" && m.where == backend::cpu)
             return {
                 -EINVAL,
                 "--method managed: needs a GPU, and the back end is cpu; leave this method out"};
-        if (status failed = make_solver(s, where, m.by); !failed) return failed;
+        if (status s = make_solver(run, m.where, m.by); !s) return s;
     }
     // A region takes what the others leave, so it is made last.
-    for (auto m = s.methods.rbegin(); m != s.methods.rend(); ++m) {
+    for (auto m = run.methods.rbegin(); m != run.methods.rend(); ++m) {
         apps::stopwatch watch;
-        if (status failed = apps::not_interrupted(); !failed) return failed;
-        if (status failed =
-                make_place(s, m->backend == std::string("gpu") ? backend::gpu : backend::cpu, *m);
-            !failed)
-            return failed;
+        if (status s = apps::not_interrupted(); !s) return s;
+        if (status s = open_place(run, *m); !s) return s;
         m->start_seconds = watch.lap();
     }
     return {};
@@ -91,153 +81,137 @@ std::string name_of_distance(std::uint32_t distance) {
     return distance == unreachable ? "none" : apps::with_commas(distance);
 }
 
-status compare(const run_session& s, const std::string& base_name, const distances& base,
-               const std::string& other_name, const distances& other) {
-    const auto [first, second] = std::mismatch(base.begin(), base.end(), other.begin());
-    if (first == base.end()) return {};
-    return {-EIO,
-            apps::shown(s.graph.path) + ": the distance of vertex " +
-                apps::with_commas(static_cast<std::uint64_t>(first - base.begin())) + " is " +
-                name_of_distance(*first) + " by " + base_name + " and " +
-                name_of_distance(*second) + " by " + other_name +
-                "; let no other program write the graph meanwhile, and if none does, report this"};
-}
-
 class all_rounds {
 public:
-    explicit all_rounds(run_session& s) : s_(s), other_(s.graph.shape.vertices) {
-        s.distances.resize(s.graph.shape.vertices);
+    explicit all_rounds(run_session& run)
+        : run_(run), shape_(run.graph.shape), other_(shape_.vertices) {
+        run.distances.resize(shape_.vertices);
     }
 
     status run() {
-        const std::uint64_t total = 1 + s_.rounds * std::max<std::uint64_t>(s_.percents.size(), 1);
+        const std::vector<double>& percents = run_.percents;
+        const std::uint64_t total = 1 + run_.rounds * std::max<std::uint64_t>(percents.size(), 1);
         const apps::progress bar(
-            "rounds", total, [this] { return done_.load(); }, !s_.common.quiet);
-        if (status failed = compute_all([](method_run& m) -> round_times& { return m.first; });
-            !failed)
-            return failed;
-        if (s_.percents.empty())
-            if (status failed = rounds_of(-1); !failed) return failed;
-        for (const double percent : s_.percents)
-            if (status failed = rounds_of(percent); !failed) return failed;
-        summarise();
+            "rounds", total, [this] { return done_.load(); }, !run_.common.quiet);
+        if (status s = compute_all(nullptr); !s) return s;
+        if (percents.empty())
+            if (status s = rounds_of(-1); !s) return s;
+        for (const double percent : percents)
+            if (status s = rounds_of(percent); !s) return s;
+        for (const std::uint32_t distance : run_.distances) {
+            if (distance == unreachable) continue;
+            ++run_.reached;
+            run_.farthest = std::max<std::uint64_t>(run_.farthest, distance);
+        }
         return {};
     }
 
 private:
-    // By each method, with what is in the file now. The first one's distances are the others'
-    // measure.
-    template <typename TimesOf>
-    status compute_all(const TimesOf& times_of) {
-        for (method_run& m : s_.methods) {
-            if (status failed = apps::not_interrupted(); !failed) return failed;
-            round_times& times = times_of(m);
-            apps::stopwatch watch;
-            if (status failed = m.place->refresh(times.pages); !failed) return failed;
-            times.data_seconds = watch.lap();
-            if (status failed = m.by->compute(view_of(m.place->data(), s_.graph.shape),
-                                              static_cast<std::uint32_t>(s_.source));
-                !failed)
-                return {failed.code,
-                        apps::shown(s_.graph.path) + ": " + m.name + ": " + failed.message};
-            times.compute_seconds = watch.lap();
-            times.edges = m.by->last().edges;
-            times.steps = m.by->last().step;
-            const bool is_first = &m == &s_.methods.front();
-            if (status failed =
-                    m.by->copy_distances(is_first ? s_.distances.data() : other_.data());
-                !failed)
-                return failed;
-            if (is_first) continue;
-            if (status failed = compare(s_, s_.methods.front().name, s_.distances, m.name, other_);
-                !failed)
-                return failed;
+    // By each method, with what is in the file now: a round of these updates, or the first before
+    // any update.
+    status compute_all(update_run* u) {
+        for (std::size_t i = 0; i < run_.methods.size(); ++i) {
+            method_run& m = run_.methods[i];
+            if (status s = apps::not_interrupted(); !s) return s;
+            if (status s = compute(m, u == nullptr ? m.first : u->methods[i]); !s) return s;
+            // The first one's distances are the others' measure.
+            distances& found = i == 0 ? run_.distances : other_;
+            if (status s = m.by->copy_distances(found.data()); !s) return s;
+            if (i == 0) continue;
+            if (status s = compare(m.name, found); !s) return s;
         }
         ++done_;
-        return s_.checks ? check_plainly() : status{};
+        return run_.checks ? check_plainly() : status{};
+    }
+
+    status compute(method_run& m, round_times& times) const {
+        apps::stopwatch watch;
+        if (status s = m.place->refresh(times.pages.emplace_back()); !s) return s;
+        times.data_seconds.push_back(watch.lap());
+        if (status s = m.by->compute(view_of(m.place->data(), shape_), source()); !s)
+            return {s.code,
+                    apps::words(apps::shown(run_.graph.path), ": ", m.name, ": ", s.message)};
+        times.compute_seconds.push_back(watch.lap());
+        times.edges.push_back(m.by->last().edges);
+        times.steps.push_back(m.by->last().step);
+        return {};
+    }
+    [[nodiscard]] std::uint32_t source() const { return static_cast<std::uint32_t>(run_.source); }
+
+    status compare(const std::string& name, const distances& found) const {
+        const distances& base = run_.distances;
+        const auto [first, second] = std::mismatch(base.begin(), base.end(), found.begin());
+        if (first == base.end()) return {};
+        return apps::failure(
+            -EIO, apps::shown(run_.graph.path), ": the distance of vertex ", first - base.begin(),
+            " is ", name_of_distance(*first), " by ", run_.methods.front().name, " and ",
+            name_of_distance(*second), " by ", name,
+            "; let no other program write the graph meanwhile, and if none does, report this");
     }
 
     status check_plainly() {
         apps::mapped_file file;
-        if (status failed = file.open(s_.graph.real_path(), s_.graph.shape.file_bytes()); !failed)
-            return failed;
-        const distances plain = plain_distances(
-            view_of(reinterpret_cast<const std::byte*>(file.data()), s_.graph.shape),
-            static_cast<std::uint32_t>(s_.source));
-        ++s_.checked;
-        return compare(s_, s_.methods.front().name, s_.distances, "Dijkstra's algorithm", plain);
+        if (status s = file.open(run_.graph.real_path(), shape_.file_bytes()); !s) return s;
+        const auto* const bytes = reinterpret_cast<const std::byte*>(file.data());
+        ++run_.checked;
+        return compare("Dijkstra's algorithm", plain_distances(view_of(bytes, shape_), source()));
     }
 
     // A negative percent: no updater runs.
     status rounds_of(double percent) {
-        update_run& u = s_.updates.emplace_back();
+        update_run& u = run_.updates.emplace_back();
         u.percent = percent;
-        u.methods.resize(s_.methods.size());
-        for (std::uint32_t i = 0; i < s_.rounds; ++i) {
-            ++s_.rounds_done;
+        u.methods.resize(run_.methods.size());
+        for (std::uint32_t i = 0; i < run_.rounds; ++i) {
+            ++run_.rounds_done;
             if (percent >= 0)
-                if (status failed = update(u); !failed) return failed;
-            before_ = s_.distances;
-            if (status failed = compute_all([&](method_run& m) -> round_times& {
-                    return u.methods[static_cast<std::size_t>(&m - s_.methods.data())]
-                        .emplace_back();
-                });
-                !failed)
-                return failed;
-            std::uint64_t changed = 0;
-            for (std::size_t v = 0; v < before_.size(); ++v)
-                changed += before_[v] != s_.distances[v] ? 1 : 0;
-            u.changed.push_back(changed);
+                if (status s = update(u); !s) return s;
+            const distances before = run_.distances;
+            if (status s = compute_all(&u); !s) return s;
+            u.changed.push_back(std::inner_product(before.begin(), before.end(),
+                                                   run_.distances.begin(), std::uint64_t{0},
+                                                   std::plus<>(), std::not_equal_to<>()));
         }
-        say_update(s_, u);
+        say_update(run_, u);
         return {};
     }
     status update(update_run& u) {
         update_request asked;
-        asked.file = s_.mounted ? s_.folder.point() + "/" + s_.graph.name : s_.graph.real_path();
+        asked.file =
+            run_.mounted ? run_.folder.point() + "/" + run_.graph.name : run_.graph.real_path();
         asked.percent = u.percent;
-        asked.seed = s_.seed;
-        asked.round = s_.rounds_done;
-        asked.by_store = s_.update_by == "store";
-        asked.threads = s_.threads;
-        u.pages =
-            page_choice(s_.graph.shape.edge_pages(), u.percent, asked.seed, asked.round).count();
+        asked.seed = run_.seed;
+        asked.round = run_.rounds_done;
+        asked.by_store = run_.update_by == "store";
+        asked.threads = run_.threads;
+        u.pages = page_choice(shape_.edge_pages(), u.percent, asked.seed, asked.round).count();
         apps::stopwatch watch;
-        const status ended = run_updater(asked, [] { return was_interrupted(); });
+        const status ended = run_updater(asked);
         u.update_seconds.push_back(watch.lap());
         return ended;
     }
 
-    void summarise() {
-        for (const std::uint32_t distance : s_.distances)
-            if (distance != unreachable) {
-                ++s_.reached;
-                s_.farthest = std::max<std::uint64_t>(s_.farthest, distance);
-            }
-    }
-
-    run_session& s_;
-    distances other_, before_;
+    run_session& run_;
+    const graph_shape& shape_;
+    distances other_;
     std::atomic<std::uint64_t> done_{0};
 };
 
 }  // namespace
 
-status run_all(run_session& s) {
-    status ended = prepare(s);
+status run_all(run_session& run) {
+    status ended = prepare(run);
     if (ended.ok()) {
-        say_methods(s);
-        ended = all_rounds(s).run();
+        say_methods(run);
+        ended = all_rounds(run).run();
     }
-    const status closed = s.folder.close();
-    if (status failed = apps::not_interrupted(); !failed) return failed;
+    const status closed = run.folder.close();
+    if (status s = apps::not_interrupted(); !s) return s;
     if (!ended.ok()) return ended;
-    if (!closed.ok() || s.out_path.empty()) return closed;
-    if (status failed = s.out.write(reinterpret_cast<const char*>(s.distances.data()),
-                                    s.distances.size() * sizeof(std::uint32_t));
-        !failed)
-        return failed;
-    return s.out.commit();
+    if (!closed.ok() || run.out_path.empty()) return closed;
+    const auto* const bytes = reinterpret_cast<const char*>(run.distances.data());
+    if (status s = run.out.write(bytes, run.distances.size() * sizeof(std::uint32_t)); !s) return s;
+    return run.out.commit();
 }
 
 }  // namespace penstock::sssp

@@ -4,37 +4,18 @@
 #include <algorithm>
 #include <barrier>
 #include <cerrno>
-#include <cstring>
 #include <functional>
-#include <memory>
 #include <queue>
 #include <utility>
 #include <vector>
 
-#include "common/device_memory.hpp"
+#include "common/message.hpp"
 #include "common/threads.hpp"
 #include "penstock/options.hpp"
 
 namespace penstock::sssp {
 
 namespace {
-
-status outcome(const search_state& state) {
-    switch (static_cast<fault>(state.failed)) {
-        case fault::none: return {};
-        case fault::damaged:
-            return {-EINVAL,
-                    "an edge or an offset is not as it was when the graph was checked; let others "
-                    "change nothing but weights meanwhile"};
-        case fault::too_far:
-            return {
-                -EOVERFLOW,
-                "a path is longer than 4,294,967,294, the greatest distance; use smaller weights"};
-        case fault::endless: break;
-    }
-    return {-EIO, "the search did not end after " + std::to_string(state.step) +
-                      " steps; let no program change weights while it runs"};
-}
 
 // The search by CPU threads.
 
@@ -97,62 +78,79 @@ private:
 class cpu_solver final : public solver {
 public:
     explicit cpu_solver(const solver_settings& settings)
-        : settings_(settings), memory_(apps::make_host_memory()) {}
-
-    status prepare() {
-        const graph_shape& shape = settings_.shape;
-        view_.room = parts_of(shape);
-        view_.delta = settings_.delta;
-        view_.state = &state_;
-        if (memory_->allocate(view_.distances, shape.vertices) &&
-            memory_->allocate(view_.stamps, shape.vertices) &&
-            memory_->allocate(view_.queues[0], view_.room) &&
-            memory_->allocate(view_.queues[1], view_.room))
-            return {};
-        return {-ENOMEM, "the search needs " +
-                             format_size(8 * shape.vertices + 2 * sizeof(part) * view_.room) +
-                             " of memory that is not free; use a smaller graph"};
-    }
-
-    status compute(const graph_view& graph, std::uint32_t source) override {
-        view_.graph = graph;
-        std::memset(view_.distances, 0xff, graph.vertices * sizeof(std::uint32_t));
-        std::memset(view_.stamps, 0, graph.vertices * sizeof(std::uint32_t));
-        view_.distances[source] = 0;
-        state_ = first_state(settings_.delta);
-        std::barrier<> all(settings_.threads);
-        const auto run_steps = [&]() -> status {
-            apps::on_threads(settings_.threads, [&](std::uint32_t number) {
-                thread_of_team team(number, settings_.threads, all);
-                search(team, view_, steps_of_a_stretch);
-            });
-            return {};
-        };
-        return run_search(settings_, run_steps, state_);
-    }
-    status copy_distances(std::uint32_t* to) override {
-        std::memcpy(to, view_.distances, settings_.shape.vertices * sizeof(std::uint32_t));
-        return {};
-    }
-    [[nodiscard]] search_state last() const override { return state_; }
+        : solver(settings, apps::make_host_memory(), "memory") {}
 
 private:
-    const solver_settings settings_;
-    std::unique_ptr<apps::device_memory> memory_;
-    search_view view_{};
-    search_state state_{};
+    status run_steps() override {
+        std::barrier<> all(settings_.threads);
+        apps::on_threads(settings_.threads, [&](std::uint32_t number) {
+            thread_of_team team(number, settings_.threads, all);
+            search(team, view_, steps_of_a_stretch);
+        });
+        return {};
+    }
 };
+
+status not_copied() {
+    return {-EIO,
+            "the state of the search could not be copied to or from the device; is the GPU "
+            "in order?"};
+}
 
 }  // namespace
 
-status run_search(const solver_settings& settings, const std::function<status()>& run_steps,
-                  const search_state& state) {
-    while (state.is_done == 0) {
-        if (settings.interrupted && settings.interrupted())
+status solver::prepare() {
+    const graph_shape& shape = settings_.shape;
+    view_.room = parts_of(shape);
+    view_.delta = settings_.delta;
+    if (memory_->allocate(view_.distances, shape.vertices) &&
+        memory_->allocate(view_.stamps, shape.vertices) &&
+        memory_->allocate(view_.queues[0], view_.room) &&
+        memory_->allocate(view_.queues[1], view_.room) && memory_->allocate(view_.state, 1))
+        return {};
+    return apps::failure(-ENOMEM, "the search needs ",
+                         format_size(8 * shape.vertices + 2 * sizeof(part) * view_.room), " of ",
+                         memory_name_, " that is not free; use a smaller graph");
+}
+
+status solver::compute(const graph_view& graph, std::uint32_t source) {
+    view_.graph = graph;
+    state_ = first_state(settings_.delta);
+    const std::uint64_t bytes = graph.vertices * sizeof(std::uint32_t);
+    const std::uint32_t nearest = 0;
+    if (!memory_->fill(view_.distances, 0xff, bytes) || !memory_->fill(view_.stamps, 0, bytes) ||
+        !memory_->upload(view_.distances + source, &nearest, sizeof nearest) ||
+        !memory_->upload(view_.state, &state_, sizeof state_))
+        return not_copied();
+    while (state_.is_done == 0) {
+        if (settings_.interrupted && settings_.interrupted())
             return {-ECANCELED, "interrupted; nothing was written"};
         if (status s = run_steps(); !s) return s;
+        if (!memory_->download(&state_, view_.state, sizeof state_)) return not_copied();
     }
-    return outcome(state);
+    return outcome();
+}
+
+status solver::outcome() const {
+    switch (static_cast<fault>(state_.failed)) {
+        case fault::none: return {};
+        case fault::damaged:
+            return {-EINVAL,
+                    "an edge or an offset is not as it was when the graph was checked; let others "
+                    "change nothing but weights meanwhile"};
+        case fault::too_far:
+            return {
+                -EOVERFLOW,
+                "a path is longer than 4,294,967,294, the greatest distance; use smaller weights"};
+        case fault::endless: break;
+    }
+    return {-EIO, "the search did not end after " + std::to_string(state_.step) +
+                      " steps; let no program change weights while it runs"};
+}
+
+status solver::copy_distances(std::uint32_t* to) {
+    const std::uint64_t bytes = settings_.shape.vertices * sizeof(std::uint32_t);
+    return memory_->download(to, view_.distances, bytes) ? status{} : not_copied();
 }
 
 status make_cpu_solver(const solver_settings& settings, std::unique_ptr<solver>& out) {

@@ -4,8 +4,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "common/device_memory.hpp"
 #include "graph_file.hpp"
 #include "penstock/error.hpp"
 #include "search.hpp"
@@ -20,15 +23,38 @@ struct solver_settings {
     std::function<bool()> interrupted;  // asked now and then; true: give up
 };
 
-// Finds the distances of all vertices from one, wherever that is computed.
+// Finds the distances of all vertices from one, in memory of the device that computes.
 class solver {
 public:
     virtual ~solver() = default;
+    solver(const solver&) = delete;
+    solver& operator=(const solver&) = delete;
+
+    // Once. -ENOMEM and a message if there is not the memory.
+    status prepare();
     // From scratch. A graph that the solver's processor reaches, of the shape in the settings.
-    virtual status compute(const graph_view& graph, std::uint32_t source) = 0;
-    virtual status copy_distances(std::uint32_t* to) = 0;
+    status compute(const graph_view& graph, std::uint32_t source);
+    status copy_distances(std::uint32_t* to);
     // Of the last search.
-    [[nodiscard]] virtual search_state last() const = 0;
+    [[nodiscard]] const search_state& last() const { return state_; }
+
+protected:
+    // `memory_name` is for messages.
+    solver(const solver_settings& settings, std::unique_ptr<apps::device_memory> memory,
+           std::string memory_name)
+        : settings_(settings), memory_(std::move(memory)), memory_name_(std::move(memory_name)) {}
+    // A stretch of steps, between two of which it is asked whether to give up.
+    virtual status run_steps() = 0;
+
+    const solver_settings settings_;
+    search_view view_{};
+
+private:
+    [[nodiscard]] status outcome() const;
+
+    std::unique_ptr<apps::device_memory> memory_;
+    const std::string memory_name_;
+    search_state state_{};
 };
 
 // -ENOMEM and a message if there is not the memory.
@@ -39,13 +65,7 @@ status make_gpu_solver(const solver_settings& settings, std::unique_ptr<solver>&
 // Is there a GPU of this number, and can this program use it?
 bool gpu_is_there(int device);
 
-// Searches in stretches of steps, between which it is asked whether to give up. `run_steps()` does
-// some, `state` is as they left it.
-status run_search(const solver_settings& settings, const std::function<status()>& run_steps,
-                  const search_state& state);
-
 // The distances as the textbook finds them, on one core, to check the others by (Dijkstra, 1959).
-
 std::vector<std::uint32_t> plain_distances(const graph_view& graph, std::uint32_t source);
 
 }  // namespace penstock::sssp

@@ -1,11 +1,8 @@
 // The mount of the graph's folder; the updater, and how a run starts it and waits for it.
-#include "updates.hpp"
-
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
@@ -16,14 +13,12 @@
 #include <unistd.h>
 #include <vector>
 
-#include "common/process.hpp"
 #include "common/message.hpp"
+#include "common/report_text.hpp"
 #include "common/threads.hpp"
-#include "common/files.hpp"
-#include "graph_file.hpp"
 #include "made_numbers.hpp"
 #include "mount/mount.hpp"
-#include "penstock/runtime.hpp"
+#include "session.hpp"
 
 namespace penstock::sssp {
 
@@ -117,8 +112,8 @@ public:
             std::clamp<std::uint64_t>(chosen.count(), 1, request_.threads));
         apps::first_error errors;
         apps::on_threads(threads, [&](std::uint32_t i) {
-            errors.note(
-                change(chosen, chosen.count() * i / threads, chosen.count() * (i + 1) / threads));
+            const std::uint64_t count = chosen.count();
+            errors.note(change(chosen, count * i / threads, count * (i + 1) / threads));
         });
         return errors.get();
     }
@@ -161,14 +156,11 @@ private:
                 continue;
             }
             room.resize(count);
-            if (status s = apps::read_exactly(request_.file, fd_, room.data(), count * sizeof(edge),
-                                              offset);
-                !s)
+            const std::uint64_t bytes = count * sizeof(edge);
+            if (status s = apps::read_exactly(path(), fd_, room.data(), bytes, offset); !s)
                 return s;
             set_weights(room.data(), begin, count);
-            if (status s = apps::write_exactly(request_.file, fd_, room.data(),
-                                               count * sizeof(edge), offset);
-                !s)
+            if (status s = apps::write_exactly(path(), fd_, room.data(), bytes, offset); !s)
                 return s;
         }
         return {};
@@ -176,6 +168,8 @@ private:
     void set_weights(edge* edges, std::uint64_t begin, std::uint64_t count) const {
         for (std::uint64_t i = 0; i < count; ++i) edges[i].weight = weight_of(start_, begin + i);
     }
+
+    [[nodiscard]] const std::string& path() const { return request_.file; }
 
     const update_request& request_;
     graph_shape shape_;
@@ -189,18 +183,12 @@ private:
 constexpr auto longest_update = std::chrono::minutes(10);
 constexpr auto between_looks = std::chrono::microseconds(200);
 
-std::string text_of_percent(double percent) {
-    char text[64];
-    std::snprintf(text, sizeof text, "%.17g", percent);
-    return text;
-}
-
 status start(const update_request& request, pid_t& child) {
     std::vector<std::string> words = {"penstock-sssp",
                                       "update",
                                       request.file,
                                       "--percent",
-                                      text_of_percent(request.percent),
+                                      apps::text_of("%.17g", request.percent),
                                       "--seed",
                                       std::to_string(request.seed),
                                       "--round",
@@ -231,7 +219,7 @@ status kill_it(pid_t child, status why) {
 
 status update_weights(const update_request& request) { return updater(request).run(); }
 
-status run_updater(const update_request& request, const std::function<bool()>& interrupted) {
+status run_updater(const update_request& request) {
     pid_t child = -1;
     apps::leftover noted;
     {
@@ -247,14 +235,15 @@ status run_updater(const update_request& request, const std::function<bool()>& i
         if (found < 0 && errno != EINTR)
             return {-errno, "the updater: " + error_text(-errno) +
                                 "; let nothing else wait for this program's children"};
-        if (interrupted()) return kill_it(child, {-ECANCELED, "interrupted; nothing was written"});
+        if (was_interrupted())
+            return kill_it(child, {-ECANCELED, "interrupted; nothing was written"});
         if (std::chrono::steady_clock::now() > deadline)
             return kill_it(child, {-ETIMEDOUT, "the updater took more than ten minutes for " +
                                                    apps::shown(request.file) +
                                                    "; use a smaller graph, or change less"});
         std::this_thread::sleep_for(between_looks);
     }
-    if (interrupted()) return {-ECANCELED, "interrupted; nothing was written"};
+    if (was_interrupted()) return {-ECANCELED, "interrupted; nothing was written"};
     if (WIFEXITED(ended) && WEXITSTATUS(ended) == 0) return {};
     if (WIFEXITED(ended))
         return {-EIO, "the updater failed, and said why above; see that the graph can be written"};

@@ -1,12 +1,15 @@
-// penstock-stitch: puts tiles of a microscope together. The texts below say what it promises.
+// penstock-stitch: puts tiles of a microscope together. Its commands, from their options to their
+// reports; the texts below say what it promises.
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "common/message.hpp"
 #include "common/methods.hpp"
-#include "common/process.hpp"
+#include "common/report_text.hpp"
 #include "common/threads.hpp"
 #include "session.hpp"
 #include "sharpen.hpp"
@@ -14,6 +17,10 @@
 namespace penstock::stitch {
 
 namespace {
+
+using apps::text_of;
+using apps::words;
+using nlohmann::json;
 
 constexpr const char* about =
     "Puts the tiles of a microscope together into one image file. A GPU makes the part left of a "
@@ -36,25 +43,7 @@ constexpr stitch_method all_methods[] = {
     {"managed", apps::runs_on::gpu, with_managed},
     {"cpu", apps::runs_on::cpu, with_cpu},
 };
-
-status read_methods(const std::string& flag, const std::string& text, run_session& out) {
-    out.methods.clear();
-    out.all = text == "all";
-    if (out.all) return {};
-    const std::vector<std::string> known = apps::names_of(all_methods);
-    for (std::size_t at = 0; at <= text.size();) {
-        const std::size_t comma = std::min(text.find(',', at), text.size());
-        const std::string name = text.substr(at, comma - at);
-        if (std::find(known.begin(), known.end(), name) == known.end())
-            return {-EINVAL, flag + ": " + apps::shown(name) +
-                                 " is no method; give penstock, private, managed, cpu or all"};
-        if (std::find(out.methods.begin(), out.methods.end(), name) != out.methods.end())
-            return {-EINVAL, flag + ": " + apps::shown(name) + " is given twice; give it once"};
-        out.methods.push_back(name);
-        at = comma + 1;
-    }
-    return {};
-}
+constexpr const char* every_method = "all";
 
 status read_split(const std::string& flag, const std::string& text, std::optional<double>& out) {
     out.reset();
@@ -66,10 +55,7 @@ status read_split(const std::string& flag, const std::string& text, std::optiona
 // The page cache of the runtime is not used, and its memory is wanted for regions.
 constexpr std::uint64_t cache_bytes = 16u << 20, table_bytes = 4u << 20, staging_bytes = 4u << 20;
 
-bool only_cpu(const run_session& s) {
-    return !s.all && std::all_of(s.methods.begin(), s.methods.end(),
-                                 [](const std::string& name) { return name == "cpu"; });
-}
+bool only_cpu(const run_session& s) { return s.methods == std::vector<std::string>{"cpu"}; }
 
 status start_processors(run_session& s) {
     const std::uint32_t threads = apps::thread_count(s.settings.worker_threads);
@@ -117,7 +103,7 @@ status divide(run_session& s) {
     return {};
 }
 
-// What is left out is said.
+// All that can be used here, in place of "all". What is left out is said.
 void choose_all(run_session& s) {
     s.methods = {"cpu"};
     if (const status can = check_managed(s.job); can.ok()) s.methods.push_back("managed");
@@ -157,8 +143,10 @@ run_session::run_session() : command({"run", "Make the image", details, apps::co
 void run_session::add_options(apps::option_list& add) {
     add.operand("TILES", tiles, "File of tiles");
     add.text("-o,--out", out, "File that gets the image", "FILE").required();
-    add.value(
-        "--method", read_methods, *this,
+    std::vector<std::string> known = apps::names_of(all_methods);
+    known.push_back(every_method);
+    add.choices(
+        "--method", methods, known, "method",
         "One or several with commas between them, or all: penstock (regions; the default), private "
         "(a buffer of its own for the GPU, merged), managed (managed memory that both "
         "write), cpu (all cores). The last one's image stays",
@@ -177,14 +165,24 @@ void run_session::add_options(apps::option_list& add) {
                "Of each method, 1 to 1000, and report the medians; default: 1", "K");
 }
 
+status run_session::check() {
+    job.whole_pages = merge == "pages";
+    for (auto name = methods.begin(); name != methods.end(); ++name) {
+        if (std::find(methods.begin(), name, *name) != name)
+            return {-EINVAL, "--method: " + apps::shown(*name) + " is given twice; give it once"};
+        if (*name == every_method && methods.size() != 1)
+            return {-EINVAL, "--method: 'all' has the others in it; give it alone"};
+    }
+    return {};
+}
+
 // All methods, one after the other; their images are compared. The files are opened here, when a
 // signal no longer leaves a passing file behind.
 status run_session::run() {
-    job.whole_pages = merge == "pages";
     if (status failed = open_files(*this); !failed) return failed;
     if (status failed = start_processors(*this); !failed) return failed;
     if (status failed = divide(*this); !failed) return failed;
-    if (all) choose_all(*this);
+    if (methods.front() == every_method) choose_all(*this);
     for (const std::string& name : methods) {
         if (name == "managed")
             if (status can = check_managed(job); !can) return can;
@@ -192,6 +190,199 @@ status run_session::run() {
             return failed;
     }
     return image.commit();
+}
+
+// The report of a run.
+
+namespace {
+
+double median_of(const method_run& m, double phases::*part) {
+    std::vector<double> all;
+    for (const phases& run : m.runs) all.push_back(run.*part);
+    return apps::median(all);
+}
+
+std::vector<double> totals_of(const method_run& m) {
+    std::vector<double> all;
+    for (const phases& run : m.runs) all.push_back(run.total());
+    return all;
+}
+
+std::string backend_of(const run_session& s) {
+    return s.rt != nullptr && s.rt->where() == backend::gpu ? "gpu" : "cpu";
+}
+std::string device_of(const run_session& s) {
+    return s.rt != nullptr ? s.rt->device_name() : "CPU threads";
+}
+
+std::uint64_t pages_shared(const run_session& s) {
+    return shared_pages(s.job.tiles.image_width, s.job.tiles.image_height, s.job.split,
+                        image_header_bytes);
+}
+
+json json_of_run(const method_run& m) {
+    const phases& last = m.runs.back();
+    return {{"method", m.name},
+            {"seconds",
+             {{"map", median_of(m, &phases::map)},
+              {"input", median_of(m, &phases::input)},
+              {"compute", median_of(m, &phases::compute)},
+              {"left", median_of(m, &phases::left)},
+              {"right", median_of(m, &phases::right)},
+              {"merge", median_of(m, &phases::merge)},
+              {"total", apps::median(totals_of(m))},
+              {"end", median_of(m, &phases::end)},
+              {"totals", totals_of(m)}}},
+            {"bytes_released", last.bytes_released},
+            {"pages_released", last.pages_released},
+            {"pages_fetched", last.pages_fetched}};
+}
+
+// As text: JSON's numbers have 53 bits.
+std::string hexadecimal(std::uint64_t number) {
+    char text[17];
+    std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(number));
+    return text;
+}
+
+// How many times as long as penstock each other method took.
+json speedups(const run_session& s) {
+    json out = json::object();
+    double ours = 0;
+    for (const method_run& m : s.runs)
+        if (m.name == "penstock") ours = apps::median(totals_of(m));
+    for (const method_run& m : s.runs)
+        if (m.name != "penstock" && ours > 0) out[m.name] = apps::median(totals_of(m)) / ours;
+    return out;
+}
+
+}  // namespace
+
+json run_session::json_of() const {
+    const tile_set& t = job.tiles;
+    json made = json::array();
+    for (const method_run& each : runs) made.push_back(json_of_run(each));
+    json line = {{"column", job.split},
+                 {"part", static_cast<double>(job.split) / t.image_width},
+                 {"chosen", split.has_value() ? "given" : "auto"}};
+    if (measured.has_value())
+        line.update({{"left_pixels_a_second", measured->left_rate},
+                     {"right_pixels_a_second", measured->right_rate},
+                     {"seconds", measured->seconds}});
+    return {{"tiles", tiles},
+            {"tile_count", t.places.size()},
+            {"tile_width", t.tile_width},
+            {"tile_height", t.tile_height},
+            {"tile_bytes", t.file.bytes},
+            {"result", out},
+            {"image_width", t.image_width},
+            {"image_height", t.image_height},
+            {"image_bytes", image.bytes()},
+            {"image_hash", hexadecimal(hash)},
+            {"convolutions", job.convolutions},
+            {"repetitions", repetitions},
+            {"merge", merge},
+            {"split", line},
+            {"pages_shared", pages_shared(*this)},
+            {"left_pixels", pixels_of(job.left)},
+            {"right_pixels", pixels_of(job.right)},
+            {"backend", backend_of(*this)},
+            {"device", device_of(*this)},
+            {"threads", job.all_threads},
+            {"how", row_code_name()},
+            {"start_seconds", start_seconds},
+            {"layout_seconds", layout_seconds},
+            {"methods", made},
+            {"speedup_over", speedups(*this)}};
+}
+
+void run_session::say_summary() const {
+    for (const std::string& note : notes) apps::say(note);
+    const tile_set& t = job.tiles;
+    apps::say(words(t.places.size(), " tiles, image of ", t.image_width, " by ", t.image_height,
+                    ", ", job.convolutions, " convolutions; ", device_of(*this), " left of column ",
+                    job.split, ", ", std::to_string(job.threads), " threads (", row_code_name(),
+                    ") right of it; ", pages_shared(*this), " pages shared"));
+    const json faster = speedups(*this);
+    for (const method_run& m : runs) {
+        const auto seconds = [&](const char* form, double phases::*part) {
+            return text_of(form, median_of(m, part));
+        };
+        apps::say(
+            words(m.name, text_of(": %.3f s", apps::median(totals_of(m))),
+                  seconds(" (map %.3f s", &phases::map), seconds(", input %.3f s", &phases::input),
+                  seconds(", compute %.3f s", &phases::compute),
+                  seconds(", merge %.3f s)", &phases::merge),
+                  faster.contains(m.name)
+                      ? text_of("; penstock is %.2f times as fast", faster[m.name].get<double>())
+                      : ""));
+    }
+}
+
+namespace {
+
+status read_tile_size(const std::string& flag, const std::string& text, make_session& m) {
+    const std::size_t cross = text.find('x');
+    const std::string range = words("from 1 to ", most_tile_side, " in WxH");
+    if (cross == std::string::npos || cross == 0 || cross + 1 == text.size())
+        return {-EINVAL,
+                flag + ": " + apps::shown(text) + " is no size; give one, such as 1392x1040"};
+    const auto read = [&](const std::string& side, std::uint32_t& out) {
+        return apps::parse_number<std::uint32_t>(flag.c_str(), side, 1, most_tile_side, range, out);
+    };
+    if (status s = read(text.substr(0, cross), m.tile_width); !s) return s;
+    return read(text.substr(cross + 1), m.tile_height);
+}
+
+}  // namespace
+
+make_session::make_session()
+    : command({"make",
+               "Make a file of tiles of a made scene, with noise that the seed alone decides", "",
+               apps::command_kind::make}) {}
+
+void make_session::add_options(apps::option_list& add) {
+    add.text("-o,--out", out, "File that gets the tiles", "FILE").required();
+    add.number("--rows", rows, {1, most_tiles, ""}, "Tiles below each other", "R").required();
+    add.number("--columns", columns, {1, most_tiles, ""}, "Tiles beside each other", "C")
+        .required();
+    add.value("--tile", read_tile_size, *this, "Pixels of a tile, such as 1392x1040", "WxH")
+        .required();
+    add.number("--overlap", overlap_percent, {0, 90, ""},
+               "How much of a tile its neighbour covers, 0 to 90; default: 10", "PERCENT");
+    add.number("--jitter", jitter, {0, 1024, "from 0 to 1024"},
+               "How far a tile is from its place at most, 0 to 1024; default: 0", "PIXELS");
+    add.number("--seed", seed, {0, UINT64_MAX, ""}, "Of noise and places; default: 1", "S");
+}
+
+status make_session::check() {
+    if (std::uint64_t{rows} * columns <= most_tiles) return {};
+    return apps::failure(-EINVAL, "--rows: ", std::to_string(rows), " rows of ",
+                         std::to_string(columns), " tiles are more than ", most_tiles,
+                         " tiles; give fewer");
+}
+
+json make_session::json_of() const {
+    return {{"tiles", out},
+            {"rows", rows},
+            {"columns", columns},
+            {"tile_width", tile_width},
+            {"tile_height", tile_height},
+            {"overlap_percent", overlap_percent},
+            {"jitter", jitter},
+            {"seed", seed},
+            {"image_width", tiles.image_width},
+            {"image_height", tiles.image_height},
+            {"bytes", tiles.file_bytes()},
+            {"threads", threads},
+            {"seconds", {{"total", seconds}}}};
+}
+
+void make_session::say_summary() const {
+    apps::say(words(out, ": ", std::uint64_t{rows} * columns, " tiles of an image of ",
+                    tiles.image_width, " by ", tiles.image_height, ", ",
+                    format_size(tiles.file_bytes()), text_of(" in %.2f s", seconds), " by ",
+                    std::to_string(threads), " threads"));
 }
 
 }  // namespace penstock::stitch

@@ -1,4 +1,4 @@
-// The command make: tiles of a made scene, and its options.
+// The command make: tiles of a made scene.
 #include "session.hpp"
 
 #include <algorithm>
@@ -25,14 +25,6 @@ constexpr std::uint32_t wave(std::uint64_t t, std::uint32_t period) {
     return u * (period - u);
 }
 
-// What does not change along a row or column, and what lies along diagonals, so that a pixel takes
-// three additions and a product.
-constexpr std::uint32_t scene_across(std::uint64_t x) { return wave(x, 509) >> 8; }  // to 253
-constexpr std::uint32_t scene_down(std::uint64_t y) { return wave(y, 383) >> 7; }    // to 286
-constexpr std::uint32_t scene_along(std::uint64_t diagonal) {
-    return wave(diagonal, 97);
-}  // to 2352
-
 constexpr std::uint32_t scene_dark = 400;
 
 // Noise of four neighbouring pixels, 6 bits each, the lowest first; `place`: number of the first in
@@ -41,16 +33,22 @@ constexpr std::uint64_t noise_of(std::uint64_t start, std::uint64_t place) {
     return mix64(start + place);
 }
 
+// What does not change along a row or column, and what lies along diagonals, so that a pixel takes
+// three additions and a product.
 struct scene_tables {
     std::vector<std::uint16_t> across, down, along;
 
-    explicit scene_tables(const tile_set& tiles) {
-        for (std::uint64_t x = 0; x < tiles.image_width; ++x)
-            across.push_back(static_cast<std::uint16_t>(scene_across(x)));
-        for (std::uint64_t y = 0; y < tiles.image_height; ++y)
-            down.push_back(static_cast<std::uint16_t>(scene_down(y)));
-        for (std::uint64_t d = 0; d < std::uint64_t{tiles.image_width} + tiles.image_height; ++d)
-            along.push_back(static_cast<std::uint16_t>(scene_along(d)));
+    explicit scene_tables(const tile_set& tiles)
+        : across(waves(tiles.image_width, 509, 8)),                                      // to 253
+          down(waves(tiles.image_height, 383, 7)),                                       // to 286
+          along(waves(std::uint64_t{tiles.image_width} + tiles.image_height, 97, 0)) {}  // to 2352
+
+private:
+    static std::vector<std::uint16_t> waves(std::uint64_t count, std::uint32_t period, int less) {
+        std::vector<std::uint16_t> out(count);
+        for (std::uint64_t i = 0; i < count; ++i)
+            out[i] = static_cast<std::uint16_t>(wave(i, period) >> less);
+        return out;
     }
 };
 
@@ -75,10 +73,8 @@ void fill_tile(const tile_set& tiles, const scene_tables& scene, std::uint32_t t
 status write_tiles(const tile_set& tiles, const make_session& m, const apps::output_file& out) {
     const tile_header header = header_of(tiles);
     if (status s = out.write_at(&header, sizeof header, 0); !s) return s;
-    if (status s =
-            out.write_at(tiles.places.data(), tiles.places.size() * sizeof(tile_place), page_bytes);
-        !s)
-        return s;
+    const std::uint64_t table_bytes = tiles.places.size() * sizeof(tile_place);
+    if (status s = out.write_at(tiles.places.data(), table_bytes, page_bytes); !s) return s;
     const scene_tables scene(tiles);
     std::vector<std::vector<std::uint16_t>> rooms(m.threads);
     std::atomic<std::uint64_t> done{0};
@@ -108,10 +104,9 @@ status place_tiles(const make_session& m, tile_set& out) {
     const std::uint64_t width = (m.columns - 1) * across + m.tile_width + 2 * m.jitter,
                         height = (m.rows - 1) * down + m.tile_height + 2 * m.jitter;
     if (width > most_image_side || height > most_image_side)
-        return {-EINVAL, "the image would have " + apps::with_commas(width) + " by " +
-                             apps::with_commas(height) + " pixels, and a side has " +
-                             apps::with_commas(most_image_side) +
-                             " at most; give fewer --rows or --columns"};
+        return apps::failure(-EINVAL, "the image would have ", width, " by ", height,
+                             " pixels, and a side has ", most_image_side,
+                             " at most; give fewer --rows or --columns");
     out.image_width = static_cast<std::uint32_t>(width);
     out.image_height = static_cast<std::uint32_t>(height);
     const std::uint64_t start = apps::random_start(m.seed, UINT64_MAX),
@@ -127,47 +122,7 @@ status place_tiles(const make_session& m, tile_set& out) {
     return {};
 }
 
-status read_tile_size(const std::string& flag, const std::string& text, make_session& m) {
-    const std::size_t cross = text.find('x');
-    const std::string range = "from 1 to " + apps::with_commas(most_tile_side) + " in WxH";
-    if (cross == std::string::npos || cross == 0 || cross + 1 == text.size())
-        return {-EINVAL,
-                flag + ": " + apps::shown(text) + " is no size; give one, such as 1392x1040"};
-    if (status s = apps::parse_number<std::uint32_t>(flag.c_str(), text.substr(0, cross), 1,
-                                                     most_tile_side, range, m.tile_width);
-        !s)
-        return s;
-    return apps::parse_number<std::uint32_t>(flag.c_str(), text.substr(cross + 1), 1,
-                                             most_tile_side, range, m.tile_height);
-}
-
 }  // namespace
-
-make_session::make_session()
-    : command({"make",
-               "Make a file of tiles of a made scene, with noise that the seed alone decides", "",
-               apps::command_kind::make}) {}
-
-void make_session::add_options(apps::option_list& add) {
-    add.text("-o,--out", out, "File that gets the tiles", "FILE").required();
-    add.number("--rows", rows, {1, most_tiles, ""}, "Tiles below each other", "R").required();
-    add.number("--columns", columns, {1, most_tiles, ""}, "Tiles beside each other", "C")
-        .required();
-    add.value("--tile", read_tile_size, *this, "Pixels of a tile, such as 1392x1040", "WxH")
-        .required();
-    add.number("--overlap", overlap_percent, {0, 90, ""},
-               "How much of a tile its neighbour covers, 0 to 90; default: 10", "PERCENT");
-    add.number("--jitter", jitter, {0, 1024, "from 0 to 1024"},
-               "How far a tile is from its place at most, 0 to 1024; default: 0", "PIXELS");
-    add.number("--seed", seed, {0, UINT64_MAX, ""}, "Of noise and places; default: 1", "S");
-}
-
-status make_session::check() {
-    if (std::uint64_t{rows} * columns <= most_tiles) return {};
-    return {-EINVAL, "--rows: " + std::to_string(rows) + " rows of " + std::to_string(columns) +
-                         " tiles are more than " + apps::with_commas(most_tiles) +
-                         " tiles; give fewer"};
-}
 
 status make_session::run() {
     apps::stopwatch watch;

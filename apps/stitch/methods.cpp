@@ -22,12 +22,16 @@ tile_range left_tiles(const stitch_job& job) {
             (last->tile - first->tile + 1) * job.tiles.tile_stride()};
 }
 
+namespace {
+
+// Tiles from number `first` on, which begin at `at`.
 tiles_in_memory tiles_at(const stitch_job& job, const void* at, std::uint32_t first) {
     return {static_cast<const std::uint16_t*>(at), first,
             job.tiles.tile_stride() / sizeof(std::uint16_t), job.tiles.tile_width,
             job.tiles.tile_height};
 }
 
+// Work of threads: pieces from tiles in a map of their file to an image from `pixels` on.
 part_work on_host(const stitch_job& job, const apps::mapped_file& tiles, std::uint16_t* pixels,
                   const std::vector<piece>& pieces) {
     return {tiles_at(job, tiles.data() + job.tiles.first_tile(), 0),
@@ -36,6 +40,7 @@ part_work on_host(const stitch_job& job, const apps::mapped_file& tiles, std::ui
             job.convolutions};
 }
 
+// Both parts at the same time: the left one by its maker, the right one by threads.
 status make_both(const stitch_job& job, const part_work& left, const part_work& right,
                  phases& out) {
     apps::first_error errors;
@@ -51,112 +56,98 @@ status make_both(const stitch_job& job, const part_work& left, const part_work& 
     return errors.get();
 }
 
-status with_private(const stitch_job& job, image_file& image, phases& out) {
-    apps::stopwatch watch;
-    apps::mapped_file tiles;
-    if (status s = image.extend(); !s) return s;
-    if (status s = tiles.open(job.tiles.file.path, job.tiles.file_bytes()); !s) return s;
-    const tile_range range = left_tiles(job);
-    std::byte *own_tiles = nullptr, *own_image = nullptr;
-    if (status s =
-            job.left_maker->take(range.bytes, 2 * std::uint64_t{job.split} * job.tiles.image_height,
-                                 own_tiles, own_image);
-        !s)
-        return s;
-    out.map = watch.lap();
-    if (status s = job.left_maker->bring(job.tiles, range.offset, range.bytes, own_tiles); !s)
-        return s;
-    out.input = watch.lap();
-    auto* const own_pixels = reinterpret_cast<std::uint16_t*>(own_image);
-    if (status s = make_both(job,
-                             {tiles_at(job, own_tiles, range.first),
-                              {own_pixels, job.split},
-                              &job.left,
-                              job.convolutions},
-                             on_host(job, tiles, image.pixels(), job.right), out);
-        !s)
-        return s;
-    out.compute = watch.lap();
-    if (job.split != 0)
-        if (status s = job.left_maker->send(
-                {own_pixels, job.split, job.tiles.image_height, job.tiles.image_width}, image);
-            !s)
-            return s;
-    out.merge = watch.lap();
-    job.left_maker->drop();
-    image.unmap();
-    out.end = watch.lap();
-    return {};
-}
-
-// Tiles and image as regions: the left part is made from the one and into the other by plain
-// pointers, while threads store the right part to a mapping of the same file. Where the line cuts a
-// page both change it at the same time, and the release brings together what each has made.
-
-namespace {
-
-struct regions {
-    std::unique_ptr<file_region> tiles, image;
-};
-
 status failed(std::int64_t code, const std::string& step) {
     return {static_cast<int>(code), "--method penstock: " + step + ": " + error_text(code) +
                                         "; nothing was written, make room and run again"};
 }
 
-status close_all(regions& of) {
-    if (of.image == nullptr) return {};
-    if (const int code = of.image->close(); code != 0)
-        return failed(code, "closing the region of the image");
-    if (const int code = of.tiles->close(); code != 0)
-        return failed(code, "closing the region of the tiles");
+}  // namespace
+
+status with_own_memory(const stitch_job& job, part_memory& memory, bool has_both, image_file& image,
+                       phases& out) {
+    apps::stopwatch watch;
+    apps::mapped_file tiles;
+    if (status s = image.extend(); !s) return s;
+    if (status s = tiles.open(job.tiles.file.path, job.tiles.file_bytes()); !s) return s;
+    const tile_range range = left_tiles(job);
+    const std::uint32_t columns = has_both ? job.tiles.image_width : job.split,
+                        rows = job.tiles.image_height;
+    const std::uint64_t image_bytes = 2 * std::uint64_t{columns} * rows;
+    std::byte *own_tiles = nullptr, *own_image = nullptr;
+    if (status s = memory.take(range.bytes, image_bytes, own_tiles, own_image); !s) return s;
+    out.map = watch.lap();
+    if (status s = memory.bring(job.tiles, range.offset, range.bytes, own_tiles); !s) return s;
+    out.input = watch.lap();
+    auto* const own_pixels = reinterpret_cast<std::uint16_t*>(own_image);
+    const part_work left{
+        tiles_at(job, own_tiles, range.first), {own_pixels, columns}, &job.left, job.convolutions},
+        right = on_host(job, tiles, has_both ? own_pixels : image.pixels(), job.right);
+    if (status s = make_both(job, left, right, out); !s) return s;
+    out.compute = watch.lap();
+    if (columns != 0)
+        if (status s = memory.send({own_pixels, columns, rows, job.tiles.image_width}, image); !s)
+            return s;
+    out.merge = watch.lap();
+    memory.drop();
+    image.unmap();
+    out.end = watch.lap();
     return {};
 }
 
-}  // namespace
+status with_private(const stitch_job& job, image_file& image, phases& out) {
+    return with_own_memory(job, *job.left_maker, false, image, out);
+}
 
+// Tiles and image as regions: the left part is made from the one and into the other by plain
+// pointers, while threads store the right part to a mapping of the same file. Where the line cuts a
+// page both change it at the same time, and the release brings together what each has made.
 status with_penstock(const stitch_job& job, image_file& image, phases& out) {
     apps::stopwatch watch;
     apps::mapped_file tiles;
-    regions open;
+    std::unique_ptr<file_region> own_tiles, own_image;
+    const bool has_left = !job.left.empty();
     if (status s = image.extend(); !s) return s;
     if (status s = tiles.open(job.tiles.file.path, job.tiles.file_bytes()); !s) return s;
     // Whole pages only since no thread stores to the image while the release reads and writes them
     // (docs/apps/stitch.md).
     const region_options settings{.outside_writers = !job.whole_pages};
-    if (!job.left.empty())
+    if (has_left)
         if (status s = map_region(*job.rt, image.path(), 0, 0, protection::read_write, settings,
-                                  open.image);
+                                  own_image);
             !s)
             return s;
     out.map = watch.lap();
     const tile_range range = left_tiles(job);
-    if (range.bytes != 0)
+    if (has_left)
         if (status s = map_region(*job.rt, job.tiles.file.path, range.offset, range.bytes,
-                                  protection::read, {}, open.tiles);
+                                  protection::read, {}, own_tiles);
             !s)
             return s;
     out.input = watch.lap();
     part_work left{{}, {}, &job.left, job.convolutions};
-    if (!job.left.empty()) {
-        left.tiles = tiles_at(job, open.tiles->data(), range.first);
-        left.image = {reinterpret_cast<std::uint16_t*>(static_cast<std::byte*>(open.image->data()) +
-                                                       image_header_bytes),
-                      job.tiles.image_width};
+    if (has_left) {
+        auto* const pixels = static_cast<std::byte*>(own_image->data()) + image_header_bytes;
+        left.tiles = tiles_at(job, own_tiles->data(), range.first);
+        left.image = {reinterpret_cast<std::uint16_t*>(pixels), job.tiles.image_width};
     }
     if (status s = make_both(job, left, on_host(job, tiles, image.pixels(), job.right), out); !s)
         return s;
     out.compute = watch.lap();
-    if (open.image != nullptr) {
-        if (const std::int64_t code = open.image->release(); code < 0)
+    if (has_left) {
+        if (const std::int64_t code = own_image->release(); code < 0)
             return failed(code, "releasing the region of the image");
-        const region_traffic moved = open.image->traffic();
+        const region_traffic moved = own_image->traffic();
         out.bytes_released = moved.bytes_written;
         out.pages_released = moved.pages_released;
         out.pages_fetched = moved.pages_fetched;
     }
     out.merge = watch.lap();
-    if (status s = close_all(open); !s) return s;
+    if (has_left) {
+        if (const int code = own_image->close(); code != 0)
+            return failed(code, "closing the region of the image");
+        if (const int code = own_tiles->close(); code != 0)
+            return failed(code, "closing the region of the tiles");
+    }
     image.unmap();
     out.end = watch.lap();
     return {};
@@ -168,9 +159,8 @@ status with_cpu(const stitch_job& job, image_file& image, phases& out) {
     if (status s = image.extend(); !s) return s;
     if (status s = tiles.open(job.tiles.file.path, job.tiles.file_bytes()); !s) return s;
     out.map = watch.lap();
-    if (status s = make_on_threads(on_host(job, tiles, image.pixels(), job.all), job.all_threads);
-        !s)
-        return s;
+    const part_work whole = on_host(job, tiles, image.pixels(), job.all);
+    if (status s = make_on_threads(whole, job.all_threads); !s) return s;
     out.compute = out.right = watch.lap();
     image.unmap();
     out.end = watch.lap();
@@ -207,20 +197,21 @@ status measure_balance(const stitch_job& job, balance& out) {
     const std::uint64_t pixels = pixels_of(pieces),
                         offset = job.tiles.first_tile() + first * job.tiles.tile_stride(),
                         bytes = pieces.size() * job.tiles.tile_stride();
+    const auto work_on = [&](const void* tiles, void* image) {
+        return part_work{tiles_at(job, tiles, first),
+                         {static_cast<std::uint16_t*>(image), job.tiles.tile_width},
+                         &pieces,
+                         job.convolutions};
+    };
     apps::mapped_file tiles;
     if (status s = tiles.open(job.tiles.file.path, job.tiles.file_bytes()); !s) return s;
     const std::unique_ptr<apps::device_memory> scratch = apps::make_host_memory();
-    std::uint16_t* image = nullptr;
-    if (!scratch->allocate(image, pixels))
+    void* const image = scratch->allocate(2 * pixels);
+    if (image == nullptr)
         return {-ENOMEM, format_size(2 * pixels) + " of memory are not free; give --split"};
     // Once: memory is new to the threads then, as it will be.
     watch.lap();
-    if (status s = make_on_threads({tiles_at(job, tiles.data() + offset, first),
-                                    {image, job.tiles.tile_width},
-                                    &pieces,
-                                    job.convolutions},
-                                   job.threads);
-        !s)
+    if (status s = make_on_threads(work_on(tiles.data() + offset, image), job.threads); !s)
         return s;
     out.right_rate = rate_of(pixels, watch.lap());
 
@@ -230,11 +221,7 @@ status measure_balance(const stitch_job& job, balance& out) {
     // Twice: the first launch loads the kernel.
     for (int i = 0; i < 2; ++i) {
         watch.lap();
-        const part_work work{tiles_at(job, own_tiles, first),
-                             {reinterpret_cast<std::uint16_t*>(own_image), job.tiles.tile_width},
-                             &pieces,
-                             job.convolutions};
-        if (status s = job.left_maker->make(work); !s) return s;
+        if (status s = job.left_maker->make(work_on(own_tiles, own_image)); !s) return s;
         out.left_rate = rate_of(pixels, watch.lap());
     }
     job.left_maker->drop();

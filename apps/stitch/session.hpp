@@ -15,25 +15,22 @@ namespace penstock::stitch {
 
 struct method_run {
     std::string name;
-    std::vector<phases> runs;
-
-    // Of all repetitions.
-    [[nodiscard]] double median(double phases::*part) const;
-    [[nodiscard]] std::vector<double> totals() const;
+    std::vector<phases> runs;  // of each repetition
 };
 
 // What was asked for, what each method did, how long each part took.
 struct run_session final : apps::command {
     run_session();
     void add_options(apps::option_list& add) override;
+    status check() override;
     status run() override;
     [[nodiscard]] nlohmann::json json_of() const override;
     void say_summary() const override;
 
     // What was asked for, beside what the job has.
     std::string tiles, out, merge = "bytes";
-    std::vector<std::string> methods = {"penstock"};  // each once
-    bool all = false;                                 // every method that can be used here
+    std::vector<std::string> methods = {
+        "penstock"};  // each once; or "all", of those to be used here
     std::uint32_t repetitions = 1;
     std::optional<double> split;  // nothing: by measuring
 

@@ -8,7 +8,7 @@
 
 #include <cuda_runtime.h>
 
-#include "part_maker.hpp"
+#include "methods.hpp"
 #include "sharpen.hpp"
 
 namespace penstock::stitch {

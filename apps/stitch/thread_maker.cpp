@@ -6,7 +6,7 @@
 #include "common/device_memory.hpp"
 #include "common/threads.hpp"
 #include "common/vectors.hpp"
-#include "part_maker.hpp"
+#include "methods.hpp"
 #include "penstock/options.hpp"
 #include "sharpen.hpp"
 

@@ -18,12 +18,12 @@ namespace penstock::stitch {
 
 namespace {
 
-using apps::with_commas;
-
 constexpr std::uint64_t read_bytes = 4u << 20;  // at a time, by each thread
+constexpr const char* again = "; copy it again or make it again";
 
-status wrong(const std::string& path, const std::string& defect) {
-    return {-EINVAL, apps::shown(path) + ": " + defect};
+template <typename... Parts>
+status wrong(const std::string& path, const Parts&... defect) {
+    return apps::failure(-EINVAL, apps::shown(path), ": ", defect...);
 }
 
 // A header that passes gives sizes with which nothing overflows.
@@ -31,48 +31,43 @@ status check_header(const std::string& path, const tile_header& h) {
     if (std::memcmp(h.magic, tile_magic, sizeof h.magic) != 0)
         return wrong(path, "is no file of tiles; make one with penstock-stitch make");
     if (h.version != tile_version)
-        return wrong(path, "has version " + std::to_string(h.version) +
-                               " of the format, and this program reads " +
-                               std::to_string(tile_version) + "; make it again");
-    const auto in_range = [&](const char* name, std::uint64_t value, std::uint64_t most) {
-        if (value >= 1 && value <= most) return status{};
-        return wrong(path, std::string("its ") + name + " of " + with_commas(value) +
-                               " is not from 1 to " + with_commas(most) +
-                               "; copy it again or make it again");
-    };
-    if (status s = in_range("tile width", h.tile_width, most_tile_side); !s) return s;
-    if (status s = in_range("tile height", h.tile_height, most_tile_side); !s) return s;
-    if (status s = in_range("number of tiles", h.tile_count, most_tiles); !s) return s;
-    if (status s = in_range("image width", h.image_width, most_image_side); !s) return s;
-    return in_range("image height", h.image_height, most_image_side);
+        return wrong(path, "has version ", std::to_string(h.version),
+                     " of the format, and this program reads ", tile_version, "; make it again");
+    const struct {
+        const char* name;
+        std::uint32_t value, most;
+    } sizes[] = {{"tile width", h.tile_width, most_tile_side},
+                 {"tile height", h.tile_height, most_tile_side},
+                 {"number of tiles", h.tile_count, most_tiles},
+                 {"image width", h.image_width, most_image_side},
+                 {"image height", h.image_height, most_image_side}};
+    for (const auto& [name, value, most] : sizes)
+        if (value < 1 || value > most)
+            return wrong(path, "its ", name, " of ", value, " is not from 1 to ", most, again);
+    return {};
 }
 
 status check_sizes(const std::string& path, const tile_header& h, const tile_set& tiles) {
     const tile_header should = header_of(tiles);
     if (h.first_tile != should.first_tile || h.tile_stride != should.tile_stride ||
         h.file_bytes != should.file_bytes)
-        return wrong(path, "its header says that tiles begin at " + with_commas(h.first_tile) +
-                               ", " + with_commas(h.tile_stride) + " apart, and end at " +
-                               with_commas(h.file_bytes) + ", which should be " +
-                               with_commas(should.first_tile) + ", " +
-                               with_commas(should.tile_stride) + " and " +
-                               with_commas(should.file_bytes) + "; copy it again or make it again");
+        return wrong(path, "its header says that tiles begin at ", h.first_tile, ", ",
+                     h.tile_stride, " apart, and end at ", h.file_bytes, ", which should be ",
+                     should.first_tile, ", ", should.tile_stride, " and ", should.file_bytes,
+                     again);
     if (tiles.file.bytes == should.file_bytes) return {};
-    return wrong(path, "has " + with_commas(tiles.file.bytes) + " bytes and should have " +
-                           with_commas(should.file_bytes) + "; copy it again or make it again");
+    return wrong(path, "has ", tiles.file.bytes, " bytes and should have ", should.file_bytes,
+                 again);
 }
 
 status check_places(const tile_set& tiles) {
     for (std::size_t i = 0; i < tiles.places.size(); ++i) {
         const tile_place& at = tiles.places[i];
-        if (std::uint64_t{at.x} + tiles.tile_width <= tiles.image_width &&
-            std::uint64_t{at.y} + tiles.tile_height <= tiles.image_height)
-            continue;
-        return wrong(tiles.file.path,
-                     "tile " + std::to_string(i) + " at " + with_commas(at.x) + ", " +
-                         with_commas(at.y) + " does not lie in the image of " +
-                         with_commas(tiles.image_width) + " by " + with_commas(tiles.image_height) +
-                         "; correct its place, or make the file again");
+        if (std::uint64_t{at.x} + tiles.tile_width > tiles.image_width ||
+            std::uint64_t{at.y} + tiles.tile_height > tiles.image_height)
+            return wrong(tiles.file.path, "tile ", std::to_string(i), " at ", at.x, ", ", at.y,
+                         " does not lie in the image of ", tiles.image_width, " by ",
+                         tiles.image_height, "; correct its place, or make the file again");
     }
     return {};
 }
@@ -86,10 +81,8 @@ status read_head(int fd, tile_set& out) {
     out.file.device = info.st_dev;
     out.file.inode = info.st_ino;
     if (out.file.bytes < page_bytes)
-        return wrong(
-            path,
-            "has " + with_commas(out.file.bytes) +
-                " bytes, which is too short for a file of tiles; copy it again or make it again");
+        return wrong(path, "has ", out.file.bytes, " bytes, which is too short for a file of tiles",
+                     again);
     tile_header h;
     if (status s = apps::read_exactly(path, fd, &h, sizeof h, 0); !s) return s;
     if (status s = check_header(path, h); !s) return s;
@@ -97,15 +90,13 @@ status read_head(int fd, tile_set& out) {
     out.tile_height = h.tile_height;
     out.image_width = h.image_width;
     out.image_height = h.image_height;
-    if (out.file.bytes < page_bytes + h.tile_count * sizeof(tile_place))
-        return wrong(path, "has " + with_commas(out.file.bytes) +
-                               " bytes, too few for the places of " + with_commas(h.tile_count) +
-                               " tiles; copy it again or make it again");
+    const std::uint64_t table_bytes = h.tile_count * sizeof(tile_place);
+    if (out.file.bytes < page_bytes + table_bytes)
+        return wrong(path, "has ", out.file.bytes, " bytes, too few for the places of ",
+                     h.tile_count, " tiles", again);
     out.places.resize(h.tile_count);
     if (status s = check_sizes(path, h, out); !s) return s;
-    if (status s = apps::read_exactly(path, fd, out.places.data(),
-                                      out.places.size() * sizeof(tile_place), page_bytes);
-        !s)
+    if (status s = apps::read_exactly(path, fd, out.places.data(), table_bytes, page_bytes); !s)
         return s;
     return check_places(out);
 }

@@ -7,35 +7,14 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <random>
 #include <vector>
 
-#include "check.hpp"
-#include "common/vectors.hpp"
-#include "lane_kernels.hpp"
+#include "methods.hpp"
+#include "parts_support.hpp"
 #include "vector_sums.hpp"
 
 namespace penstock::matrix {
 namespace {
-
-std::vector<const lane_kernels*> kernels_here() {
-    std::vector<const lane_kernels*> out{&plain_kernels};
-#if defined(__x86_64__)
-    if (apps::vectors_here() != apps::vectors::none) out.push_back(&avx2_kernels);
-    if (apps::vectors_here() == apps::vectors::avx512) out.push_back(&avx512_kernels);
-#endif
-    return out;
-}
-
-// Numbers of every size, so that the order of the additions shows in the bits.
-std::vector<float> random_numbers(std::size_t count, unsigned seed) {
-    std::mt19937 dice(seed);
-    std::vector<float> out(count);
-    for (float& number : out)
-        number = std::ldexp(static_cast<float>(dice() % 65536), -static_cast<int>(dice() % 24)) *
-                 (dice() % 2 == 0 ? 1.0f : -1.0f);
-    return out;
-}
 
 TEST(matrix_vector_kernels, add_each_product_to_the_part_of_its_place_with_one_rounding) {
     const std::vector<float> a = random_numbers(10000, 1), x = random_numbers(10000, 2),

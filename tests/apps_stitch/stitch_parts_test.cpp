@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "part_maker.hpp"
+#include "methods.hpp"
 #include "sharpen.hpp"
 #include "tile_set.hpp"
 
