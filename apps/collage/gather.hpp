@@ -6,9 +6,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "make_block.hpp"
 #include "library.hpp"
-#include "common/threads.hpp"
+#include "make_block.hpp"
 
 namespace penstock::collage {
 
@@ -32,20 +31,34 @@ struct staged_batch {
     std::uint32_t reference_count = 0;
 };
 
+inline constexpr std::uint32_t batch_records = 1u << 16;  // 192 MiB of histograms
+inline constexpr std::uint32_t batch_references = 1u << 22;
+inline constexpr std::uint32_t batch_blocks = 1u << 14;
+
 // Sizes of a batch's memory for so many threads. Each thread may overshoot by one block.
 struct batch_room {
     std::uint32_t records;
     std::uint32_t references;
     std::uint32_t blocks;
 };
-batch_room room_for(std::uint32_t threads);
+
+inline batch_room room_for(std::uint32_t threads) {
+    const std::uint32_t over = threads * most_candidates;
+    return {batch_records + over, batch_references + over, batch_blocks};
+}
 
 class gatherer {
 public:
     // `keys`: those of all blocks, tables of them a block. `order`: of the blocks, in host memory.
     // All must outlive the gatherer.
     gatherer(const mapped_library& library, const collage_view& view, const std::uint64_t* keys,
-             const std::uint32_t* order, std::uint32_t threads);
+             const std::uint32_t* order, std::uint32_t threads)
+        : library_(library),
+          view_(view),
+          keys_(keys),
+          order_(order),
+          threads_(threads),
+          staged_(new std::atomic<std::uint64_t>[view.tile_count]()) {}
 
     // Takes blocks from number `first_block` of the order on until the batch is full or the picture
     // ends.
@@ -57,7 +70,8 @@ public:
     [[nodiscard]] std::uint64_t fallback_blocks() const { return fallback_blocks_; }
 
 private:
-    int gather_block(std::uint64_t block, staged_batch& out, std::uint32_t& references);
+    int gather_block(std::uint64_t block, staged_batch& out,
+                     std::atomic<std::uint32_t>& references);
     int stage(std::uint32_t id, staged_batch& out, std::uint32_t& record);
 
     const mapped_library& library_;

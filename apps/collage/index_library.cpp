@@ -5,11 +5,8 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <utility>
-#include <vector>
 
 #include "common/message.hpp"
-#include "common/process.hpp"
 #include "common/threads.hpp"
 
 namespace penstock::collage {
@@ -18,9 +15,9 @@ namespace {
 
 constexpr std::uint64_t sample_tiles = 32768;
 constexpr std::uint32_t sample_tables = 8;
+constexpr std::uint32_t sample_projections = sample_tables * projections_per_table;
 constexpr double wanted_others = 8;
 constexpr std::uint64_t tiles_per_read = 4096;
-constexpr std::uint64_t feature_bytes = features * sizeof(std::uint16_t);
 // Threads build one table each and hold all its entries; more threads than this allows would take
 // too much memory.
 constexpr std::uint64_t most_sorting_bytes = std::uint64_t{4} << 30;
@@ -29,10 +26,7 @@ struct keyed_tile {
     std::uint64_t key;
     std::uint32_t rank;
     std::uint32_t id;
-    bool operator<(const keyed_tile& other) const {
-        if (key != other.key) return key < other.key;
-        return rank != other.rank ? rank < other.rank : id < other.id;
-    }
+    auto operator<=>(const keyed_tile&) const = default;
 };
 
 // How many others a tile finds in its buckets, a table on average and bucket_cap at most: the tenth
@@ -43,15 +37,11 @@ double poorest_tenth(const std::vector<std::int32_t>& sums, std::uint64_t sample
     std::vector<std::pair<std::uint64_t, std::uint32_t>> keys(sampled);  // and whose
     std::vector<double> found(sampled);
     for (std::uint32_t t = 0; t < sample_tables; ++t) {
-        for (std::uint64_t i = 0; i < sampled; ++i) {
-            std::uint32_t cells[projections_per_table];
-            for (std::uint32_t k = 0; k < projections_per_table; ++k) {
-                const std::uint32_t p = t * projections_per_table + k;
-                cells[k] = cell_of(sums[i * sample_tables * projections_per_table + p],
-                                   family.offsets[p], family.width);
-            }
-            keys[i] = {key_of(t, cells), static_cast<std::uint32_t>(i)};
-        }
+        const std::uint32_t first = t * projections_per_table;
+        for (std::uint32_t i = 0; i < sampled; ++i)
+            keys[i] = {key_of(t, &sums[std::size_t{i} * sample_projections + first],
+                              &family.offsets[first], family.width),
+                       i};
         std::sort(keys.begin(), keys.end());
         for (std::uint64_t i = 0; i < sampled;) {
             std::uint64_t end = i;
@@ -82,10 +72,10 @@ public:
         for (std::uint64_t first = 0; first < h_.tile_count; first += tiles_per_read) {
             if (errors.stop()) return {};
             const std::uint64_t count = std::min(tiles_per_read, h_.tile_count - first);
-            if (status failed =
+            if (status s =
                     features_.read(read_.data(), count * feature_bytes, first * feature_bytes);
-                !failed)
-                return failed;
+                !s)
+                return s;
             for (std::uint64_t i = 0; i < count; ++i) {
                 const auto id = static_cast<std::uint32_t>(first + i);
                 entries_[id] = {key(table, read_.data() + i * features), rank_of(table, id), id};
@@ -115,10 +105,7 @@ private:
                 family_.coefficients.data() + std::size_t{f} * projections + first;
             for (std::uint32_t k = 0; k < projections_per_table; ++k) sums[k] += count * c[k];
         }
-        std::uint32_t cells[projections_per_table];
-        for (std::uint32_t k = 0; k < projections_per_table; ++k)
-            cells[k] = cell_of(sums[k], family_.offsets[first + k], family_.width);
-        return key_of(table, cells);
+        return key_of(table, sums, &family_.offsets[first], family_.width);
     }
 
     void cut_buckets() {
@@ -149,8 +136,8 @@ private:
         }
         for (; slot <= h_.slots; ++slot) begins[slot] = static_cast<std::uint32_t>(entries_.size());
         staged_file file;
-        if (status failed = file.create(path, image.size()); !failed) return failed;
-        if (status failed = file.write(image.data(), image.size(), 0); !failed) return failed;
+        if (status s = file.create(path, image.size()); !s) return s;
+        if (status s = file.write(image.data(), image.size(), 0); !s) return s;
         return file.close();
     }
 
@@ -162,23 +149,22 @@ private:
     std::uint64_t last_key_ = 0;
 };
 
-}  // namespace
-
+// The width at which all but the poorest tenth of the tiles find eight others or more in a bucket
+// on average: then blocks unlike most of the library still meet candidates, and most blocks some
+// hundred. Found on a sample of the tiles.
 status choose_width(const staged_file& tile_features, std::uint64_t tile_count, std::uint64_t seed,
                     std::uint32_t& width) {
     const std::uint64_t sampled = std::min(tile_count, sample_tiles);
-    constexpr std::uint32_t used = sample_tables * projections_per_table;
-    std::vector<std::int32_t> sums(sampled * used);
+    std::vector<std::int32_t> sums(sampled * sample_projections);
     lsh_family family = make_family(seed, 1);
     for (std::uint64_t i = 0; i < sampled; ++i) {
         const auto id =
             static_cast<std::uint64_t>(static_cast<unsigned __int128>(i) * tile_count / sampled);
         std::uint16_t values[features];
         std::int32_t all[projections];
-        if (status failed = tile_features.read(values, feature_bytes, id * feature_bytes); !failed)
-            return failed;
+        if (status s = tile_features.read(values, feature_bytes, id * feature_bytes); !s) return s;
         project(family.coefficients.data(), values, all);
-        std::copy(all, all + used, sums.begin() + static_cast<std::ptrdiff_t>(i * used));
+        std::copy_n(all, sample_projections, &sums[i * sample_projections]);
     }
     const double tiles_each = static_cast<double>(tile_count) / static_cast<double>(sampled);
     // Wider cells make fuller buckets. Halving the span of the exponent twelve times leaves less
@@ -199,6 +185,8 @@ status choose_width(const staged_file& tile_features, std::uint64_t tile_count, 
     return {};
 }
 
+// Writes the files lsh-NN and their numbers of entries into the header, whose other fields are set.
+// `done` counts tables.
 status build_tables(const staged_file& tile_features, const staging_folder& folder,
                     library_header& header, std::uint32_t threads,
                     std::atomic<std::uint64_t>& done) {
@@ -220,25 +208,18 @@ status build_tables(const staged_file& tile_features, const staging_folder& fold
     return errors.get();
 }
 
-namespace {
-
 status create_files(const staging_folder& folder, std::uint64_t tiles, tile_files& out) {
     if (status s = out.histograms.create(folder.file(histograms_name), tiles * record_stride_bytes);
         !s)
         return s;
     if (status s = out.tiles.create(folder.file(tiles_name), tiles * tile_bytes); !s) return s;
-    return out.features.create(folder.file("features"), tiles * features * sizeof(std::uint16_t));
-}
-
-void remove_files(const staging_folder& folder) {
-    for (const char* const name : {histograms_name, tiles_name, "features"}) folder.remove(name);
+    return out.features.create(folder.file(features_name), tiles * feature_bytes);
 }
 
 // Cuts until a round meets no damaged picture. A damaged one shows only while it is read, when
 // later tiles have their numbers already, so the round is done again without it.
 status cut_without_damaged(const index_request& asked, found_pictures& found,
-                           const staging_folder& folder, tiling& plan, tile_files& files,
-                           index_report& out) {
+                           const staging_folder& folder, tiling& plan, tile_files& files) {
     while (true) {
         if (asked.strict && !found.complaints.empty())
             return {-EBADMSG, found.complaints.front() + "; --strict makes that an error"};
@@ -257,10 +238,10 @@ status cut_without_damaged(const index_request& asked, found_pictures& found,
         }
         if (damaged.empty()) {
             files = std::move(fresh);
-            out.pictures = plan.pictures.size();
             return {};
         }
-        remove_files(folder);
+        for (const char* const name : {histograms_name, tiles_name, features_name})
+            folder.remove(name);
         for (const damaged_picture& damage : damaged) {
             found.complaints.push_back(damage.message + "; left out");
             const std::string& path = plan.pictures[damage.picture].source.path;
@@ -308,24 +289,20 @@ status index_library(const index_request& asked, index_report& out) {
     const double cpu_before = apps::cpu_seconds();
     staging_folder folder;
     if (status s = folder.create(asked.out); !s) return s;
-    found_pictures found;
-    if (status s = find_pictures(asked.folder, found); !s) {
-        for (const std::string& complaint : found.complaints) apps::say(complaint);
+    if (status s = find_pictures(asked.folder, out.found); !s) {
+        for (const std::string& complaint : out.found.complaints) apps::say(complaint);
+        out.found.complaints.clear();
         return s;
     }
     out.find_seconds = watch.lap();
     tiling plan;
     tile_files files;
-    const status cut = cut_without_damaged(asked, found, folder, plan, files, out);
-    out.other_files = found.other_files;
-    out.too_small = found.too_small;
-    out.left_out = found.complaints;
-    if (!cut.ok()) return cut;
+    if (status s = cut_without_damaged(asked, out.found, folder, plan, files); !s) return s;
     out.cut_seconds = watch.lap();
     if (status s = build(asked, plan, folder, files, out); !s) return s;
     for (staged_file* const file : {&files.histograms, &files.tiles, &files.features})
         if (status s = file->close(); !s) return s;
-    folder.remove("features");
+    folder.remove(features_name);
     if (status s = folder.commit(); !s) return s;
     out.made.path = asked.out;
     out.total_seconds = all.lap();

@@ -120,7 +120,7 @@ PENSTOCK_HD PENSTOCK_INLINE void count_block(const Group& g, const collage_view&
     if (g.is_leader()) {
         s.best = no_score;
         s.count = s.next = s.code = 0;
-        s.first = static_cast<std::uint32_t>(mix(block));
+        s.first = static_cast<std::uint32_t>(mix64(block));
     }
     g.sync();
     const std::uint32_t left = static_cast<std::uint32_t>(block % v.columns) * tile_side;
@@ -153,12 +153,8 @@ PENSTOCK_HD PENSTOCK_INLINE void hash_block(const Group& g, const lsh_ref& lsh,
     }
     g.sync();
     for (std::uint32_t t = g.rank(); t < tables; t += g.size()) {
-        std::uint32_t cells[projections_per_table];
-        for (std::uint32_t k = 0; k < projections_per_table; ++k) {
-            const std::uint32_t p = t * projections_per_table + k;
-            cells[k] = cell_of(s.sums[p], lsh.offsets[p], lsh.width);
-        }
-        s.keys[t] = key_of(t, cells);
+        const std::uint32_t first = t * projections_per_table;
+        s.keys[t] = key_of(t, s.sums + first, lsh.offsets + first, lsh.width);
     }
     g.sync();
 }
@@ -167,7 +163,7 @@ PENSTOCK_HD PENSTOCK_INLINE void hash_block(const Group& g, const lsh_ref& lsh,
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE void add_candidate(const Group& g, state_of<Group>& s,
                                                std::uint32_t id) {
-    for (std::uint32_t place = static_cast<std::uint32_t>(mix(id + golden)) % set_places;;
+    for (std::uint32_t place = static_cast<std::uint32_t>(mix64(id + golden)) % set_places;;
          place = (place + 1) % set_places) {
         std::uint32_t there = load_shared(g, &s.set[place]);
         if (there == no_tile && load_shared(g, &s.count) < most_candidates) {
@@ -202,18 +198,6 @@ PENSTOCK_HD PENSTOCK_INLINE bool fall_back(const Group& g, std::uint64_t tile_co
     g.sync();
     return empty;
 }
-
-// One block of a collage from beginning to end: the same text for GPU and CPU, and for every way of
-// reading the library.
-//
-// A source of the library has, for a member m of the group (0 or a negative errno):
-//   int slot(m, table, slot, buffer, begin, end)            where the slot's entries begin and end
-//   int entries(m, table, first, count, buffer, out)        `out` points to the entries, in
-//                                                           `buffer` or elsewhere
-//   int record(m, id, visit)                                visit(counts, first bin, bins) for
-//                                                           pieces of the histogram
-//   int tile(m, id, buffer, out)                            `out` points to the tile's pixels, in
-//                                                           `buffer` or elsewhere
 
 #if defined(__CUDACC__)
 // This thread's part of a piece of two histograms, sixteen bytes at a time. Both are aligned so.

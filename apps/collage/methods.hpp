@@ -1,15 +1,14 @@
-// The ways to make a collage, and the memory of the device that makes it.
+// The ways to make a collage, and what they share.
 #pragma once
 
 #include <cstdint>
-#include <utility>
+#include <functional>
 #include <vector>
 
 #include "common/device_memory.hpp"
 #include "common/report_text.hpp"
 #include "library.hpp"
 #include "make_block.hpp"
-#include "penstock/error.hpp"
 #include "picture.hpp"
 
 namespace penstock::collage {
@@ -51,52 +50,24 @@ status make_with_cuda(const collage_job& job, picture& out, method_report& repor
 // What an error code of a block means for the user.
 status block_error(const library& from, int code);
 
-// Memory of the device that makes the collage, and what every method places in it.
-
-// Owns what it allocates until it is destroyed: device memory of a GPU, or ordinary memory. Not
-// thread-safe.
-class collage_memory : public apps::typed_memory<collage_memory> {
-public:
-    using typed_memory::allocate;
-    static constexpr int no_gpu = -1;
-    explicit collage_memory(int device) : device_(device) {}
-    ~collage_memory();
-    collage_memory(const collage_memory&) = delete;
-    collage_memory& operator=(const collage_memory&) = delete;
-
-    // Null if there is not enough; cleared.
-    void* allocate(std::uint64_t bytes);
-    bool upload(void* to, const void* from, std::uint64_t bytes) const;
-    // Returns before the bytes are there if `from` is pinned. They are there after the next upload.
-    bool begin_upload(void* to, const void* from, std::uint64_t bytes) const;
-    bool download(void* to, const void* from, std::uint64_t bytes) const;
-    // Makes copies to and from this piece of host memory as fast as the bus; where that is refused
-    // they are only slower.
-    void pin(const void* address, std::uint64_t bytes);
-
-private:
-    int device_;
-    std::vector<void*> pieces_;
-    std::vector<void*> pinned_;
-};
-
 // Room for both pictures, the hash functions and the totals. On a CPU the view leads to the
 // pictures themselves.
-status place_collage(collage_memory& memory, bool on_gpu, const library_header& h,
+status place_collage(apps::device_memory& memory, bool on_gpu, const library_header& h,
                      const picture& in, picture& out, collage_view& v);
 
-// Both parts of what comes before the work: the order of the blocks, which is returned too, and it
-// and the picture to the device. They overlap; the report has how long each took.
-status prepare_input(const collage_memory& memory, const picture& in, const collage_view& v,
-                     std::uint32_t threads, std::vector<std::uint32_t>& order,
-                     method_report& report);
+// Finds the order of the blocks while the picture goes to the device, then calls `compute(order)`
+// and `fetch()`, which brings the collage back. Fills in how long each part took.
+status timed_collage(const collage_job& job, apps::device_memory& memory, const collage_view& v,
+                     method_report& report,
+                     const std::function<status(const std::vector<std::uint32_t>&)>& compute,
+                     const std::function<status()>& fetch);
 
 // The collage and the totals from the device.
-status download_result(const collage_memory& memory, const collage_view& v, picture& out,
+status download_result(apps::device_memory& memory, const collage_view& v, picture& out,
                        collage_totals& totals);
 
-// How many different tiles were compared. Not part of making a collage.
-status count_seen(const collage_memory& memory, const library_header& h, const collage_view& v,
-                  std::uint64_t& unique_tiles);
+// Fills in what was compared, after the clock stopped. The first error of a block.
+status note_counts(const collage_job& job, apps::device_memory& memory, const collage_view& v,
+                   const collage_totals& totals, method_report& report);
 
 }  // namespace penstock::collage

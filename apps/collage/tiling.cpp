@@ -172,21 +172,22 @@ status list(const std::string& top, std::vector<std::string>& files, found_pictu
     return {};
 }
 
+status read_to_the_end(const std::string& path, picture_reader& of) {
+    std::vector<std::uint8_t> row(std::size_t{of.width()} * 3);
+    for (std::uint32_t y = 0; y < of.height() && !was_interrupted(); ++y)
+        if (status s = of.read_row(row.data()); !s)
+            return {s.code, apps::shown(path) + ": " + s.message};
+    return {};
+}
+
 // -ECANCELED after an interrupt; else 0, and what is wrong becomes a complaint.
 status look_at(const std::string& path, found_pictures& out) {
     if (was_interrupted()) return {-ECANCELED, "interrupted; nothing was written"};
-    int error = 0;
-    if (kind_of_file(path, error) == picture_kind::other && error == 0) {
-        ++out.other_files;
-        return {};
-    }
     std::unique_ptr<picture_reader> reader;
     status opened = open_picture(path, reader);
-    if (opened.ok() && reader->needs_proof()) {
-        opened = read_to_the_end(*reader);
-        if (!opened.ok()) opened.message = apps::shown(path) + ": " + opened.message;
-    }
-    if (!opened.ok()) out.complaints.push_back(opened.message + "; left out");
+    if (opened.ok() && reader->needs_proof()) opened = read_to_the_end(path, *reader);
+    if (opened.code == -EMEDIUMTYPE) ++out.other_files;
+    else if (!opened.ok()) out.complaints.push_back(opened.message + "; left out");
     else if (reader->width() < tile_side || reader->height() < tile_side) ++out.too_small;
     else out.pictures.push_back({path, reader->width(), reader->height()});
     return {};

@@ -127,6 +127,8 @@ status output_file::open(const std::string& path) {
     struct stat there {};
     const bool exists = ::stat(path.c_str(), &there) == 0;
     if (exists && S_ISDIR(there.st_mode)) return failed(-EISDIR, "give the name of a file");
+    if (exists && !S_ISREG(there.st_mode) && wants_name_)
+        return failed(-EINVAL, "it is no regular file, so give another name");
     if (exists && !S_ISREG(there.st_mode)) return open_special(path);
     return open_regular(exists, there.st_mode);
 }
@@ -152,30 +154,20 @@ status output_file::open_special(const std::string& path) {
 }
 
 status output_file::open_named(const std::string& path) {
-    path_ = target_ = path;
     wants_name_ = true;
-    struct stat there {};
-    const bool exists = ::stat(path.c_str(), &there) == 0;
-    if (exists && S_ISDIR(there.st_mode)) return failed(-EISDIR, "give the name of a file");
-    if (exists && !S_ISREG(there.st_mode))
-        return failed(-EINVAL, "it is no regular file, so give another name");
-    return open_regular(exists, there.st_mode);
+    return open(path);
 }
 
+// A file without a name vanishes by itself however the program ends. Where the file system has no
+// such thing, it gets a passing name that the destructor removes.
 status output_file::open_regular(bool exists, unsigned mode) {
     if (const int code = follow_links(target_); code != 0) return failed(code, "give another name");
     if (exists && ::faccessat(AT_FDCWD, target_.c_str(), W_OK, AT_EACCESS) != 0)
         return failed(-errno, "give another name or change its permissions");
     replaces_ = true;
-    return open_new(directory_of(target_), exists ? mode & 07777 : mode_of_new_files());
-}
-
-// A file without a name vanishes by itself however the program ends. Where the file system has no
-// such thing, it gets a passing name that the destructor removes.
-status output_file::open_new(const std::string& directory, unsigned mode) {
+    const std::string directory = directory_of(target_);
     if (!wants_name_) fd_ = ::open(directory.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
-    unnamed_ = fd_ >= 0;
-    if (!unnamed_) {
+    if (fd_ < 0) {
         if (!wants_name_ &&
             (errno == ENOENT || errno == ENOTDIR || errno == EACCES || errno == EROFS))
             return failed(-errno, "name a directory that exists and can be written");
@@ -186,7 +178,9 @@ status output_file::open_new(const std::string& directory, unsigned mode) {
         passing_ = name;
         noted_.file(name);
     }
-    return ::fchmod(fd_, mode) == 0 ? status{} : failed(-errno, "give another name");
+    return ::fchmod(fd_, exists ? mode & 07777 : mode_of_new_files()) == 0
+               ? status{}
+               : failed(-errno, "give another name");
 }
 
 status output_file::write(const char* data, std::size_t bytes) {
@@ -226,7 +220,7 @@ status output_file::name_it() {
 
 status output_file::commit() {
     if (!replaces_) return {};
-    if (unnamed_)
+    if (passing_.empty())
         if (status s = name_it(); !s) return s;
     if (::rename(passing_.c_str(), target_.c_str()) != 0)
         return failed(-errno, "give another name");
@@ -246,47 +240,42 @@ int read_all(int fd, void* to, std::uint64_t bytes, std::uint64_t offset) {
     return 0;
 }
 
-status read_exactly(const std::string& path, int fd, void* to, std::uint64_t bytes,
-                    std::uint64_t offset) {
-    for (std::uint64_t done = 0; done < bytes;) {
-        const ssize_t got = ::pread(fd, static_cast<char*>(to) + done, bytes - done,
-                                    static_cast<off_t>(offset + done));
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) {
-            const int code = got < 0 ? -errno : -ESTALE;
-            return {code, shown(path) + ": " +
-                              (got < 0 ? error_text(code)
-                                       : "became shorter while it was read; "
-                                         "run again when no program writes to it")};
-        }
-        done += static_cast<std::uint64_t>(got);
-    }
-    return {};
-}
-
-status write_exactly(const std::string& path, int fd, const void* from, std::uint64_t bytes,
-                     std::uint64_t offset) {
+int write_all(int fd, const void* from, std::uint64_t bytes, std::uint64_t offset) {
     for (std::uint64_t done = 0; done < bytes;) {
         const ssize_t put = ::pwrite(fd, static_cast<const char*>(from) + done, bytes - done,
                                      static_cast<off_t>(offset + done));
         if (put < 0 && errno == EINTR) continue;
-        if (put <= 0) {
-            const int code = put < 0 ? -errno : -EIO;
-            return {code, "output file " + shown(path) + ": " + error_text(code) + "; " +
-                              cure_for(code, "make room or give another name")};
-        }
+        if (put <= 0) return put < 0 ? -errno : -EIO;
         done += static_cast<std::uint64_t>(put);
     }
-    return {};
+    return 0;
+}
+
+status read_exactly(const std::string& path, int fd, void* to, std::uint64_t bytes,
+                    std::uint64_t offset) {
+    const int code = read_all(fd, to, bytes, offset);
+    if (code == 0) return {};
+    return {code, shown(path) + ": " +
+                      (code != -ESTALE ? error_text(code)
+                                       : "became shorter while it was read; "
+                                         "run again when no program writes to it")};
+}
+
+status write_exactly(const std::string& path, int fd, const void* from, std::uint64_t bytes,
+                     std::uint64_t offset) {
+    const int code = write_all(fd, from, bytes, offset);
+    if (code == 0) return {};
+    return {code, "output file " + shown(path) + ": " + error_text(code) + "; " +
+                      cure_for(code, "make room or give another name")};
 }
 
 mapped_file::~mapped_file() {
     if (data_ != nullptr) ::munmap(data_, bytes_);
 }
 
-status mapped_file::open(const std::string& path, std::uint64_t bytes) {
+status mapped_file::open(const std::string& path, std::uint64_t bytes, const std::string& noun) {
     unique_fd fd;
-    if (status s = open_to_read(path, "a file", fd); !s) return s;
+    if (status s = open_to_read(path, noun, fd); !s) return s;
     void* const at = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
     const int code = at == MAP_FAILED ? -errno : 0;
     if (code != 0)
@@ -296,6 +285,7 @@ status mapped_file::open(const std::string& path, std::uint64_t bytes) {
     bytes_ = bytes;
     return {};
 }
+
 // Each step goes as far as one call can, from the folder where the step before it ended.
 int open_long(const std::string& path, int flags) {
     int from = AT_FDCWD;
