@@ -2,12 +2,10 @@
 // stages each once a batch and copies them; a second kernel compares. Two batches, so that
 // gathering one overlaps with copying and comparing the other.
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 
 #include "common/threads.hpp"
-#include "gather.hpp"
 #include "methods.hpp"
 #if defined(__CUDACC__)
 #include "common/gpu.cuh"
@@ -109,21 +107,20 @@ struct device_batch {
 };
 
 // The winners' pixels, by all cores.
-void place_tiles(const mapped_library& library, const std::vector<std::uint64_t>& best,
-                 picture& out, const collage_view& v, std::uint32_t threads) {
-    std::atomic<std::uint64_t> next{0};
-    apps::on_threads(threads, [&](std::uint32_t) {
-        for (std::uint64_t b = next++; b < v.blocks(); b = next++) {
-            const std::uint8_t* pixels = nullptr;
-            library.tile(lane{}, static_cast<std::uint32_t>(best[b]), nullptr, pixels);
-            const std::uint32_t left = static_cast<std::uint32_t>(b % v.columns) * tile_side,
-                                top = static_cast<std::uint32_t>(b / v.columns) * tile_side;
-            const std::size_t row_bytes = std::size_t{std::min(tile_side, v.width - left)} * 3;
-            for (std::uint32_t y = 0; y < std::min(tile_side, v.height - top); ++y)
-                std::memcpy(out.rgb.data() + (std::size_t{top + y} * v.width + left) * 3,
-                            pixels + std::size_t{y} * tile_side * 3, row_bytes);
-        }
-    });
+status place_tiles(const mapped_library& library, const std::vector<std::uint64_t>& best,
+                   picture& out, const collage_view& v, std::uint32_t threads) {
+    const auto place = [&](std::uint32_t, std::uint64_t b, std::uint64_t) -> status {
+        const std::uint8_t* pixels = nullptr;
+        library.tile(lane{}, static_cast<std::uint32_t>(best[b]), nullptr, pixels);
+        const std::uint32_t left = static_cast<std::uint32_t>(b % v.columns) * tile_side,
+                            top = static_cast<std::uint32_t>(b / v.columns) * tile_side;
+        const std::size_t row_bytes = std::size_t{std::min(tile_side, v.width - left)} * 3;
+        for (std::uint32_t y = 0; y < std::min(tile_side, v.height - top); ++y)
+            std::memcpy(out.rgb.data() + (std::size_t{top + y} * v.width + left) * 3,
+                        pixels + std::size_t{y} * tile_side * 3, row_bytes);
+        return {};
+    };
+    return apps::on_pieces(threads, v.blocks(), 1, place);
 }
 
 struct cuda_collage {
@@ -203,15 +200,13 @@ status make_with_cuda(const collage_job& job, picture& out, method_report& repor
     report.note = "two kernels, " + std::to_string(all.threads) + " threads gather";
     report.blocks = all.view.blocks();
     report.start_seconds = watch.lap();
-    return timed_collage(
-        job, *all.memory, all.view, report,
-        [&](const std::vector<std::uint32_t>& order) {
-            return all.compute(job, order.data(), report);
-        },
-        [&]() -> status {
-            place_tiles(all.library, all.host_best, out, all.view, all.threads);
-            return {};
-        });
+    const auto compute = [&](const std::vector<std::uint32_t>& order) {
+        return all.compute(job, order.data(), report);
+    };
+    const auto fetch = [&] {
+        return place_tiles(all.library, all.host_best, out, all.view, all.threads);
+    };
+    return timed_collage(job, *all.memory, all.view, report, compute, fetch);
 }
 
 #else

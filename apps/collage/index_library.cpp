@@ -72,72 +72,50 @@ public:
         for (std::uint64_t first = 0; first < h_.tile_count; first += tiles_per_read) {
             if (errors.stop()) return {};
             const std::uint64_t count = std::min(tiles_per_read, h_.tile_count - first);
-            if (status s =
-                    features_.read(read_.data(), count * feature_bytes, first * feature_bytes);
-                !s)
-                return s;
+            const std::uint64_t bytes = count * feature_bytes;
+            if (status s = features_.read(read_.data(), bytes, first * feature_bytes); !s) return s;
             for (std::uint64_t i = 0; i < count; ++i) {
                 const auto id = static_cast<std::uint32_t>(first + i);
-                entries_[id] = {key(table, read_.data() + i * features), rank_of(table, id), id};
+                entries_[id] = {key(table, &read_[i * features]), rank_of(table, id), id};
             }
         }
-        // By slot first, as the table is laid out; within a slot by fingerprint, which is what is
-        // left of the key.
-        const std::uint32_t slots = h_.slots;
-        for (keyed_tile& e : entries_)
-            e.key = std::uint64_t{slot_of(e.key, slots)} << 32 | static_cast<std::uint32_t>(e.key);
         std::sort(entries_.begin(), entries_.end());
-        cut_buckets();
-        kept = entries_.size();
-        const status written = write(table, path);
-        entries_.resize(h_.tile_count);
-        return written;
+        return write(table, path, kept);
     }
 
 private:
+    // By slot first, as the table is laid out; within a slot by fingerprint, which is what is left
+    // of the key.
     [[nodiscard]] std::uint64_t key(std::uint32_t table, const std::uint16_t* of) const {
-        std::int32_t sums[projections_per_table] = {};
+        std::int32_t sums[projections_per_table];
         const std::uint32_t first = table * projections_per_table;
-        for (std::uint32_t f = 0; f < features; ++f) {
-            const std::int32_t count = of[f];
-            if (count == 0) continue;
-            const std::int16_t* const c =
-                family_.coefficients.data() + std::size_t{f} * projections + first;
-            for (std::uint32_t k = 0; k < projections_per_table; ++k) sums[k] += count * c[k];
-        }
-        return key_of(table, sums, &family_.offsets[first], family_.width);
+        project<projections_per_table>(&family_.coefficients[first], of, sums);
+        const std::uint64_t key = key_of(table, sums, &family_.offsets[first], family_.width);
+        return std::uint64_t{slot_of(key, h_.slots)} << 32 | static_cast<std::uint32_t>(key);
     }
 
-    void cut_buckets() {
-        std::size_t kept = 0;
-        for (std::size_t i = 0, in_bucket = 0; i < entries_.size(); ++i) {
-            in_bucket = i != 0 && entries_[i].key == last_key_ ? in_bucket + 1 : 0;
-            last_key_ = entries_[i].key;
-            if (in_bucket < bucket_cap) entries_[kept++] = entries_[i];
-        }
-        entries_.resize(kept);
-    }
-
-    [[nodiscard]] status write(std::uint32_t table, const std::string& path) const {
+    // Of each bucket the first entries.
+    [[nodiscard]] status write(std::uint32_t table, const std::string& path,
+                               std::uint64_t& kept) const {
         std::vector<char> image(entries_at(h_.slots) + entries_.size() * sizeof(table_entry));
-        table_head head;
-        head.table = table;
-        head.slots = h_.slots;
-        head.entries = entries_.size();
-        head.tile_count = h_.tile_count;
-        std::memcpy(image.data(), &head, sizeof head);
         auto* const begins = reinterpret_cast<std::uint32_t*>(image.data() + table_head_bytes);
         auto* const out = reinterpret_cast<table_entry*>(image.data() + entries_at(h_.slots));
-        std::uint32_t slot = 0;
+        std::uint32_t slot = 0, count = 0, in_bucket = 0;
         for (std::size_t i = 0; i < entries_.size(); ++i) {
-            for (; slot <= entries_[i].key >> 32; ++slot)
-                begins[slot] = static_cast<std::uint32_t>(i);
-            out[i] = {static_cast<std::uint32_t>(entries_[i].key), entries_[i].id};
+            const std::uint64_t key = entries_[i].key;
+            in_bucket = i != 0 && key == entries_[i - 1].key ? in_bucket + 1 : 0;
+            if (in_bucket >= bucket_cap) continue;
+            for (; slot <= key >> 32; ++slot) begins[slot] = count;
+            out[count++] = {static_cast<std::uint32_t>(key), entries_[i].id};
         }
-        for (; slot <= h_.slots; ++slot) begins[slot] = static_cast<std::uint32_t>(entries_.size());
+        for (; slot <= h_.slots; ++slot) begins[slot] = count;
+        kept = count;
+        const table_head head{table_magic, table, h_.slots, count, h_.tile_count};
+        std::memcpy(image.data(), &head, sizeof head);
+        const std::uint64_t bytes = entries_at(h_.slots) + count * sizeof(table_entry);
         staged_file file;
-        if (status s = file.create(path, image.size()); !s) return s;
-        if (status s = file.write(image.data(), image.size(), 0); !s) return s;
+        if (status s = file.create(path, bytes); !s) return s;
+        if (status s = file.write(image.data(), bytes, 0); !s) return s;
         return file.close();
     }
 
@@ -146,7 +124,6 @@ private:
     const lsh_family& family_;
     std::vector<keyed_tile> entries_;
     std::vector<std::uint16_t> read_;
-    std::uint64_t last_key_ = 0;
 };
 
 // The width at which all but the poorest tenth of the tiles find eight others or more in a bucket
@@ -161,10 +138,9 @@ status choose_width(const staged_file& tile_features, std::uint64_t tile_count, 
         const auto id =
             static_cast<std::uint64_t>(static_cast<unsigned __int128>(i) * tile_count / sampled);
         std::uint16_t values[features];
-        std::int32_t all[projections];
         if (status s = tile_features.read(values, feature_bytes, id * feature_bytes); !s) return s;
-        project(family.coefficients.data(), values, all);
-        std::copy_n(all, sample_projections, &sums[i * sample_projections]);
+        project<sample_projections>(family.coefficients.data(), values,
+                                    &sums[i * sample_projections]);
     }
     const double tiles_each = static_cast<double>(tile_count) / static_cast<double>(sampled);
     // Wider cells make fuller buckets. Halving the span of the exponent twelve times leaves less
@@ -209,8 +185,8 @@ status build_tables(const staged_file& tile_features, const staging_folder& fold
 }
 
 status create_files(const staging_folder& folder, std::uint64_t tiles, tile_files& out) {
-    if (status s = out.histograms.create(folder.file(histograms_name), tiles * record_stride_bytes);
-        !s)
+    const std::uint64_t histogram_bytes = tiles * record_stride_bytes;
+    if (status s = out.histograms.create(folder.file(histograms_name), histogram_bytes); !s)
         return s;
     if (status s = out.tiles.create(folder.file(tiles_name), tiles * tile_bytes); !s) return s;
     return out.features.create(folder.file(features_name), tiles * feature_bytes);

@@ -49,26 +49,22 @@ status damaged(const std::string& path, const std::string& defect) {
                           "; make the library again with penstock-collage index"};
 }
 
-// The first `bytes` of a regular file, and its size.
-status read_head(const std::string& path, void* to, std::uint64_t bytes,
-                 std::uint64_t& size_bytes) {
+// A regular file of so many bytes, or of more.
+status check_size(const std::string& path, std::uint64_t bytes, bool or_more) {
     struct stat info {};
-    if (status s = apps::look_at_input(path, "name a library made by penstock-collage index", info);
-        !s)
-        return s;
-    size_bytes = static_cast<std::uint64_t>(info.st_size);
-    if (size_bytes < bytes)
-        return damaged(path, "it has " + std::to_string(size_bytes) + " bytes and should have " +
-                                 std::to_string(bytes) + " or more");
+    const std::string cure = "name a library made by penstock-collage index";
+    if (status s = apps::look_at_input(path, cure, info); !s) return s;
+    const auto found = static_cast<std::uint64_t>(info.st_size);
+    if (found == bytes || (or_more && found > bytes)) return {};
+    return damaged(path, "it has " + std::to_string(found) + " bytes and should have " +
+                             std::to_string(bytes) + (or_more ? " or more" : ""));
+}
+
+status read_head(const std::string& path, void* to, std::uint64_t bytes) {
+    if (status s = check_size(path, bytes, true); !s) return s;
     apps::unique_fd fd;
     if (status s = apps::open_to_read(path, "a library", fd, O_NOCTTY | O_NONBLOCK); !s) return s;
     return apps::read_exactly(path, fd, to, bytes, 0);
-}
-
-status check_size(const std::string& path, std::uint64_t is_bytes, std::uint64_t want_bytes) {
-    if (is_bytes == want_bytes) return {};
-    return damaged(path, "it has " + std::to_string(is_bytes) + " bytes and should have " +
-                             std::to_string(want_bytes));
 }
 
 status check_header(const std::string& path, const library_header& h) {
@@ -109,52 +105,47 @@ std::uint64_t checksum_of(const library_header& h) {
     return sum;
 }
 
+std::vector<library_file> library::files() const {
+    std::vector<library_file> out{{file(histograms_name), header.tile_count * record_stride_bytes}};
+    for (std::uint32_t t = 0; t < tables; ++t)
+        out.push_back({file(table_name(t)),
+                       entries_at(header.slots) + header.table_entries[t] * sizeof(table_entry)});
+    out.push_back({file(tiles_name), header.tile_count * tile_bytes});
+    return out;
+}
+
 std::uint64_t library::bytes() const {
-    std::uint64_t sum =
-        header.tile_count * (record_stride_bytes + tile_bytes) + sizeof(library_header);
-    for (std::uint32_t t = 0; t < tables; ++t) sum += table_bytes(t);
+    std::uint64_t sum = sizeof(library_header);
+    for (const library_file& each : files()) sum += each.bytes;
     return sum;
 }
 
 status open_library(const std::string& path, library& out) {
     out.path = path;
     library_header& h = out.header;
-    std::uint64_t size_bytes = 0;
     const std::string head = out.file(header_name);
-    if (status s = read_head(head, &h, sizeof h, size_bytes); !s) return s;
+    if (status s = read_head(head, &h, sizeof h); !s) return s;
     if (status s = check_header(head, h); !s) return s;
-    if (status s = check_size(head, size_bytes, sizeof h); !s) return s;
-    char first = 0;
-    for (const auto& [name, bytes] :
-         {std::pair{histograms_name, std::uint64_t{record_stride_bytes}},
-          std::pair{tiles_name, std::uint64_t{tile_bytes}}}) {
-        if (status s = read_head(out.file(name), &first, 1, size_bytes); !s) return s;
-        if (status s = check_size(out.file(name), size_bytes, h.tile_count * bytes); !s) return s;
-    }
+    if (status s = check_size(head, sizeof h, false); !s) return s;
     for (std::uint32_t t = 0; t < tables; ++t) {
         table_head table;
         const std::string name = out.file(table_name(t));
-        if (status s = read_head(name, &table, sizeof table, size_bytes); !s) return s;
+        if (status s = read_head(name, &table, sizeof table); !s) return s;
         if (table.magic != table_magic || table.table != t || table.slots != h.slots ||
             table.entries != h.table_entries[t] || table.tile_count != h.tile_count)
             return damaged(name, "its head does not belong to this library");
-        if (status s = check_size(name, size_bytes, out.table_bytes(t)); !s) return s;
     }
+    for (const library_file& each : out.files())
+        if (status s = check_size(each.path, each.bytes, false); !s) return s;
     return {};
 }
 
 status mapped_library::open(const library& of) {
-    const std::uint64_t tile_count = of.header.tile_count;
-    const auto map = [&of](const std::string& name, std::uint64_t bytes, apps::mapped_file& out) {
-        return out.open(of.file(name), bytes, "a library");
-    };
+    const std::vector<library_file> files = of.files();
+    for (std::uint32_t i = 0; i < file_count; ++i)
+        if (status s = files_[i].open(files[i].path, files[i].bytes, "a library"); !s) return s;
     entries_at_ = entries_at(of.header.slots);
-    if (status s = map(histograms_name, tile_count * record_stride_bytes, histograms_); !s)
-        return s;
-    if (status s = map(tiles_name, tile_count * tile_bytes, tiles_); !s) return s;
-    for (std::uint32_t t = 0; t < tables; ++t)
-        if (status s = map(table_name(t), of.table_bytes(t), tables_[t]); !s) return s;
-    return apps::open_to_read(of.file(histograms_name), "a library", histograms_fd_);
+    return apps::open_to_read(files[histograms_place].path, "a library", histograms_fd_);
 }
 
 }  // namespace penstock::collage

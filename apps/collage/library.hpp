@@ -115,15 +115,17 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint32_t rank_of(std::uint32_t table, std::uint
         mix64((std::uint64_t{table / tables_per_ranking} << 32 | id) + golden));
 }
 
-// All sums of one tile by one thread: sums[p] for p below `projections`.
+// The first `Count` sums of one tile by one thread. From a later projection on, if `coefficients`
+// begins there.
+template <std::uint32_t Count>
 PENSTOCK_HD inline void project(const std::int16_t* coefficients,
                                 const std::uint16_t* tile_features, std::int32_t* sums) {
-    for (std::uint32_t p = 0; p < projections; ++p) sums[p] = 0;
+    for (std::uint32_t p = 0; p < Count; ++p) sums[p] = 0;
     for (std::uint32_t f = 0; f < features; ++f) {
         const std::int32_t count = tile_features[f];
         if (count == 0) continue;  // most are, and all projections of one feature lie side by side
         const std::int16_t* const of = coefficients + std::uint64_t{f} * projections;
-        for (std::uint32_t p = 0; p < projections; ++p) sums[p] += count * of[p];
+        for (std::uint32_t p = 0; p < Count; ++p) sums[p] += count * of[p];
     }
 }
 
@@ -191,14 +193,23 @@ inline constexpr const char* tiles_name = "tiles";
 
 std::uint64_t checksum_of(const library_header& h);
 
+// The files beside the header, by the place that each has in library::files().
+inline constexpr std::uint32_t histograms_place = 0;
+inline constexpr std::uint32_t tables_place = 1;  // of the first
+inline constexpr std::uint32_t tiles_place = tables_place + tables;
+inline constexpr std::uint32_t file_count = tiles_place + 1;
+
+struct library_file {
+    std::string path;
+    std::uint64_t bytes;
+};
+
 // A library that was checked: header, sizes of all files, the head of each table.
 struct library {
     std::string path;
     library_header header;
     [[nodiscard]] std::string file(const std::string& name) const { return path + "/" + name; }
-    [[nodiscard]] std::uint64_t table_bytes(std::uint32_t table) const {
-        return entries_at(header.slots) + header.table_entries[table] * sizeof(table_entry);
-    }
+    [[nodiscard]] std::vector<library_file> files() const;
     [[nodiscard]] std::uint64_t bytes() const;
 };
 
@@ -217,7 +228,7 @@ public:
     int slot(const Member&, std::uint32_t table, std::uint32_t slot, table_entry*,
              std::uint32_t& begin, std::uint32_t& end) const {
         const auto* const begins =
-            reinterpret_cast<const std::uint32_t*>(tables_[table].data() + table_head_bytes);
+            reinterpret_cast<const std::uint32_t*>(data(tables_place + table) + table_head_bytes);
         begin = begins[slot];
         end = begins[slot + 1];
         return 0;
@@ -225,24 +236,27 @@ public:
     template <typename Member>
     int entries(const Member&, std::uint32_t table, std::uint32_t first, std::uint32_t,
                 table_entry*, const table_entry*& out) const {
-        out = reinterpret_cast<const table_entry*>(tables_[table].data() + entries_at_) + first;
+        out =
+            reinterpret_cast<const table_entry*>(data(tables_place + table) + entries_at_) + first;
         return 0;
     }
     template <typename Member, typename Visit>
     int record(const Member&, std::uint32_t id, const Visit& visit) const {
-        visit(reinterpret_cast<const std::uint32_t*>(histograms_.data() +
+        visit(reinterpret_cast<const std::uint32_t*>(data(histograms_place) +
                                                      std::uint64_t{id} * record_stride_bytes),
               0, bins);
         return 0;
     }
     template <typename Member>
     int tile(const Member&, std::uint32_t id, std::uint8_t*, const std::uint8_t*& out) const {
-        out = reinterpret_cast<const std::uint8_t*>(tiles_.data() + std::uint64_t{id} * tile_bytes);
+        out = reinterpret_cast<const std::uint8_t*>(data(tiles_place) +
+                                                    std::uint64_t{id} * tile_bytes);
         return 0;
     }
 
 private:
-    apps::mapped_file histograms_, tiles_, tables_[tables];
+    [[nodiscard]] const char* data(std::uint32_t place) const { return files_[place].data(); }
+    apps::mapped_file files_[file_count];
     std::uint64_t entries_at_ = 0;
     apps::unique_fd histograms_fd_;
 };

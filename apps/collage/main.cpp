@@ -204,11 +204,7 @@ public:
                      {"fallback_blocks", m.fallback_blocks},
                      {"pages_read", m.pages_read},
                      {"batches", m.batches},
-                     {"collage_parts",
-                      {{"order", m.order_seconds},
-                       {"upload", m.upload_seconds},
-                       {"compute", m.compute_seconds},
-                       {"download", m.download_seconds}}},
+                     {"collage_parts", json::object_t(m.parts.begin(), m.parts.end())},
                      {"runtime", apps::runtime_of(m)}});
         made["seconds"].update({{"library", library_seconds},
                                 {"decode", decode_seconds},
@@ -222,16 +218,16 @@ public:
         const method_report& m = report;
         apps::say_notes(m);
         const auto seconds = [](double time) { return text_of("%.3f s", time); };
-        const auto short_time = [](double time) { return text_of("%.4f s", time); };
         apps::say(out + ": " + with_commas(m.blocks) + " blocks in " + seconds(m.seconds.front()) +
                   " by " + m.name + " on " + m.backend + " (" + m.note + "); " +
                   with_commas(m.evaluations) + " candidates compared, " +
                   with_commas(m.unique_tiles) + " different tiles (redundancy " +
                   text_of("%.1f", ratio(m.evaluations, m.unique_tiles)) + "), " +
                   with_commas(m.pages_read) + " pages read");
-        apps::say("collage: order " + short_time(m.order_seconds) + ", upload " +
-                  short_time(m.upload_seconds) + ", compute " + short_time(m.compute_seconds) +
-                  ", download " + short_time(m.download_seconds));
+        std::string parts;
+        for (const auto& [name, time] : m.parts)
+            parts += (parts.empty() ? "collage: " : ", ") + (name + text_of(" %.4f s", time));
+        apps::say(parts);
         apps::say("library " + seconds(library_seconds) + ", decode " + seconds(decode_seconds) +
                   ", start " + seconds(m.start_seconds) + ", windows " + seconds(m.window_seconds) +
                   ", encode " + seconds(encode_seconds));

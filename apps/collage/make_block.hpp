@@ -142,7 +142,7 @@ PENSTOCK_HD PENSTOCK_INLINE void hash_block(const Group& g, const lsh_ref& lsh,
         s.features_of[f] = feature_of(s.histogram, f);
     g.sync();
     if (g.size() == 1) {
-        project(lsh.coefficients, s.features_of, s.sums);
+        project<projections>(lsh.coefficients, s.features_of, s.sums);
     } else {
         for (std::uint32_t p = g.rank(); p < projections; p += g.size()) {
             std::int32_t sum = 0;

@@ -2,7 +2,6 @@
 // memory maps), and the gathering for the CUDA baseline.
 #include "methods.hpp"
 
-#include <atomic>
 #include <bit>
 #include <cerrno>
 #include <cstring>
@@ -10,7 +9,6 @@
 #include "common/message.hpp"
 #include "common/threads.hpp"
 #include "common/vectors.hpp"
-#include "gather.hpp"
 
 namespace penstock::collage {
 
@@ -81,15 +79,15 @@ status timed_collage(const collage_job& job, apps::device_memory& memory, const 
         return copy_failed();
     const std::vector<std::uint32_t> order =
         block_order(job.in, apps::thread_count(job.settings.worker_threads));
-    report.order_seconds = part.lap();
+    report.parts.emplace_back("order", part.lap());
     if (!memory.upload(const_cast<std::uint32_t*>(v.order), order.data(),
                        order.size() * sizeof(std::uint32_t)))
         return copy_failed();
-    report.upload_seconds = part.lap();
+    report.parts.emplace_back("upload", part.lap());
     status ended = compute(order);
-    report.compute_seconds = part.lap();
+    report.parts.emplace_back("compute", part.lap());
     if (ended.ok()) ended = fetch();
-    report.download_seconds = part.lap();
+    report.parts.emplace_back("download", part.lap());
     report.seconds = {watch.lap()};
     report.cpu_seconds = apps::cpu_seconds() - cpu_before;
     if (status s = apps::not_interrupted(); !s) return s;
@@ -128,18 +126,18 @@ status make_with_cpu(const collage_job& job, picture& out, method_report& report
     report.blocks = view.blocks();
     report.start_seconds = watch.lap();
 
-    std::atomic<std::uint64_t> next{0};
-    const auto compute = [&](const std::vector<std::uint32_t>& order) -> status {
+    std::atomic<std::uint64_t> done{0};
+    const auto compute = [&](const std::vector<std::uint32_t>& order) {
         const apps::progress bar(
-            "blocks", order.size(), [&] { return next.load(); }, !job.quiet);
-        apps::on_threads(threads, [&](std::uint32_t) {
-            state_of<lane> state;
-            for (std::uint64_t i = next++; i < order.size() && !was_interrupted(); i = next++) {
-                state.block = order[i];
-                make_block(lane{}, mapped, view, state);
-            }
-        });
-        return {};
+            "blocks", order.size(), [&] { return done.load(); }, !job.quiet);
+        return apps::on_pieces(threads, order.size(), 1,
+                               [&](std::uint32_t, std::uint64_t i, std::uint64_t) -> status {
+                                   state_of<lane> state;
+                                   state.block = order[i];
+                                   make_block(lane{}, mapped, view, state);
+                                   ++done;
+                                   return {};
+                               });
     };
     collage_totals totals{};
     const auto fetch = [&] { return download_result(*memory, view, out, totals); };

@@ -18,9 +18,7 @@ namespace penstock::collage {
 namespace {
 
 struct library_files {
-    int histograms;
-    int tiles;
-    int table[tables];
+    int fds[file_count];       // in the order of library::files()
     std::uint64_t entries_at;  // byte of each table at which its entries begin
 };
 
@@ -36,8 +34,8 @@ public:
                                          std::uint32_t& end) const {
         // Two neighbouring numbers take as much room as one entry.
         const std::uint64_t at = table_head_bytes + std::uint64_t{slot} * sizeof(std::uint32_t);
-        const std::int64_t got = read(m, fs_, files_.table[table], buffer, sizeof *buffer,
-                                      static_cast<std::int64_t>(at));
+        const std::int64_t got = read(m, fs_, files_.fds[tables_place + table], buffer,
+                                      sizeof *buffer, static_cast<std::int64_t>(at));
         begin = buffer->fingerprint;
         end = buffer->id;
         m.sync();  // all have them before the buffer takes the entries
@@ -51,8 +49,9 @@ public:
         out = buffer;
         const std::uint32_t bytes = count * sizeof(table_entry);
         const std::uint64_t at = files_.entries_at + std::uint64_t{first} * sizeof(table_entry);
-        return settled(
-            read(m, fs_, files_.table[table], buffer, bytes, static_cast<std::int64_t>(at)), bytes);
+        return settled(read(m, fs_, files_.fds[tables_place + table], buffer, bytes,
+                            static_cast<std::int64_t>(at)),
+                       bytes);
     }
 
     template <typename Member, typename Visit>
@@ -62,7 +61,8 @@ public:
         for (std::uint32_t done = 0; done < record_bytes;) {
             const auto at =
                 static_cast<std::int64_t>(std::uint64_t{id} * record_stride_bytes + done);
-            const mapping piece = map(m, fs_, files_.histograms, at, record_bytes - done);
+            const mapping piece =
+                map(m, fs_, files_.fds[histograms_place], at, record_bytes - done);
             if (piece.bytes <= 0) return piece.bytes < 0 ? static_cast<int>(piece.bytes) : -ESTALE;
             const auto bytes = static_cast<std::uint32_t>(piece.bytes);
             visit(reinterpret_cast<const std::uint32_t*>(piece.data), done / 4, bytes / 4);
@@ -77,7 +77,7 @@ public:
                                          const std::uint8_t*& out) const {
         out = buffer;
         const std::int64_t at = static_cast<std::int64_t>(id) * tile_bytes;
-        return settled(read(m, fs_, files_.tiles, buffer, tile_bytes, at), tile_bytes);
+        return settled(read(m, fs_, files_.fds[tiles_place], buffer, tile_bytes, at), tile_bytes);
     }
 
 private:
@@ -122,16 +122,13 @@ struct make_blocks {
 };
 
 status open_files(runtime& rt, const library& from, library_files& out) {
-    const auto open_one = [&](const std::string& name, int& fd) -> status {
-        fd = rt.open(from.file(name));
-        if (fd >= 0) return {};
-        return {fd, apps::shown(from.file(name)) + ": " + error_text(fd) +
-                        "; name a library that can be read"};
-    };
-    if (status s = open_one(histograms_name, out.histograms); !s) return s;
-    if (status s = open_one(tiles_name, out.tiles); !s) return s;
-    for (std::uint32_t t = 0; t < tables; ++t)
-        if (status s = open_one(table_name(t), out.table[t]); !s) return s;
+    int* next = out.fds;
+    for (const library_file& file : from.files()) {
+        const int fd = *next++ = rt.open(file.path);
+        if (fd < 0)
+            return {fd, apps::shown(file.path) + ": " + error_text(fd) +
+                            "; name a library that can be read"};
+    }
     out.entries_at = entries_at(from.header.slots);
     return {};
 }
@@ -185,12 +182,8 @@ status make_with_penstock(const collage_job& job, picture& out, method_report& r
         return apps::launch_error(rt, code);
     function.blocks = static_cast<std::uint32_t>(report.blocks);
     report.start_seconds = watch.lap();
-    if (on_gpu) {
-        std::vector<int> fds(std::begin(function.files.table), std::end(function.files.table));
-        fds.insert(fds.begin(), function.files.histograms);
-        fds.push_back(function.files.tiles);
-        report.window_bytes = apps::open_windows(rt, fds);
-    }
+    const int(&fds)[file_count] = function.files.fds;
+    if (on_gpu) report.window_bytes = apps::open_windows(rt, {std::begin(fds), std::end(fds)});
     report.window_seconds = watch.lap();
 
     const std::uint64_t misses_before = rt.stats().misses;

@@ -9,9 +9,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "common/message.hpp"
 #include "os/file_kind.hpp"
@@ -50,16 +48,20 @@ unsigned mode_of_new_files() {
 
 constexpr std::size_t most_at_once = PATH_MAX - 1;
 
+status not_written(const std::string& path, int code, const std::string& cure) {
+    return {code,
+            "output file " + shown(path) + ": " + error_text(code) + "; " + cure_for(code, cure)};
+}
+
 }  // namespace
 
 status look_at_input(const std::string& path, const std::string& cure, struct stat& facts) {
     host::file_kind kind = host::file_kind::regular;
-    const int code = host::look_at_file(path, facts, kind);
+    int code = host::look_at_file(path, facts, kind);
+    if (code == 0 && kind == host::file_kind::directory) code = -EISDIR;
     if (code != 0)
         return {code, shown(path) + ": " + error_text(code) + "; " + cure_for(code, cure)};
     if (kind == host::file_kind::regular) return {};
-    if (kind == host::file_kind::directory)
-        return {-EISDIR, shown(path) + ": " + error_text(-EISDIR) + "; " + cure};
     return {-EOPNOTSUPP, shown(path) + ": " + host::why_not_by_size(kind)};
 }
 
@@ -114,8 +116,7 @@ status output_file::failed(int code, const std::string& cure) const {
     if (path_.empty() && code == -EPIPE) return {code, ""};  // the reader has what it wanted
     if (path_.empty())
         return {code, "standard output: " + error_text(code) + "; the output is incomplete"};
-    return {code,
-            "output file " + shown(path_) + ": " + error_text(code) + "; " + cure_for(code, cure)};
+    return not_written(path_, code, cure);
 }
 
 status output_file::open(const std::string& path) {
@@ -264,9 +265,7 @@ status read_exactly(const std::string& path, int fd, void* to, std::uint64_t byt
 status write_exactly(const std::string& path, int fd, const void* from, std::uint64_t bytes,
                      std::uint64_t offset) {
     const int code = write_all(fd, from, bytes, offset);
-    if (code == 0) return {};
-    return {code, "output file " + shown(path) + ": " + error_text(code) + "; " +
-                      cure_for(code, "make room or give another name")};
+    return code == 0 ? status{} : not_written(path, code, "make room or give another name");
 }
 
 mapped_file::~mapped_file() {

@@ -18,8 +18,6 @@
 
 namespace penstock::apps {
 
-// Running one function on several threads, and the first error that any of them met.
-
 // Calls body(number) on `count` threads, this one among them, and waits for all. Throws
 // std::system_error before any call if there are not so many threads, and afterwards what a call
 // threw, the first of them. Others go on to their end then: a body whose threads wait for each

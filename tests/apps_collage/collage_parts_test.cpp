@@ -11,7 +11,6 @@
 #include "picture.hpp"
 #include "methods.hpp"
 #include "make_block.hpp"
-#include "gather.hpp"
 #include "index_library.hpp"
 
 namespace penstock::collage {
