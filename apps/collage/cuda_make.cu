@@ -147,9 +147,7 @@ struct cuda_collage {
             !memory->allocate(keys, view.blocks() * tables) ||
             !memory->allocate(best, view.blocks()) || !batches[0].allocate(room) ||
             !batches[1].allocate(room))
-            return {-ENOMEM, std::string("--method cuda: ") +
-                                 cudaGetErrorString(cudaGetLastError()) +
-                                 "; free some memory of the GPU"};
+            return apps::no_gpu_memory();
         host_keys.resize(view.blocks() * tables);
         host_best.assign(view.blocks(), no_score);
         grid = static_cast<unsigned>(

@@ -205,7 +205,7 @@ status cut_without_damaged(const index_request& asked, found_pictures& found,
         tile_files fresh;
         if (status s = create_files(folder, plan.tiles, fresh); !s) return s;
         std::atomic<std::uint64_t> done{0};
-        std::vector<damaged_picture> damaged;
+        std::map<std::string, std::string> damaged;
         {
             const apps::progress bar(
                 "reading pictures", plan.pictures.size(), [&] { return done.load(); },
@@ -218,11 +218,10 @@ status cut_without_damaged(const index_request& asked, found_pictures& found,
         }
         for (const char* const name : {histograms_name, tiles_name, features_name})
             folder.remove(name);
-        for (const damaged_picture& damage : damaged) {
-            found.complaints.push_back(damage.message + "; left out");
-            const std::string& path = plan.pictures[damage.picture].source.path;
-            std::erase_if(found.pictures, [&](const source_picture& p) { return p.path == path; });
-        }
+        for (const auto& [path, message] : damaged)
+            found.complaints.push_back(message + "; left out");
+        std::erase_if(found.pictures,
+                      [&](const source_picture& p) { return damaged.contains(p.path); });
         if (found.pictures.empty())
             return {-EBADMSG, found.complaints.front() + ", and no other picture is there"};
     }

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -148,18 +149,14 @@ struct tile_files {
     staged_file features;
 };
 
-struct damaged_picture {
-    std::size_t picture;  // its place in the plan
-    std::string message;
-};
-
 // Cuts the planned tiles out of the pictures and writes tiles, histograms and features. All
 // processors: some read pictures, the others count what was read.
 //
 // Pictures that turn out damaged are read to that point and reported; then the files hold no use
-// for a library, and the caller plans again without them. `done` counts pictures.
+// for a library, and the caller plans again without them. `damaged`: their paths and messages.
+// `done` counts pictures.
 status cut_tiles(const tiling& plan, const tile_files& files, std::uint32_t threads,
-                 std::atomic<std::uint64_t>& done, std::vector<damaged_picture>& damaged);
+                 std::atomic<std::uint64_t>& done, std::map<std::string, std::string>& damaged);
 
 struct index_request {
     std::string folder;

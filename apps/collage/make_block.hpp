@@ -103,11 +103,12 @@ struct alignas(16) block_state {
 template <typename Group>
 using state_of = block_state<team<Group>::most_members>;
 
-template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE void note_code(const Group& g, state_of<Group>& s, std::int64_t code) {
-    if (code < 0)
-        swap_shared(g, &s.code, std::uint32_t{0},
-                    static_cast<std::uint32_t>(static_cast<std::int32_t>(code)));
+// Whole member.
+template <typename Group, typename Member>
+PENSTOCK_HD PENSTOCK_INLINE void note_code(const Group& g, const Member& m, state_of<Group>& s,
+                                           int code) {
+    if (code < 0 && m.is_leader())
+        swap_shared(g, &s.code, std::uint32_t{0}, static_cast<std::uint32_t>(code));
 }
 
 // Whole group: clears the state and counts the block's histogram. A partial block is continued by
@@ -300,8 +301,7 @@ PENSTOCK_HD PENSTOCK_INLINE void place_tile(const Group& g, const Source& source
     const std::uint8_t* pixels = s.tile;
     if (team<Group>::number() == 0) {
         const typename team<Group>::member m{};
-        const int code = source.tile(m, static_cast<std::uint32_t>(s.best), s.tile, pixels);
-        if (m.is_leader()) note_code(g, s, code);
+        note_code(g, m, s, source.tile(m, static_cast<std::uint32_t>(s.best), s.tile, pixels));
     }
     g.sync();
     if (s.code != 0) return;
@@ -322,15 +322,10 @@ PENSTOCK_HD PENSTOCK_INLINE void make_block(const Group& g, const Source& source
     count_block(g, v, s.block, s);
     hash_block(g, v.lsh, s);
     const typename team<Group>::member m{};
-    for (std::uint32_t t = team<Group>::number(); t < tables; t += team<Group>::members()) {
-        const int code = gather_table(g, m, source, v, t, s);
-        if (m.is_leader()) note_code(g, s, code);
-    }
+    for (std::uint32_t t = team<Group>::number(); t < tables; t += team<Group>::members())
+        note_code(g, m, s, gather_table(g, m, source, v, t, s));
     const bool stood_in = fall_back(g, v.tile_count, s);
-    if (s.code == 0) {
-        const int code = compare_candidates(g, m, source, v, s);
-        if (m.is_leader()) note_code(g, s, code);
-    }
+    if (s.code == 0) note_code(g, m, s, compare_candidates(g, m, source, v, s));
     g.sync();
     if (s.code == 0) place_tile(g, source, v, s);
     if (g.is_leader()) {

@@ -229,8 +229,9 @@ struct write_buffer {
 
 class cutter {
 public:
-    cutter(const tiling& plan, const tile_files& files, std::atomic<std::uint64_t>& done)
-        : plan_(plan), files_(files), done_(done) {}
+    cutter(const tiling& plan, const tile_files& files, std::atomic<std::uint64_t>& done,
+           std::map<std::string, std::string>& damaged)
+        : plan_(plan), files_(files), done_(done), damaged_(damaged) {}
 
     void work() {
         const auto room = std::make_unique<write_buffer>();
@@ -258,19 +259,15 @@ public:
                 }
             }
             if (taken) cut(*taken, buffer);
-            else read(picture, buffer);
+            else read(plan_.pictures[picture], buffer);
         }
         wake_.notify_all();
     }
 
-    status end(std::vector<damaged_picture>& damaged) {
-        damaged = std::move(damaged_);
-        return errors_.get();
-    }
+    [[nodiscard]] status end() const { return errors_.get(); }
 
 private:
-    void read(std::size_t number, write_buffer& buffer) {
-        const picture_plan& of = plan_.pictures[number];
+    void read(const picture_plan& of, write_buffer& buffer) {
         status ended;
         try {
             ended = read_rows(of, buffer);
@@ -282,7 +279,7 @@ private:
             errors_.note(ended);
         } else if (!ended.ok()) {
             std::lock_guard lock(mutex_);
-            damaged_.push_back({number, ended.message});
+            damaged_[of.source.path] = ended.message;
         }
         ++done_;
         std::lock_guard lock(mutex_);
@@ -365,6 +362,7 @@ private:
     const tiling& plan_;
     const tile_files& files_;
     std::atomic<std::uint64_t>& done_;
+    std::map<std::string, std::string>& damaged_;  // guarded by mutex_
     apps::first_error errors_;
     std::mutex mutex_;
     std::condition_variable wake_;
@@ -372,16 +370,15 @@ private:
     std::uint64_t held_bytes_ = 0;
     std::size_t next_ = 0;       // picture to be read next
     std::uint32_t readers_ = 0;  // threads that read one
-    std::vector<damaged_picture> damaged_;
 };
 
 }  // namespace
 
 status cut_tiles(const tiling& plan, const tile_files& files, std::uint32_t threads,
-                 std::atomic<std::uint64_t>& done, std::vector<damaged_picture>& damaged) {
-    cutter all(plan, files, done);
+                 std::atomic<std::uint64_t>& done, std::map<std::string, std::string>& damaged) {
+    cutter all(plan, files, done, damaged);
     apps::on_threads(threads, [&](std::uint32_t) { all.work(); });
-    return all.end(damaged);
+    return all.end();
 }
 
 }  // namespace penstock::collage

@@ -1,6 +1,7 @@
 // Opens, reads, writes and maps the files of programs.
 #include "common/files.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <climits>
@@ -268,9 +269,7 @@ status write_exactly(const std::string& path, int fd, const void* from, std::uin
     return code == 0 ? status{} : not_written(path, code, "make room or give another name");
 }
 
-mapped_file::~mapped_file() {
-    if (data_ != nullptr) ::munmap(data_, bytes_);
-}
+void mapped_file::unmap::operator()(char* data) const { ::munmap(data, bytes); }
 
 status mapped_file::open(const std::string& path, std::uint64_t bytes, const std::string& noun) {
     unique_fd fd;
@@ -280,37 +279,28 @@ status mapped_file::open(const std::string& path, std::uint64_t bytes, const std
     if (code != 0)
         return {code, shown(path) + ": " + error_text(code) +
                           " while mapping it; free some address space"};
-    data_ = static_cast<char*>(at);
-    bytes_ = bytes;
+    data_ = {static_cast<char*>(at), {bytes}};
     return {};
 }
 
 // Each step goes as far as one call can, from the folder where the step before it ended.
 int open_long(const std::string& path, int flags) {
-    int from = AT_FDCWD;
+    unique_fd folder;
+    const auto from = [&folder] { return folder < 0 ? AT_FDCWD : int{folder}; };
     std::size_t at = 0;
     while (path.size() - at > most_at_once) {
         const std::size_t slash = path.rfind('/', at + most_at_once - 1);
-        const bool one_name = slash == std::string::npos || slash <= at;
-        const int next = one_name ? -1
-                                  : ::openat(from, path.substr(at, slash - at).c_str(),
-                                             O_PATH | O_DIRECTORY | O_CLOEXEC);
-        const int code = one_name ? ENAMETOOLONG : errno;
-        if (from != AT_FDCWD) ::close(from);
-        if (next < 0) {
-            errno = code;
+        if (slash == std::string::npos || slash <= at) {
+            errno = ENAMETOOLONG;
             return -1;
         }
-        from = next;
-        at = path.find_first_not_of('/', slash);
-        if (at == std::string::npos) at = path.size();
+        const std::string names = path.substr(at, slash - at);
+        folder = unique_fd(::openat(from(), names.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+        if (folder < 0) return -1;
+        at = std::min(path.find_first_not_of('/', slash), path.size());
     }
     const std::string rest = at == path.size() && at > 0 ? "." : path.substr(at);
-    const int fd = ::openat(from, rest.c_str(), flags);
-    const int code = errno;
-    if (from != AT_FDCWD) ::close(from);
-    errno = code;
-    return fd;
+    return ::openat(from(), rest.c_str(), flags);
 }
 
 }  // namespace penstock::apps

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -123,21 +124,16 @@ status write_exactly(const std::string& path, int fd, const void* from, std::uin
 // with every memory map.
 class mapped_file {
 public:
-    mapped_file() = default;
-    ~mapped_file();
-    mapped_file(mapped_file&& other) noexcept : data_(other.data_), bytes_(other.bytes_) {
-        other.data_ = nullptr;
-    }
-    mapped_file(const mapped_file&) = delete;
-    mapped_file& operator=(const mapped_file&) = delete;
-
     // The first `bytes` bytes, which the file has; more than 0.
     status open(const std::string& path, std::uint64_t bytes, const std::string& noun = "a file");
-    [[nodiscard]] const char* data() const { return data_; }
+    [[nodiscard]] const char* data() const { return data_.get(); }
 
 private:
-    char* data_ = nullptr;
-    std::uint64_t bytes_ = 0;
+    struct unmap {
+        std::uint64_t bytes;
+        void operator()(char* data) const;
+    };
+    std::unique_ptr<char, unmap> data_;
 };
 
 // As ::open() without O_CREAT, for paths of any length: one that is longer than the operating

@@ -13,10 +13,12 @@
 namespace penstock::apps {
 
 // The last CUDA error.
-inline status cuda_error() {
-    return {-EIO, std::string("--method cuda: ") + cudaGetErrorString(cudaGetLastError()) +
-                      "; is the GPU in order?"};
+inline status cuda_error(int code = -EIO, const char* cure = "is the GPU in order?") {
+    return {code,
+            std::string("--method cuda: ") + cudaGetErrorString(cudaGetLastError()) + "; " + cure};
 }
+
+inline status no_gpu_memory() { return cuda_error(-ENOMEM, "free some memory of the GPU"); }
 
 // Makes this thread use the GPU. -ENODEV and a message if it is not there.
 inline status use_gpu(int device) {

@@ -46,11 +46,6 @@ void nap() {
     ::nanosleep(&millisecond, nullptr);
 }
 
-// The handler's way to wait: no condition variable may be used there.
-void wait_until_zero(const std::atomic<int>& count) {
-    for (int i = 0; i < 2000 && count.load() != 0; ++i) nap();
-}
-
 // Only a process that is root unmounts by itself. MNT_FORCE ends what is asked of the mount: a
 // thread of this process that waits for an answer of this process would keep it from ending. fork()
 // would run handlers that take locks, so the call itself is made.
@@ -68,7 +63,8 @@ void take_away(const char* point) {
     }
 }
 
-void empty(int folder) {
+void remove_folder(const char* path) {
+    const int folder = ::open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     alignas(dirent64) char room[4096];
     for (long got; (got = ::syscall(SYS_getdents64, folder, room, sizeof room)) > 0;)
         for (long at = 0; at < got;) {
@@ -76,14 +72,7 @@ void empty(int folder) {
             ::unlinkat(folder, entry->d_name, 0);  // fails for "." and ".."
             at += entry->d_reclen;
         }
-}
-
-void remove_folder(const char* path) {
-    const int folder = ::open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    if (folder >= 0) {
-        empty(folder);
-        ::close(folder);
-    }
+    ::close(folder);
     ::rmdir(path);
 }
 
@@ -143,7 +132,8 @@ void tidy_leftovers() {
         for (int i = 0; i < 10000 && !tidied.load(); ++i) nap();
         return;
     }
-    wait_until_zero(paused);
+    // The handler's way to wait: no condition variable may be used there.
+    for (int i = 0; i < 2000 && paused.load() != 0; ++i) nap();
     for (const kind state : {kind::process, kind::mount, kind::file, kind::folder})
         for (const note& entry : notes)
             if (entry.state.load() == state) undo(entry);
