@@ -34,16 +34,8 @@ struct block_point {
     std::uint32_t block;
 };
 
-std::int32_t squared_distance(const block_point& a, const point& b) {
-    std::int32_t sum = 0;
-    for (std::uint32_t i = 0; i < values; ++i) {
-        const std::int32_t d = a.at[i] - b[i];
-        sum += d * d;
-    }
-    return sum;
-}
-
-std::int32_t squared_distance(const point& a, const point& b) {
+template <typename Number>
+std::int32_t squared_distance(const std::array<Number, values>& a, const point& b) {
     std::int32_t sum = 0;
     for (std::uint32_t i = 0; i < values; ++i) sum += (a[i] - b[i]) * (a[i] - b[i]);
     return sum;
@@ -95,7 +87,7 @@ bool find_means(const std::vector<block_point>& points, const range& r, point& f
     first = point_of(points[r.begin]);
     std::int32_t farthest = 0;
     for (std::size_t i = r.begin; i < r.end; i += step)
-        if (const std::int32_t d = squared_distance(points[i], first); d > farthest) {
+        if (const std::int32_t d = squared_distance(points[i].at, first); d > farthest) {
             farthest = d;
             second = point_of(points[i]);
         }
@@ -105,7 +97,7 @@ bool find_means(const std::vector<block_point>& points, const range& r, point& f
         std::int32_t count[2] = {};
         for (std::size_t i = r.begin; i < r.end; i += step) {
             const bool in_second =
-                squared_distance(points[i], second) < squared_distance(points[i], first);
+                squared_distance(points[i].at, second) < squared_distance(points[i].at, first);
             ++count[in_second];
             for (std::uint32_t k = 0; k < values; ++k) sum[in_second][k] += points[i].at[k];
         }
@@ -131,7 +123,7 @@ bool split(std::vector<block_point>& points, const range& r, range& left, range&
     const auto middle =
         std::partition(begin + static_cast<std::ptrdiff_t>(r.begin),
                        begin + static_cast<std::ptrdiff_t>(r.end), [&](const block_point& p) {
-                           return squared_distance(p, first) <= squared_distance(p, second);
+                           return squared_distance(p.at, first) <= squared_distance(p.at, second);
                        });
     const auto at = static_cast<std::size_t>(middle - begin);
     if (at == r.begin || at == r.end) return false;
@@ -156,14 +148,13 @@ public:
     void work(std::vector<block_point>& points) {
         range r, left, right;
         while (take(r)) {
-            if (r.end - r.begin < inline_blocks) {
-                split_all(points, r);
-                end(nullptr, nullptr);
-            } else if (split(points, r, left, right)) {
-                end(&left, &right);
-            } else {
-                end(nullptr, nullptr);
-            }
+            const bool is_large = r.end - r.begin >= inline_blocks;
+            if (!is_large) split_all(points, r);
+            const bool in_parts = is_large && split(points, r, left, right);
+            const std::lock_guard lock(mutex_);
+            if (in_parts) waiting_.insert(waiting_.end(), {left, right});
+            --working_;
+            changed_.notify_all();
         }
     }
 
@@ -176,13 +167,6 @@ private:
         waiting_.pop_back();
         ++working_;
         return true;
-    }
-    void end(const range* left, const range* right) {
-        const std::lock_guard lock(mutex_);
-        if (left != nullptr) waiting_.push_back(*left);
-        if (right != nullptr) waiting_.push_back(*right);
-        --working_;
-        changed_.notify_all();
     }
     std::mutex mutex_;
     std::condition_variable changed_;

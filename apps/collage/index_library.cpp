@@ -5,11 +5,8 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <utility>
-#include <vector>
 
 #include "common/message.hpp"
-#include "common/process.hpp"
 #include "common/threads.hpp"
 
 namespace penstock::collage {
@@ -18,9 +15,9 @@ namespace {
 
 constexpr std::uint64_t sample_tiles = 32768;
 constexpr std::uint32_t sample_tables = 8;
+constexpr std::uint32_t sample_projections = sample_tables * projections_per_table;
 constexpr double wanted_others = 8;
 constexpr std::uint64_t tiles_per_read = 4096;
-constexpr std::uint64_t feature_bytes = features * sizeof(std::uint16_t);
 // Threads build one table each and hold all its entries; more threads than this allows would take
 // too much memory.
 constexpr std::uint64_t most_sorting_bytes = std::uint64_t{4} << 30;
@@ -29,10 +26,7 @@ struct keyed_tile {
     std::uint64_t key;
     std::uint32_t rank;
     std::uint32_t id;
-    bool operator<(const keyed_tile& other) const {
-        if (key != other.key) return key < other.key;
-        return rank != other.rank ? rank < other.rank : id < other.id;
-    }
+    auto operator<=>(const keyed_tile&) const = default;
 };
 
 // How many others a tile finds in its buckets, a table on average and bucket_cap at most: the tenth
@@ -43,15 +37,11 @@ double poorest_tenth(const std::vector<std::int32_t>& sums, std::uint64_t sample
     std::vector<std::pair<std::uint64_t, std::uint32_t>> keys(sampled);  // and whose
     std::vector<double> found(sampled);
     for (std::uint32_t t = 0; t < sample_tables; ++t) {
-        for (std::uint64_t i = 0; i < sampled; ++i) {
-            std::uint32_t cells[projections_per_table];
-            for (std::uint32_t k = 0; k < projections_per_table; ++k) {
-                const std::uint32_t p = t * projections_per_table + k;
-                cells[k] = cell_of(sums[i * sample_tables * projections_per_table + p],
-                                   family.offsets[p], family.width);
-            }
-            keys[i] = {key_of(t, cells), static_cast<std::uint32_t>(i)};
-        }
+        const std::uint32_t first = t * projections_per_table;
+        for (std::uint32_t i = 0; i < sampled; ++i)
+            keys[i] = {key_of(t, &sums[std::size_t{i} * sample_projections + first],
+                              &family.offsets[first], family.width),
+                       i};
         std::sort(keys.begin(), keys.end());
         for (std::uint64_t i = 0; i < sampled;) {
             std::uint64_t end = i;
@@ -82,75 +72,50 @@ public:
         for (std::uint64_t first = 0; first < h_.tile_count; first += tiles_per_read) {
             if (errors.stop()) return {};
             const std::uint64_t count = std::min(tiles_per_read, h_.tile_count - first);
-            if (status failed =
-                    features_.read(read_.data(), count * feature_bytes, first * feature_bytes);
-                !failed)
-                return failed;
+            const std::uint64_t bytes = count * feature_bytes;
+            if (status s = features_.read(read_.data(), bytes, first * feature_bytes); !s) return s;
             for (std::uint64_t i = 0; i < count; ++i) {
                 const auto id = static_cast<std::uint32_t>(first + i);
-                entries_[id] = {key(table, read_.data() + i * features), rank_of(table, id), id};
+                entries_[id] = {key(table, &read_[i * features]), rank_of(table, id), id};
             }
         }
-        // By slot first, as the table is laid out; within a slot by fingerprint, which is what is
-        // left of the key.
-        const std::uint32_t slots = h_.slots;
-        for (keyed_tile& e : entries_)
-            e.key = std::uint64_t{slot_of(e.key, slots)} << 32 | static_cast<std::uint32_t>(e.key);
         std::sort(entries_.begin(), entries_.end());
-        cut_buckets();
-        kept = entries_.size();
-        const status written = write(table, path);
-        entries_.resize(h_.tile_count);
-        return written;
+        return write(table, path, kept);
     }
 
 private:
+    // By slot first, as the table is laid out; within a slot by fingerprint, which is what is left
+    // of the key.
     [[nodiscard]] std::uint64_t key(std::uint32_t table, const std::uint16_t* of) const {
-        std::int32_t sums[projections_per_table] = {};
+        std::int32_t sums[projections_per_table];
         const std::uint32_t first = table * projections_per_table;
-        for (std::uint32_t f = 0; f < features; ++f) {
-            const std::int32_t count = of[f];
-            if (count == 0) continue;
-            const std::int16_t* const c =
-                family_.coefficients.data() + std::size_t{f} * projections + first;
-            for (std::uint32_t k = 0; k < projections_per_table; ++k) sums[k] += count * c[k];
-        }
-        std::uint32_t cells[projections_per_table];
-        for (std::uint32_t k = 0; k < projections_per_table; ++k)
-            cells[k] = cell_of(sums[k], family_.offsets[first + k], family_.width);
-        return key_of(table, cells);
+        project<projections_per_table>(&family_.coefficients[first], of, sums);
+        const std::uint64_t key = key_of(table, sums, &family_.offsets[first], family_.width);
+        return std::uint64_t{slot_of(key, h_.slots)} << 32 | static_cast<std::uint32_t>(key);
     }
 
-    void cut_buckets() {
-        std::size_t kept = 0;
-        for (std::size_t i = 0, in_bucket = 0; i < entries_.size(); ++i) {
-            in_bucket = i != 0 && entries_[i].key == last_key_ ? in_bucket + 1 : 0;
-            last_key_ = entries_[i].key;
-            if (in_bucket < bucket_cap) entries_[kept++] = entries_[i];
-        }
-        entries_.resize(kept);
-    }
-
-    [[nodiscard]] status write(std::uint32_t table, const std::string& path) const {
+    // Of each bucket the first entries.
+    [[nodiscard]] status write(std::uint32_t table, const std::string& path,
+                               std::uint64_t& kept) const {
         std::vector<char> image(entries_at(h_.slots) + entries_.size() * sizeof(table_entry));
-        table_head head;
-        head.table = table;
-        head.slots = h_.slots;
-        head.entries = entries_.size();
-        head.tile_count = h_.tile_count;
-        std::memcpy(image.data(), &head, sizeof head);
         auto* const begins = reinterpret_cast<std::uint32_t*>(image.data() + table_head_bytes);
         auto* const out = reinterpret_cast<table_entry*>(image.data() + entries_at(h_.slots));
-        std::uint32_t slot = 0;
+        std::uint32_t slot = 0, count = 0, in_bucket = 0;
         for (std::size_t i = 0; i < entries_.size(); ++i) {
-            for (; slot <= entries_[i].key >> 32; ++slot)
-                begins[slot] = static_cast<std::uint32_t>(i);
-            out[i] = {static_cast<std::uint32_t>(entries_[i].key), entries_[i].id};
+            const std::uint64_t key = entries_[i].key;
+            in_bucket = i != 0 && key == entries_[i - 1].key ? in_bucket + 1 : 0;
+            if (in_bucket >= bucket_cap) continue;
+            for (; slot <= key >> 32; ++slot) begins[slot] = count;
+            out[count++] = {static_cast<std::uint32_t>(key), entries_[i].id};
         }
-        for (; slot <= h_.slots; ++slot) begins[slot] = static_cast<std::uint32_t>(entries_.size());
+        for (; slot <= h_.slots; ++slot) begins[slot] = count;
+        kept = count;
+        const table_head head{table_magic, table, h_.slots, count, h_.tile_count};
+        std::memcpy(image.data(), &head, sizeof head);
+        const std::uint64_t bytes = entries_at(h_.slots) + count * sizeof(table_entry);
         staged_file file;
-        if (status failed = file.create(path, image.size()); !failed) return failed;
-        if (status failed = file.write(image.data(), image.size(), 0); !failed) return failed;
+        if (status s = file.create(path, bytes); !s) return s;
+        if (status s = file.write(image.data(), bytes, 0); !s) return s;
         return file.close();
     }
 
@@ -159,26 +124,23 @@ private:
     const lsh_family& family_;
     std::vector<keyed_tile> entries_;
     std::vector<std::uint16_t> read_;
-    std::uint64_t last_key_ = 0;
 };
 
-}  // namespace
-
+// The width at which all but the poorest tenth of the tiles find eight others or more in a bucket
+// on average: then blocks unlike most of the library still meet candidates, and most blocks some
+// hundred. Found on a sample of the tiles.
 status choose_width(const staged_file& tile_features, std::uint64_t tile_count, std::uint64_t seed,
                     std::uint32_t& width) {
     const std::uint64_t sampled = std::min(tile_count, sample_tiles);
-    constexpr std::uint32_t used = sample_tables * projections_per_table;
-    std::vector<std::int32_t> sums(sampled * used);
+    std::vector<std::int32_t> sums(sampled * sample_projections);
     lsh_family family = make_family(seed, 1);
     for (std::uint64_t i = 0; i < sampled; ++i) {
         const auto id =
             static_cast<std::uint64_t>(static_cast<unsigned __int128>(i) * tile_count / sampled);
         std::uint16_t values[features];
-        std::int32_t all[projections];
-        if (status failed = tile_features.read(values, feature_bytes, id * feature_bytes); !failed)
-            return failed;
-        project(family.coefficients.data(), values, all);
-        std::copy(all, all + used, sums.begin() + static_cast<std::ptrdiff_t>(i * used));
+        if (status s = tile_features.read(values, feature_bytes, id * feature_bytes); !s) return s;
+        project<sample_projections>(family.coefficients.data(), values,
+                                    &sums[i * sample_projections]);
     }
     const double tiles_each = static_cast<double>(tile_count) / static_cast<double>(sampled);
     // Wider cells make fuller buckets. Halving the span of the exponent twelve times leaves less
@@ -199,6 +161,8 @@ status choose_width(const staged_file& tile_features, std::uint64_t tile_count, 
     return {};
 }
 
+// Writes the files lsh-NN and their numbers of entries into the header, whose other fields are set.
+// `done` counts tables.
 status build_tables(const staged_file& tile_features, const staging_folder& folder,
                     library_header& header, std::uint32_t threads,
                     std::atomic<std::uint64_t>& done) {
@@ -220,25 +184,18 @@ status build_tables(const staged_file& tile_features, const staging_folder& fold
     return errors.get();
 }
 
-namespace {
-
 status create_files(const staging_folder& folder, std::uint64_t tiles, tile_files& out) {
-    if (status s = out.histograms.create(folder.file(histograms_name), tiles * record_stride_bytes);
-        !s)
+    const std::uint64_t histogram_bytes = tiles * record_stride_bytes;
+    if (status s = out.histograms.create(folder.file(histograms_name), histogram_bytes); !s)
         return s;
     if (status s = out.tiles.create(folder.file(tiles_name), tiles * tile_bytes); !s) return s;
-    return out.features.create(folder.file("features"), tiles * features * sizeof(std::uint16_t));
-}
-
-void remove_files(const staging_folder& folder) {
-    for (const char* const name : {histograms_name, tiles_name, "features"}) folder.remove(name);
+    return out.features.create(folder.file(features_name), tiles * feature_bytes);
 }
 
 // Cuts until a round meets no damaged picture. A damaged one shows only while it is read, when
 // later tiles have their numbers already, so the round is done again without it.
 status cut_without_damaged(const index_request& asked, found_pictures& found,
-                           const staging_folder& folder, tiling& plan, tile_files& files,
-                           index_report& out) {
+                           const staging_folder& folder, tiling& plan, tile_files& files) {
     while (true) {
         if (asked.strict && !found.complaints.empty())
             return {-EBADMSG, found.complaints.front() + "; --strict makes that an error"};
@@ -248,7 +205,7 @@ status cut_without_damaged(const index_request& asked, found_pictures& found,
         tile_files fresh;
         if (status s = create_files(folder, plan.tiles, fresh); !s) return s;
         std::atomic<std::uint64_t> done{0};
-        std::vector<damaged_picture> damaged;
+        std::map<std::string, std::string> damaged;
         {
             const apps::progress bar(
                 "reading pictures", plan.pictures.size(), [&] { return done.load(); },
@@ -257,15 +214,14 @@ status cut_without_damaged(const index_request& asked, found_pictures& found,
         }
         if (damaged.empty()) {
             files = std::move(fresh);
-            out.pictures = plan.pictures.size();
             return {};
         }
-        remove_files(folder);
-        for (const damaged_picture& damage : damaged) {
-            found.complaints.push_back(damage.message + "; left out");
-            const std::string& path = plan.pictures[damage.picture].source.path;
-            std::erase_if(found.pictures, [&](const source_picture& p) { return p.path == path; });
-        }
+        for (const char* const name : {histograms_name, tiles_name, features_name})
+            folder.remove(name);
+        for (const auto& [path, message] : damaged)
+            found.complaints.push_back(message + "; left out");
+        std::erase_if(found.pictures,
+                      [&](const source_picture& p) { return damaged.contains(p.path); });
         if (found.pictures.empty())
             return {-EBADMSG, found.complaints.front() + ", and no other picture is there"};
     }
@@ -308,24 +264,20 @@ status index_library(const index_request& asked, index_report& out) {
     const double cpu_before = apps::cpu_seconds();
     staging_folder folder;
     if (status s = folder.create(asked.out); !s) return s;
-    found_pictures found;
-    if (status s = find_pictures(asked.folder, found); !s) {
-        for (const std::string& complaint : found.complaints) apps::say(complaint);
+    if (status s = find_pictures(asked.folder, out.found); !s) {
+        for (const std::string& complaint : out.found.complaints) apps::say(complaint);
+        out.found.complaints.clear();
         return s;
     }
     out.find_seconds = watch.lap();
     tiling plan;
     tile_files files;
-    const status cut = cut_without_damaged(asked, found, folder, plan, files, out);
-    out.other_files = found.other_files;
-    out.too_small = found.too_small;
-    out.left_out = found.complaints;
-    if (!cut.ok()) return cut;
+    if (status s = cut_without_damaged(asked, out.found, folder, plan, files); !s) return s;
     out.cut_seconds = watch.lap();
     if (status s = build(asked, plan, folder, files, out); !s) return s;
     for (staged_file* const file : {&files.histograms, &files.tiles, &files.features})
         if (status s = file->close(); !s) return s;
-    folder.remove("features");
+    folder.remove(features_name);
     if (status s = folder.commit(); !s) return s;
     out.made.path = asked.out;
     out.total_seconds = all.lap();

@@ -4,13 +4,13 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "common/files.hpp"
 #include "common/process.hpp"
 #include "library.hpp"
-#include "penstock/error.hpp"
 
 namespace penstock::collage {
 
@@ -57,7 +57,6 @@ status plan_tiles(const std::vector<source_picture>& pictures, std::uint32_t sca
 
 // A picture that comes row by row, at all its scales at once: keeps the last rows of each scale and
 // hands out bands of 32. Memory: 64 rows a scale, whatever the picture's height.
-
 class pyramid {
 public:
     // emit(level, row, pixels): `pixels` are the 32 rows of a band, whose tiles are row number
@@ -92,10 +91,9 @@ void halve_rows(const std::uint8_t* above, const std::uint8_t* below, std::uint3
                 std::uint8_t* out);
 
 // The pictures below a folder.
-
 struct found_pictures {
-    std::vector<source_picture>
-        pictures;  // by path, so that the same folder always gives the same library
+    // By path, so that the same folder always gives the same library.
+    std::vector<source_picture> pictures;
     std::uint64_t other_files = 0;        // no pictures at all
     std::uint64_t too_small = 0;          // below 32 pixels in width or height
     std::vector<std::string> complaints;  // one line for each picture or folder that cannot be read
@@ -104,17 +102,9 @@ struct found_pictures {
 // Links are not followed below the folder; hidden files are pictures like others.
 status find_pictures(const std::string& folder, found_pictures& out);
 
-// A folder that appears whole or not at all: filled under a passing name beside its place, and
-// renamed at the end.
-
-// A file of the folder that many threads write to at places of their own. Thread-safe.
+// A file of the library that many threads write to at places of their own. Thread-safe.
 class staged_file {
 public:
-    staged_file() = default;
-    ~staged_file();
-    staged_file(staged_file&& other) noexcept { *this = std::move(other); }
-    staged_file& operator=(staged_file&& other) noexcept;
-
     // `bytes`: room to set aside at once, so that a full disk is found before the work. 0: none.
     status create(const std::string& path, std::uint64_t bytes);
     status write(const void* data, std::uint64_t bytes, std::uint64_t at) const;
@@ -125,9 +115,11 @@ public:
 private:
     [[nodiscard]] status failed(int code) const;
     std::string path_;
-    int fd_ = -1;
+    apps::unique_fd fd_;
 };
 
+// A library that appears whole or not at all: its folder is filled under a passing name beside its
+// place, and renamed at the end.
 class staging_folder {
 public:
     staging_folder() = default;
@@ -142,47 +134,29 @@ public:
     status commit();
 
 private:
-    status make_passing(const std::string& path);
     std::string target_;
     std::string passing_;   // empty: nothing to clean up
     apps::leftover noted_;  // the same, for signals
 };
 
-// Cuts the planned tiles out of the pictures and writes tiles, histograms and features. All
-// processors: some read pictures, the others count what was read.
+inline constexpr const char* features_name = "features";  // only while the library is made
+inline constexpr std::uint64_t feature_bytes = features * sizeof(std::uint16_t);  // of one tile
 
-// Where tile number n goes: n * tile_bytes, n * record_stride_bytes, n * features * 2.
+// Where tile number n goes: n * tile_bytes, n * record_stride_bytes, n * feature_bytes.
 struct tile_files {
     staged_file tiles;
     staged_file histograms;
     staged_file features;
 };
 
-struct damaged_picture {
-    std::size_t picture;  // its place in the plan
-    std::string message;
-};
-
+// Cuts the planned tiles out of the pictures and writes tiles, histograms and features. All
+// processors: some read pictures, the others count what was read.
+//
 // Pictures that turn out damaged are read to that point and reported; then the files hold no use
-// for a library, and the caller plans again without them. `done` counts pictures.
+// for a library, and the caller plans again without them. `damaged`: their paths and messages.
+// `done` counts pictures.
 status cut_tiles(const tiling& plan, const tile_files& files, std::uint32_t threads,
-                 std::atomic<std::uint64_t>& done, std::vector<damaged_picture>& damaged);
-
-// The hash tables of a library, from the features of its tiles.
-
-// The width at which all but the poorest tenth of the tiles find eight others or more in a bucket
-// on average: then blocks unlike most of the library still meet candidates, and most blocks some
-// hundred. Found on a sample of the tiles.
-status choose_width(const staged_file& tile_features, std::uint64_t tile_count, std::uint64_t seed,
-                    std::uint32_t& width);
-
-// Writes the files lsh-NN and their numbers of entries into the header, whose other fields are set.
-// `done` counts tables.
-status build_tables(const staged_file& tile_features, const staging_folder& folder,
-                    library_header& header, std::uint32_t threads,
-                    std::atomic<std::uint64_t>& done);
-
-// `penstock-collage index`: from a folder of pictures to a library.
+                 std::atomic<std::uint64_t>& done, std::map<std::string, std::string>& damaged);
 
 struct index_request {
     std::string folder;
@@ -198,10 +172,7 @@ struct index_request {
 
 struct index_report {
     library made;
-    std::uint64_t pictures = 0;
-    std::uint64_t other_files = 0;
-    std::uint64_t too_small = 0;
-    std::vector<std::string> left_out;  // pictures that could not be read, one message each
+    found_pictures found;
     double find_seconds = 0;
     double cut_seconds = 0;    // reading the pictures, tiles and histograms; all rounds
     double width_seconds = 0;  // choosing the width of the hash functions

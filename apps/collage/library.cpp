@@ -4,13 +4,8 @@
 #include <bit>
 #include <cerrno>
 #include <cstddef>
-#include <cstdio>
 #include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "common/files.hpp"
 #include "common/message.hpp"
 
 namespace penstock::collage {
@@ -25,7 +20,7 @@ lsh_family make_family(std::uint64_t seed, std::uint32_t width) {
             for (std::uint32_t k = 0; k < knots_per_channel; ++k) {
                 // The sum of four bytes is near enough to a normal distribution: the p-stable one
                 // of Euclidean distance.
-                const std::uint64_t random = mix(
+                const std::uint64_t random = mix64(
                     seed + ((std::uint64_t{p} * 3 + channel) * knots_per_channel + k + 1) * golden);
                 const auto byte = [random](int i) {
                     return static_cast<std::int32_t>(random >> (8 * i) & 255);
@@ -43,7 +38,7 @@ lsh_family make_family(std::uint64_t seed, std::uint32_t width) {
             }
         }
     for (std::uint32_t p = 0; p < projections; ++p)
-        out.offsets.push_back(static_cast<std::uint32_t>(mix(~seed + (p + 1) * golden) % width));
+        out.offsets.push_back(static_cast<std::uint32_t>(mix64(~seed + (p + 1) * golden) % width));
     return out;
 }
 
@@ -54,32 +49,22 @@ status damaged(const std::string& path, const std::string& defect) {
                           "; make the library again with penstock-collage index"};
 }
 
-// The first `bytes` of a regular file, and its size.
-status read_head(const std::string& path, void* to, std::uint64_t bytes,
-                 std::uint64_t& size_bytes) {
+// A regular file of so many bytes, or of more.
+status check_size(const std::string& path, std::uint64_t bytes, bool or_more) {
     struct stat info {};
-    if (status s = apps::look_at_input(path, "name a library made by penstock-collage index", info);
-        !s)
-        return s;
-    const apps::unique_fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
-    int code = fd < 0 || ::fstat(fd, &info) != 0 ? -errno : 0;
-    size_bytes = static_cast<std::uint64_t>(info.st_size);
-    ssize_t got = 0;
-    if (code == 0) got = ::pread(fd, to, bytes, 0);
-    if (got < 0) code = -errno;
-    if (code != 0)
-        return {code, apps::shown(path) + ": " + error_text(code) +
-                          "; name a library made by penstock-collage index"};
-    if (static_cast<std::uint64_t>(got) < bytes)
-        return damaged(path, "it has " + std::to_string(size_bytes) + " bytes and should have " +
-                                 std::to_string(bytes) + " or more");
-    return {};
+    const std::string cure = "name a library made by penstock-collage index";
+    if (status s = apps::look_at_input(path, cure, info); !s) return s;
+    const auto found = static_cast<std::uint64_t>(info.st_size);
+    if (found == bytes || (or_more && found > bytes)) return {};
+    return damaged(path, "it has " + std::to_string(found) + " bytes and should have " +
+                             std::to_string(bytes) + (or_more ? " or more" : ""));
 }
 
-status check_size(const std::string& path, std::uint64_t is_bytes, std::uint64_t want_bytes) {
-    if (is_bytes == want_bytes) return {};
-    return damaged(path, "it has " + std::to_string(is_bytes) + " bytes and should have " +
-                             std::to_string(want_bytes));
+status read_head(const std::string& path, void* to, std::uint64_t bytes) {
+    if (status s = check_size(path, bytes, true); !s) return s;
+    apps::unique_fd fd;
+    if (status s = apps::open_to_read(path, "a library", fd, O_NOCTTY | O_NONBLOCK); !s) return s;
+    return apps::read_exactly(path, fd, to, bytes, 0);
 }
 
 status check_header(const std::string& path, const library_header& h) {
@@ -101,10 +86,6 @@ status check_header(const std::string& path, const library_header& h) {
     return {};
 }
 
-std::uint64_t table_bytes(const library_header& h, std::uint32_t table) {
-    return entries_at(h.slots) + h.table_entries[table] * sizeof(table_entry);
-}
-
 }  // namespace
 
 std::uint32_t slots_for(std::uint64_t tile_count) {
@@ -113,86 +94,58 @@ std::uint32_t slots_for(std::uint64_t tile_count) {
 }
 
 std::string table_name(std::uint32_t table) {
-    char text[16];
-    std::snprintf(text, sizeof text, "lsh-%02u", table);
-    return text;
+    return (table < 10 ? "lsh-0" : "lsh-") + std::to_string(table);
 }
 
 std::uint64_t checksum_of(const library_header& h) {
     const auto* const bytes = reinterpret_cast<const unsigned char*>(&h);
     std::uint64_t sum = golden;
-    for (std::size_t i = 0; i < offsetof(library_header, checksum); ++i) sum = mix(sum + bytes[i]);
+    for (std::size_t i = 0; i < offsetof(library_header, checksum); ++i)
+        sum = mix64(sum + bytes[i]);
     return sum;
 }
 
+std::vector<library_file> library::files() const {
+    std::vector<library_file> out{{file(histograms_name), header.tile_count * record_stride_bytes}};
+    for (std::uint32_t t = 0; t < tables; ++t)
+        out.push_back({file(table_name(t)),
+                       entries_at(header.slots) + header.table_entries[t] * sizeof(table_entry)});
+    out.push_back({file(tiles_name), header.tile_count * tile_bytes});
+    return out;
+}
+
 std::uint64_t library::bytes() const {
-    std::uint64_t sum =
-        header.tile_count * (record_stride_bytes + tile_bytes) + sizeof(library_header);
-    for (std::uint32_t t = 0; t < tables; ++t) sum += table_bytes(header, t);
+    std::uint64_t sum = sizeof(library_header);
+    for (const library_file& each : files()) sum += each.bytes;
     return sum;
 }
 
 status open_library(const std::string& path, library& out) {
     out.path = path;
     library_header& h = out.header;
-    std::uint64_t size_bytes = 0;
     const std::string head = out.file(header_name);
-    if (status failed = read_head(head, &h, sizeof h, size_bytes); !failed) return failed;
-    if (status failed = check_header(head, h); !failed) return failed;
-    if (status failed = check_size(head, size_bytes, sizeof h); !failed) return failed;
-    char first = 0;
-    for (const auto& [name, bytes] :
-         {std::pair{histograms_name, std::uint64_t{record_stride_bytes}},
-          std::pair{tiles_name, std::uint64_t{tile_bytes}}}) {
-        if (status failed = read_head(out.file(name), &first, 1, size_bytes); !failed)
-            return failed;
-        if (status failed = check_size(out.file(name), size_bytes, h.tile_count * bytes); !failed)
-            return failed;
-    }
+    if (status s = read_head(head, &h, sizeof h); !s) return s;
+    if (status s = check_header(head, h); !s) return s;
+    if (status s = check_size(head, sizeof h, false); !s) return s;
     for (std::uint32_t t = 0; t < tables; ++t) {
         table_head table;
         const std::string name = out.file(table_name(t));
-        if (status failed = read_head(name, &table, sizeof table, size_bytes); !failed)
-            return failed;
+        if (status s = read_head(name, &table, sizeof table); !s) return s;
         if (table.magic != table_magic || table.table != t || table.slots != h.slots ||
             table.entries != h.table_entries[t] || table.tile_count != h.tile_count)
             return damaged(name, "its head does not belong to this library");
-        if (status failed = check_size(name, size_bytes, table_bytes(h, t)); !failed) return failed;
     }
-    return {};
-}
-
-mapped_library::~mapped_library() {
-    for (const auto& [address, bytes] : maps_) ::munmap(address, bytes);
-}
-
-status mapped_library::map(const std::string& path, const char*& out, apps::unique_fd* keep_fd) {
-    apps::unique_fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    struct stat info {};
-    if (fd < 0 || ::fstat(fd, &info) != 0) {
-        const int code = -errno;
-        return {code,
-                apps::shown(path) + ": " + error_text(code) + "; name a library that can be read"};
-    }
-    const auto bytes = static_cast<std::size_t>(info.st_size);
-    void* const at = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
-    const int code = at == MAP_FAILED ? -errno : 0;
-    if (keep_fd != nullptr && code == 0) *keep_fd = std::move(fd);
-    if (code != 0)
-        return {code, apps::shown(path) + ": " + error_text(code) +
-                          " while mapping it; free some address space"};
-    maps_.emplace_back(at, bytes);
-    out = static_cast<const char*>(at);
+    for (const library_file& each : out.files())
+        if (status s = check_size(each.path, each.bytes, false); !s) return s;
     return {};
 }
 
 status mapped_library::open(const library& of) {
+    const std::vector<library_file> files = of.files();
+    for (std::uint32_t i = 0; i < file_count; ++i)
+        if (status s = files_[i].open(files[i].path, files[i].bytes, "a library"); !s) return s;
     entries_at_ = entries_at(of.header.slots);
-    if (status s = map(of.file(histograms_name), histograms_, &histograms_fd_); !s) return s;
-    if (status s = map(of.file(tiles_name), tiles_, nullptr); !s) return s;
-    for (std::uint32_t t = 0; t < tables; ++t)
-        if (status s = map(of.file(table_name(t)), tables_[t], nullptr); !s) return s;
-    return {};
+    return apps::open_to_read(files[histograms_place].path, "a library", histograms_fd_);
 }
 
 }  // namespace penstock::collage

@@ -5,11 +5,10 @@
 #include <cstdint>
 #include <string>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "common/files.hpp"
-#include "penstock/base/macros.hpp"
+#include "penstock/base/hash.hpp"
 #include "penstock/error.hpp"
 
 namespace penstock::collage {
@@ -44,8 +43,6 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint16_t feature_of(const std::uint32_t* histog
     return static_cast<std::uint16_t>(sum);
 }
 
-// A library of tiles on disk: its hash family, its header and tables, and a mapping of it.
-
 // Locality sensitive hashing in whole numbers, so that GPU and CPU agree to the last bit.
 // docs/apps/collage.md has the formulas.
 
@@ -68,12 +65,6 @@ inline constexpr std::uint32_t knots_per_channel = features_per_channel / featur
 // More than any projection can fall below zero: 4 * 510 * 3 * 1024, rounded up.
 inline constexpr std::int32_t projection_bias = 6291456;
 inline constexpr std::uint32_t most_width = 1u << 24;  // no two projections differ by more
-
-PENSTOCK_HD PENSTOCK_INLINE std::uint64_t mix(std::uint64_t x) {
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-    return x ^ (x >> 31);
-}
 
 inline constexpr std::uint64_t golden = 0x9e3779b97f4a7c15ull;
 
@@ -100,10 +91,13 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint32_t cell_of(std::int32_t sum, std::uint32_
     return (static_cast<std::uint32_t>(sum + projection_bias) + offset) / width;
 }
 
-// A table's key from its cells, projections_per_table of them.
-PENSTOCK_HD PENSTOCK_INLINE std::uint64_t key_of(std::uint32_t table, const std::uint32_t* cells) {
-    std::uint64_t key = mix((table + 1) * golden);
-    for (std::uint32_t i = 0; i < projections_per_table; ++i) key = mix(key + cells[i]);
+// A table's key from the sums and offsets of its projections, projections_per_table of each.
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t key_of(std::uint32_t table, const std::int32_t* sums,
+                                                 const std::uint32_t* offsets,
+                                                 std::uint32_t width) {
+    std::uint64_t key = mix64((table + 1) * golden);
+    for (std::uint32_t i = 0; i < projections_per_table; ++i)
+        key = mix64(key + cell_of(sums[i], offsets[i], width));
     return key;
 }
 
@@ -118,18 +112,20 @@ inline constexpr std::uint32_t tables_per_ranking = 8;
 
 PENSTOCK_HD PENSTOCK_INLINE std::uint32_t rank_of(std::uint32_t table, std::uint32_t id) {
     return static_cast<std::uint32_t>(
-        mix((std::uint64_t{table / tables_per_ranking} << 32 | id) + golden));
+        mix64((std::uint64_t{table / tables_per_ranking} << 32 | id) + golden));
 }
 
-// All sums of one tile by one thread: sums[p] for p below `projections`.
+// The first `Count` sums of one tile by one thread. From a later projection on, if `coefficients`
+// begins there.
+template <std::uint32_t Count>
 PENSTOCK_HD inline void project(const std::int16_t* coefficients,
                                 const std::uint16_t* tile_features, std::int32_t* sums) {
-    for (std::uint32_t p = 0; p < projections; ++p) sums[p] = 0;
+    for (std::uint32_t p = 0; p < Count; ++p) sums[p] = 0;
     for (std::uint32_t f = 0; f < features; ++f) {
         const std::int32_t count = tile_features[f];
         if (count == 0) continue;  // most are, and all projections of one feature lie side by side
         const std::int16_t* const of = coefficients + std::uint64_t{f} * projections;
-        for (std::uint32_t p = 0; p < projections; ++p) sums[p] += count * of[p];
+        for (std::uint32_t p = 0; p < Count; ++p) sums[p] += count * of[p];
     }
 }
 
@@ -197,11 +193,23 @@ inline constexpr const char* tiles_name = "tiles";
 
 std::uint64_t checksum_of(const library_header& h);
 
+// The files beside the header, by the place that each has in library::files().
+inline constexpr std::uint32_t histograms_place = 0;
+inline constexpr std::uint32_t tables_place = 1;  // of the first
+inline constexpr std::uint32_t tiles_place = tables_place + tables;
+inline constexpr std::uint32_t file_count = tiles_place + 1;
+
+struct library_file {
+    std::string path;
+    std::uint64_t bytes;
+};
+
 // A library that was checked: header, sizes of all files, the head of each table.
 struct library {
     std::string path;
     library_header header;
     [[nodiscard]] std::string file(const std::string& name) const { return path + "/" + name; }
+    [[nodiscard]] std::vector<library_file> files() const;
     [[nodiscard]] std::uint64_t bytes() const;
 };
 
@@ -209,17 +217,9 @@ struct library {
 // wrong and the cure.
 status open_library(const std::string& path, library& out);
 
-// The library in this process's address space, for the baselines: plain memory maps of the
-// operating system's page cache. A library that is cut short while it is mapped ends the program by
-// SIGBUS, as with every memory map.
-
+// The library in this process's address space, for the baselines.
 class mapped_library {
 public:
-    mapped_library() = default;
-    ~mapped_library();
-    mapped_library(const mapped_library&) = delete;
-    mapped_library& operator=(const mapped_library&) = delete;
-
     status open(const library& of);
     [[nodiscard]] int histograms_fd() const { return histograms_fd_; }
 
@@ -228,7 +228,7 @@ public:
     int slot(const Member&, std::uint32_t table, std::uint32_t slot, table_entry*,
              std::uint32_t& begin, std::uint32_t& end) const {
         const auto* const begins =
-            reinterpret_cast<const std::uint32_t*>(tables_[table] + table_head_bytes);
+            reinterpret_cast<const std::uint32_t*>(data(tables_place + table) + table_head_bytes);
         begin = begins[slot];
         end = begins[slot + 1];
         return 0;
@@ -236,28 +236,27 @@ public:
     template <typename Member>
     int entries(const Member&, std::uint32_t table, std::uint32_t first, std::uint32_t,
                 table_entry*, const table_entry*& out) const {
-        out = reinterpret_cast<const table_entry*>(tables_[table] + entries_at_) + first;
+        out =
+            reinterpret_cast<const table_entry*>(data(tables_place + table) + entries_at_) + first;
         return 0;
     }
     template <typename Member, typename Visit>
     int record(const Member&, std::uint32_t id, const Visit& visit) const {
-        visit(reinterpret_cast<const std::uint32_t*>(histograms_ +
+        visit(reinterpret_cast<const std::uint32_t*>(data(histograms_place) +
                                                      std::uint64_t{id} * record_stride_bytes),
               0, bins);
         return 0;
     }
     template <typename Member>
     int tile(const Member&, std::uint32_t id, std::uint8_t*, const std::uint8_t*& out) const {
-        out = reinterpret_cast<const std::uint8_t*>(tiles_ + std::uint64_t{id} * tile_bytes);
+        out = reinterpret_cast<const std::uint8_t*>(data(tiles_place) +
+                                                    std::uint64_t{id} * tile_bytes);
         return 0;
     }
 
 private:
-    status map(const std::string& path, const char*& out, apps::unique_fd* keep_fd);
-    std::vector<std::pair<void*, std::size_t>> maps_;
-    const char* histograms_ = nullptr;
-    const char* tiles_ = nullptr;
-    const char* tables_[tables] = {};
+    [[nodiscard]] const char* data(std::uint32_t place) const { return files_[place].data(); }
+    apps::mapped_file files_[file_count];
     std::uint64_t entries_at_ = 0;
     apps::unique_fd histograms_fd_;
 };

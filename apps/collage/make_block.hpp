@@ -103,11 +103,12 @@ struct alignas(16) block_state {
 template <typename Group>
 using state_of = block_state<team<Group>::most_members>;
 
-template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE void note_code(const Group& g, state_of<Group>& s, std::int64_t code) {
-    if (code < 0)
-        swap_shared(g, &s.code, std::uint32_t{0},
-                    static_cast<std::uint32_t>(static_cast<std::int32_t>(code)));
+// Whole member.
+template <typename Group, typename Member>
+PENSTOCK_HD PENSTOCK_INLINE void note_code(const Group& g, const Member& m, state_of<Group>& s,
+                                           int code) {
+    if (code < 0 && m.is_leader())
+        swap_shared(g, &s.code, std::uint32_t{0}, static_cast<std::uint32_t>(code));
 }
 
 // Whole group: clears the state and counts the block's histogram. A partial block is continued by
@@ -120,7 +121,7 @@ PENSTOCK_HD PENSTOCK_INLINE void count_block(const Group& g, const collage_view&
     if (g.is_leader()) {
         s.best = no_score;
         s.count = s.next = s.code = 0;
-        s.first = static_cast<std::uint32_t>(mix(block));
+        s.first = static_cast<std::uint32_t>(mix64(block));
     }
     g.sync();
     const std::uint32_t left = static_cast<std::uint32_t>(block % v.columns) * tile_side;
@@ -142,7 +143,7 @@ PENSTOCK_HD PENSTOCK_INLINE void hash_block(const Group& g, const lsh_ref& lsh,
         s.features_of[f] = feature_of(s.histogram, f);
     g.sync();
     if (g.size() == 1) {
-        project(lsh.coefficients, s.features_of, s.sums);
+        project<projections>(lsh.coefficients, s.features_of, s.sums);
     } else {
         for (std::uint32_t p = g.rank(); p < projections; p += g.size()) {
             std::int32_t sum = 0;
@@ -153,12 +154,8 @@ PENSTOCK_HD PENSTOCK_INLINE void hash_block(const Group& g, const lsh_ref& lsh,
     }
     g.sync();
     for (std::uint32_t t = g.rank(); t < tables; t += g.size()) {
-        std::uint32_t cells[projections_per_table];
-        for (std::uint32_t k = 0; k < projections_per_table; ++k) {
-            const std::uint32_t p = t * projections_per_table + k;
-            cells[k] = cell_of(s.sums[p], lsh.offsets[p], lsh.width);
-        }
-        s.keys[t] = key_of(t, cells);
+        const std::uint32_t first = t * projections_per_table;
+        s.keys[t] = key_of(t, s.sums + first, lsh.offsets + first, lsh.width);
     }
     g.sync();
 }
@@ -167,7 +164,7 @@ PENSTOCK_HD PENSTOCK_INLINE void hash_block(const Group& g, const lsh_ref& lsh,
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE void add_candidate(const Group& g, state_of<Group>& s,
                                                std::uint32_t id) {
-    for (std::uint32_t place = static_cast<std::uint32_t>(mix(id + golden)) % set_places;;
+    for (std::uint32_t place = static_cast<std::uint32_t>(mix64(id + golden)) % set_places;;
          place = (place + 1) % set_places) {
         std::uint32_t there = load_shared(g, &s.set[place]);
         if (there == no_tile && load_shared(g, &s.count) < most_candidates) {
@@ -202,18 +199,6 @@ PENSTOCK_HD PENSTOCK_INLINE bool fall_back(const Group& g, std::uint64_t tile_co
     g.sync();
     return empty;
 }
-
-// One block of a collage from beginning to end: the same text for GPU and CPU, and for every way of
-// reading the library.
-//
-// A source of the library has, for a member m of the group (0 or a negative errno):
-//   int slot(m, table, slot, buffer, begin, end)            where the slot's entries begin and end
-//   int entries(m, table, first, count, buffer, out)        `out` points to the entries, in
-//                                                           `buffer` or elsewhere
-//   int record(m, id, visit)                                visit(counts, first bin, bins) for
-//                                                           pieces of the histogram
-//   int tile(m, id, buffer, out)                            `out` points to the tile's pixels, in
-//                                                           `buffer` or elsewhere
 
 #if defined(__CUDACC__)
 // This thread's part of a piece of two histograms, sixteen bytes at a time. Both are aligned so.
@@ -316,8 +301,7 @@ PENSTOCK_HD PENSTOCK_INLINE void place_tile(const Group& g, const Source& source
     const std::uint8_t* pixels = s.tile;
     if (team<Group>::number() == 0) {
         const typename team<Group>::member m{};
-        const int code = source.tile(m, static_cast<std::uint32_t>(s.best), s.tile, pixels);
-        if (m.is_leader()) note_code(g, s, code);
+        note_code(g, m, s, source.tile(m, static_cast<std::uint32_t>(s.best), s.tile, pixels));
     }
     g.sync();
     if (s.code != 0) return;
@@ -338,15 +322,10 @@ PENSTOCK_HD PENSTOCK_INLINE void make_block(const Group& g, const Source& source
     count_block(g, v, s.block, s);
     hash_block(g, v.lsh, s);
     const typename team<Group>::member m{};
-    for (std::uint32_t t = team<Group>::number(); t < tables; t += team<Group>::members()) {
-        const int code = gather_table(g, m, source, v, t, s);
-        if (m.is_leader()) note_code(g, s, code);
-    }
+    for (std::uint32_t t = team<Group>::number(); t < tables; t += team<Group>::members())
+        note_code(g, m, s, gather_table(g, m, source, v, t, s));
     const bool stood_in = fall_back(g, v.tile_count, s);
-    if (s.code == 0) {
-        const int code = compare_candidates(g, m, source, v, s);
-        if (m.is_leader()) note_code(g, s, code);
-    }
+    if (s.code == 0) note_code(g, m, s, compare_candidates(g, m, source, v, s));
     g.sync();
     if (s.code == 0) place_tile(g, source, v, s);
     if (g.is_leader()) {

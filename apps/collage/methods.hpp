@@ -1,7 +1,10 @@
-// The ways to make a collage, and the memory of the device that makes it.
+// The ways to make a collage, and what they share.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -9,20 +12,18 @@
 #include "common/report_text.hpp"
 #include "library.hpp"
 #include "make_block.hpp"
-#include "penstock/error.hpp"
 #include "picture.hpp"
 
 namespace penstock::collage {
 
-// What one method did. Its one time goes from the picture in host memory to the collage there, and
-// is that of four parts.
+// What one method did. Its one time goes from the picture in host memory to the collage there.
 struct method_report : apps::method_report {
-    // In which order the blocks are made; the picture goes to the device meanwhile.
-    double order_seconds = 0;
-    double upload_seconds = 0;   // what of that was left, and the order
-    double compute_seconds = 0;  // kernels, and the work of CPU threads
-    // The collage from the device; cuda: the winners' pixels put in place.
-    double download_seconds = 0;
+    // Of that time, in seconds:
+    //   order     in which the blocks are made; the picture goes to the device meanwhile
+    //   upload    what of that was left, and the order
+    //   compute   kernels, and the work of CPU threads
+    //   download  the collage from the device; cuda: the winners' pixels put in place
+    std::vector<std::pair<const char*, double>> parts;
     std::uint64_t blocks = 0;
     std::uint64_t evaluations = 0;   // candidates compared
     std::uint64_t unique_tiles = 0;  // of these, different tiles
@@ -51,52 +52,102 @@ status make_with_cuda(const collage_job& job, picture& out, method_report& repor
 // What an error code of a block means for the user.
 status block_error(const library& from, int code);
 
-// Memory of the device that makes the collage, and what every method places in it.
-
-// Owns what it allocates until it is destroyed: device memory of a GPU, or ordinary memory. Not
-// thread-safe.
-class collage_memory : public apps::typed_memory<collage_memory> {
-public:
-    using typed_memory::allocate;
-    static constexpr int no_gpu = -1;
-    explicit collage_memory(int device) : device_(device) {}
-    ~collage_memory();
-    collage_memory(const collage_memory&) = delete;
-    collage_memory& operator=(const collage_memory&) = delete;
-
-    // Null if there is not enough; cleared.
-    void* allocate(std::uint64_t bytes);
-    bool upload(void* to, const void* from, std::uint64_t bytes) const;
-    // Returns before the bytes are there if `from` is pinned. They are there after the next upload.
-    bool begin_upload(void* to, const void* from, std::uint64_t bytes) const;
-    bool download(void* to, const void* from, std::uint64_t bytes) const;
-    // Makes copies to and from this piece of host memory as fast as the bus; where that is refused
-    // they are only slower.
-    void pin(const void* address, std::uint64_t bytes);
-
-private:
-    int device_;
-    std::vector<void*> pieces_;
-    std::vector<void*> pinned_;
-};
-
 // Room for both pictures, the hash functions and the totals. On a CPU the view leads to the
 // pictures themselves.
-status place_collage(collage_memory& memory, bool on_gpu, const library_header& h,
+status place_collage(apps::device_memory& memory, bool on_gpu, const library_header& h,
                      const picture& in, picture& out, collage_view& v);
 
-// Both parts of what comes before the work: the order of the blocks, which is returned too, and it
-// and the picture to the device. They overlap; the report has how long each took.
-status prepare_input(const collage_memory& memory, const picture& in, const collage_view& v,
-                     std::uint32_t threads, std::vector<std::uint32_t>& order,
-                     method_report& report);
+// Finds the order of the blocks while the picture goes to the device, then calls `compute(order)`
+// and `fetch()`, which brings the collage back. Fills in how long each part took.
+status timed_collage(const collage_job& job, apps::device_memory& memory, const collage_view& v,
+                     method_report& report,
+                     const std::function<status(const std::vector<std::uint32_t>&)>& compute,
+                     const std::function<status()>& fetch);
 
 // The collage and the totals from the device.
-status download_result(const collage_memory& memory, const collage_view& v, picture& out,
+status download_result(apps::device_memory& memory, const collage_view& v, picture& out,
                        collage_totals& totals);
 
-// How many different tiles were compared. Not part of making a collage.
-status count_seen(const collage_memory& memory, const library_header& h, const collage_view& v,
-                  std::uint64_t& unique_tiles);
+// Fills in what was compared, after the clock stopped. The first error of a block.
+status note_counts(const collage_job& job, apps::device_memory& memory, const collage_view& v,
+                   const collage_totals& totals, method_report& report);
+
+// Which part of a batch's references belongs to a block.
+struct reference_range {
+    std::uint32_t begin;
+    std::uint32_t count;
+};
+
+// Staging memory of one batch, in memory that the caller owns (pinned, for a GPU).
+struct staged_batch {
+    std::uint32_t* records = nullptr;  // [record_room][bins]
+    std::uint32_t* ids = nullptr;      // [record_room]: which tile a record is of
+    // [reference_room]: the records that a block is compared with.
+    std::uint32_t* references = nullptr;
+    reference_range* ranges = nullptr;  // [block_room]
+    // Filled in by gather():
+    std::uint64_t first_block = 0;  // in the order; its blocks are so numbered too
+    std::uint32_t blocks = 0;
+    std::uint32_t record_count = 0;
+    std::uint32_t reference_count = 0;
+};
+
+inline constexpr std::uint32_t batch_records = 1u << 16;  // 192 MiB of histograms
+inline constexpr std::uint32_t batch_references = 1u << 22;
+inline constexpr std::uint32_t batch_blocks = 1u << 14;
+
+// Sizes of a batch's memory for so many threads. Each thread may overshoot by one block.
+struct batch_room {
+    std::uint32_t records;
+    std::uint32_t references;
+    std::uint32_t blocks;
+};
+
+inline batch_room room_for(std::uint32_t threads) {
+    const std::uint32_t over = threads * most_candidates;
+    return {batch_records + over, batch_references + over, batch_blocks};
+}
+
+// The CPU's part of the CUDA baseline: collects the candidates of a run of blocks, each tile once,
+// and reads their histograms into staging memory. All cores.
+class gatherer {
+public:
+    // `keys`: those of all blocks, tables of them a block. `order`: of the blocks, in host memory.
+    // All must outlive the gatherer.
+    gatherer(const mapped_library& library, const collage_view& view, const std::uint64_t* keys,
+             const std::uint32_t* order, std::uint32_t threads)
+        : library_(library),
+          view_(view),
+          keys_(keys),
+          order_(order),
+          threads_(threads),
+          staged_(new std::atomic<std::uint64_t>[view.tile_count]()) {}
+
+    // Takes blocks from number `first_block` of the order on until the batch is full or the picture
+    // ends.
+    status gather(std::uint64_t first_block, staged_batch& out);
+
+    [[nodiscard]] std::uint64_t records_read() const { return records_read_; }
+    [[nodiscard]] std::uint64_t unique_tiles() const { return unique_tiles_; }
+    [[nodiscard]] std::uint64_t evaluations() const { return evaluations_; }
+    [[nodiscard]] std::uint64_t fallback_blocks() const { return fallback_blocks_; }
+
+private:
+    int gather_block(std::uint64_t block, staged_batch& out,
+                     std::atomic<std::uint32_t>& references);
+    int stage(std::uint32_t id, staged_batch& out, std::uint32_t& record);
+
+    const mapped_library& library_;
+    const collage_view& view_;
+    const std::uint64_t* keys_;
+    const std::uint32_t* order_;
+    std::uint32_t threads_;
+    std::uint64_t batch_ = 0;
+    std::atomic<std::uint32_t> used_records_{0};
+    // For each tile, the batch that staged it last (from 1 on; 0: none), and its record there.
+    std::unique_ptr<std::atomic<std::uint64_t>[]> staged_;
+    std::atomic<std::uint64_t> records_read_{0}, unique_tiles_{0}, evaluations_{0},
+        fallback_blocks_{0};
+};
 
 }  // namespace penstock::collage

@@ -2,14 +2,13 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "methods.hpp"
-#include "make_block.hpp"
-#include "page_source.hpp"
-#include "penstock/launch.hpp"
 #include "common/command_line.hpp"
 #include "common/message.hpp"
-#include "common/process.hpp"
+#include "common/numbers.hpp"
 #include "common/threads.hpp"
+#include "methods.hpp"
+#include "penstock/file.hpp"
+#include "penstock/launch.hpp"
 #if defined(__CUDACC__)
 #include "common/gpu.cuh"
 #endif
@@ -17,6 +16,78 @@
 namespace penstock::collage {
 
 namespace {
+
+struct library_files {
+    int fds[file_count];       // in the order of library::files()
+    std::uint64_t entries_at;  // byte of each table at which its entries begin
+};
+
+// The library through Penstock's page cache: a source for make_block.
+class page_source {
+public:
+    PENSTOCK_HD page_source(const runtime_ref& fs, const library_files& files)
+        : fs_(fs), files_(files) {}
+
+    template <typename Member>
+    PENSTOCK_HD PENSTOCK_INLINE int slot(const Member& m, std::uint32_t table, std::uint32_t slot,
+                                         table_entry* buffer, std::uint32_t& begin,
+                                         std::uint32_t& end) const {
+        // Two neighbouring numbers take as much room as one entry.
+        const std::uint64_t at = table_head_bytes + std::uint64_t{slot} * sizeof(std::uint32_t);
+        const std::int64_t got = read(m, fs_, files_.fds[tables_place + table], buffer,
+                                      sizeof *buffer, static_cast<std::int64_t>(at));
+        begin = buffer->fingerprint;
+        end = buffer->id;
+        m.sync();  // all have them before the buffer takes the entries
+        return settled(got, sizeof *buffer);
+    }
+
+    template <typename Member>
+    PENSTOCK_HD PENSTOCK_INLINE int entries(const Member& m, std::uint32_t table,
+                                            std::uint32_t first, std::uint32_t count,
+                                            table_entry* buffer, const table_entry*& out) const {
+        out = buffer;
+        const std::uint32_t bytes = count * sizeof(table_entry);
+        const std::uint64_t at = files_.entries_at + std::uint64_t{first} * sizeof(table_entry);
+        return settled(read(m, fs_, files_.fds[tables_place + table], buffer, bytes,
+                            static_cast<std::int64_t>(at)),
+                       bytes);
+    }
+
+    template <typename Member, typename Visit>
+    PENSTOCK_HD PENSTOCK_INLINE int record(const Member& m, std::uint32_t id,
+                                           const Visit& visit) const {
+        // One piece, unless the pages are smaller than a histogram.
+        for (std::uint32_t done = 0; done < record_bytes;) {
+            const auto at =
+                static_cast<std::int64_t>(std::uint64_t{id} * record_stride_bytes + done);
+            const mapping piece =
+                map(m, fs_, files_.fds[histograms_place], at, record_bytes - done);
+            if (piece.bytes <= 0) return piece.bytes < 0 ? static_cast<int>(piece.bytes) : -ESTALE;
+            const auto bytes = static_cast<std::uint32_t>(piece.bytes);
+            visit(reinterpret_cast<const std::uint32_t*>(piece.data), done / 4, bytes / 4);
+            unmap(m, fs_, piece);
+            done += bytes;
+        }
+        return 0;
+    }
+
+    template <typename Member>
+    PENSTOCK_HD PENSTOCK_INLINE int tile(const Member& m, std::uint32_t id, std::uint8_t* buffer,
+                                         const std::uint8_t*& out) const {
+        out = buffer;
+        const std::int64_t at = static_cast<std::int64_t>(id) * tile_bytes;
+        return settled(read(m, fs_, files_.fds[tiles_place], buffer, tile_bytes, at), tile_bytes);
+    }
+
+private:
+    static PENSTOCK_HD int settled(std::int64_t got, std::uint32_t want) {
+        if (got < 0) return static_cast<int>(got);
+        return got == want ? 0 : -ESTALE;  // it was checked when it was opened, so it shrank
+    }
+    const runtime_ref& fs_;
+    const library_files& files_;
+};
 
 // Blocks one after the other, by a thread block or a CPU thread, until none is left. Each takes the
 // next in the order when it is done with the last: dealt out beforehand, blocks far apart in the
@@ -51,32 +122,15 @@ struct make_blocks {
 };
 
 status open_files(runtime& rt, const library& from, library_files& out) {
-    const auto open_one = [&](const std::string& name, int& fd) -> status {
-        fd = rt.open(from.file(name));
-        if (fd >= 0) return {};
-        return {fd, apps::shown(from.file(name)) + ": " + error_text(fd) +
-                        "; name a library that can be read"};
-    };
-    if (status s = open_one(histograms_name, out.histograms); !s) return s;
-    if (status s = open_one(tiles_name, out.tiles); !s) return s;
-    for (std::uint32_t t = 0; t < tables; ++t)
-        if (status s = open_one(table_name(t), out.table[t]); !s) return s;
+    int* next = out.fds;
+    for (const library_file& file : from.files()) {
+        const int fd = *next++ = rt.open(file.path);
+        if (fd < 0)
+            return {fd, apps::shown(file.path) + ": " + error_text(fd) +
+                            "; name a library that can be read"};
+    }
     out.entries_at = entries_at(from.header.slots);
     return {};
-}
-
-// Windows let the GPU fetch pages without a request. What has none, for want of budget or because
-// the driver refuses, comes by request as ever.
-void open_windows(runtime& rt, const library_files& files, std::uint64_t& window_bytes) {
-    window_bytes = 0;
-    const auto open_one = [&](int fd) {
-        const std::int64_t got = rt.open_windows(fd);
-        if (got > 0) window_bytes += static_cast<std::uint64_t>(got);
-        return got != -EOPNOTSUPP;
-    };
-    if (!open_one(files.histograms)) return;
-    for (const int fd : files.table) open_one(fd);
-    open_one(files.tiles);
 }
 
 // Warps hold one page each, and half the frames are left for pages that are being loaded. A small
@@ -113,10 +167,11 @@ status make_with_penstock(const collage_job& job, picture& out, method_report& r
                          : std::string("one kernel on CPU threads, vectors of ") + vector_name();
     make_blocks function{};
     if (status s = open_files(rt, job.from, function.files); !s) return s;
-    collage_memory memory(on_gpu ? rt.settings().device : collage_memory::no_gpu);
-    if (status s = place_collage(memory, on_gpu, job.from.header, job.in, out, function.view); !s)
-        return s;
-    report.blocks = function.view.blocks();
+    const auto memory =
+        on_gpu ? apps::make_gpu_memory(rt.settings().device) : apps::make_host_memory();
+    collage_view& view = function.view;
+    if (status s = place_collage(*memory, on_gpu, job.from.header, job.in, out, view); !s) return s;
+    report.blocks = view.blocks();
     const std::uint32_t threads = apps::thread_count(job.settings.worker_threads);
     const launch_shape shape = shape_for(rt, report.blocks);
     const std::uint64_t groups =
@@ -127,32 +182,20 @@ status make_with_penstock(const collage_job& job, picture& out, method_report& r
         return apps::launch_error(rt, code);
     function.blocks = static_cast<std::uint32_t>(report.blocks);
     report.start_seconds = watch.lap();
-    if (on_gpu) open_windows(rt, function.files, report.window_bytes);
+    const int(&fds)[file_count] = function.files.fds;
+    if (on_gpu) report.window_bytes = apps::open_windows(rt, {std::begin(fds), std::end(fds)});
     report.window_seconds = watch.lap();
 
-    const statistics before = rt.stats();
-    const double cpu_before = apps::cpu_seconds();
-    watch.lap();
-    std::vector<std::uint32_t> order;
-    if (status s = prepare_input(memory, job.in, function.view, threads, order, report); !s)
-        return s;
-    apps::stopwatch part;
-    const int code = penstock::launch<width::block>(rt, groups, function, shape);
-    report.compute_seconds = part.lap();
+    const std::uint64_t misses_before = rt.stats().misses;
+    const auto compute = [&](const std::vector<std::uint32_t>&) -> status {
+        const int code = penstock::launch<width::block>(rt, groups, function, shape);
+        return code == 0 ? status{} : apps::launch_error(rt, code);
+    };
     collage_totals totals{};
-    status copied;
-    if (code == 0) copied = download_result(memory, function.view, out, totals);
-    report.download_seconds = part.lap();
-    report.seconds = {watch.lap()};
-    report.cpu_seconds = apps::cpu_seconds() - cpu_before;
-    if (code == 0 && copied.ok())
-        copied = count_seen(memory, job.from.header, function.view, report.unique_tiles);
-    report.evaluations = totals.evaluations;
-    report.fallback_blocks = totals.fallback_blocks;
-    report.pages_read = rt.stats().misses - before.misses;
-    if (status s = apps::not_interrupted(); !s) return s;
-    if (code != 0) return apps::launch_error(rt, code);
-    return totals.code != 0 ? block_error(job.from, totals.code) : copied;
+    const auto fetch = [&] { return download_result(*memory, view, out, totals); };
+    if (status s = timed_collage(job, *memory, view, report, compute, fetch); !s) return s;
+    report.pages_read = rt.stats().misses - misses_before;
+    return note_counts(job, *memory, view, totals, report);
 }
 
 }  // namespace penstock::collage

@@ -1,10 +1,7 @@
-// A picture in memory, how it is read and written, its readers for each kind of file, and the order
-// in which its blocks are made.
+// A picture in memory, how it is read and written, and the order in which its blocks are made.
 #pragma once
 
-#include <cerrno>
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,8 +10,6 @@
 #include "penstock/error.hpp"
 
 namespace penstock::collage {
-
-// A whole picture in memory, and writing one.
 
 struct picture {
     std::uint32_t width = 0;
@@ -31,18 +26,13 @@ status check_output_name(const std::string& path);
 // Appears whole or not at all.
 status write_picture(const std::string& path, const picture& image, apps::output_file& to);
 
-// In which order the blocks of a picture are made: blocks of like colours one after the other, for
-// they are compared with the same tiles, which should still be in the cache.
-
-// Smaller pictures are made row by row: their blocks are nearly all under way at once, whatever the
-// order.
+// Blocks of like colours come one after the other, for they are compared with the same tiles, which
+// should still be in the cache. Smaller pictures are made row by row: their blocks are nearly all
+// under way at once, whatever the order.
 inline constexpr std::uint64_t least_ordered_blocks = 1024;
 
 // Every block's number once; the same for any number of threads.
 std::vector<std::uint32_t> block_order(const picture& of, std::uint32_t threads);
-
-// Readers: JPEG and PNG where the program was built with their libraries, and binary PPM
-// everywhere.
 
 // Rows of a picture from top to bottom, three bytes a pixel: red, green, blue. Used by one thread
 // at a time.
@@ -64,70 +54,9 @@ protected:
     std::uint32_t height_ = 0;
 };
 
-// What the first bytes of a file say. `other` is no picture that this program knows.
-enum class picture_kind { jpeg, png, ppm, other };
-
-// Looks at the first bytes. A negative errno of the file system goes to `code`.
-picture_kind kind_of_file(const std::string& path, int& code);
-
-// Opens a picture and reads its size. Messages name the path and the cure.
+// Tells JPEG, PNG and binary PPM apart by the first bytes, and reads the picture's size. JPEG and
+// PNG only where the program was built with their libraries. -EMEDIUMTYPE: none of these. Messages
+// name the path and the cure.
 status open_picture(const std::string& path, std::unique_ptr<picture_reader>& out);
-
-// All rows. The error of read_row().
-status read_to_the_end(picture_reader& of);
-
-// True if pictures of the kind can be read by this build.
-bool can_read(picture_kind kind);
-const char* name_of(picture_kind kind);
-
-// One for each kind; used by open_picture. Refuses a picture that claims more pixels than its file
-// can hold.
-status open_jpeg(const std::string& path, std::unique_ptr<picture_reader>& out);
-status open_png(const std::string& path, std::unique_ptr<picture_reader>& out);
-status open_ppm(const std::string& path, std::unique_ptr<picture_reader>& out);
-
-// For them: a stream of a regular file whose size can be believed. Messages without the path.
-status open_picture_file(const std::string& path, std::FILE*& out, std::uint64_t& bytes);
-status holds_too_little(const char* kind, std::uint32_t width, std::uint32_t height,
-                        std::uint64_t bytes, std::uint64_t needed);
-
-// What readers have in common that use a library which reports errors by jumping out of its calls:
-// the open file, and the text of what was wrong.
-
-class library_reader : public picture_reader {
-public:
-    library_reader(const library_reader&) = delete;
-    library_reader& operator=(const library_reader&) = delete;
-    // After the one below it, which gives back what the library has of the file.
-    ~library_reader() override {
-        if (file_ != nullptr) std::fclose(file_);
-    }
-
-protected:
-    explicit library_reader(const char* kind) : kind_(kind) {}
-
-    status open_file(const std::string& path) {
-        return open_picture_file(path, file_, file_bytes_);
-    }
-    [[nodiscard]] status damage() const {
-        return {-EBADMSG, std::string("damaged ") + kind_ + ": " + text_};
-    }
-
-    std::FILE* file_ = nullptr;
-    std::uint64_t file_bytes_ = 0;
-    char text_[200] = {};  // what the library said; JPEG's messages have room for so much
-
-private:
-    const char* kind_;
-};
-
-// For open_jpeg and open_png.
-template <typename Reader>
-status open_with(const std::string& path, std::unique_ptr<picture_reader>& out) {
-    auto reader = std::make_unique<Reader>();
-    if (status failed = reader->open(path); !failed) return failed;
-    out = std::move(reader);
-    return {};
-}
 
 }  // namespace penstock::collage

@@ -1,5 +1,6 @@
 // Finds the pictures of a folder, plans how each is cut into tiles and made smaller, and cuts them.
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <condition_variable>
 #include <cstring>
@@ -11,19 +12,18 @@
 #include <new>
 #include <optional>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include "common/files.hpp"
 #include "common/message.hpp"
 #include "common/threads.hpp"
 #include "index_library.hpp"
-#include "library.hpp"
 #include "penstock/runtime.hpp"
 #include "picture.hpp"
 
 namespace penstock::collage {
 
 namespace {
+
+constexpr std::uint32_t kept_rows = 2 * tile_side;  // of each scale
 
 std::uint32_t steps(std::uint32_t length, std::uint32_t stride) {
     return (length - tile_side) / stride + 1;
@@ -69,12 +69,6 @@ status plan_tiles(const std::vector<source_picture>& pictures, std::uint32_t sca
                              "; give --tiles, or a larger --stride"};
     return {};
 }
-
-namespace {
-
-constexpr std::uint32_t kept_rows = 2 * tile_side;
-
-}  // namespace
 
 pyramid::pyramid(const picture_plan& plan, std::uint32_t stride, emitter emit)
     : stride_(stride), emit_(std::move(emit)) {
@@ -125,10 +119,6 @@ void halve_rows(const std::uint8_t* above, const std::uint8_t* below, std::uint3
 
 namespace {
 
-struct close_directory {
-    void operator()(DIR* d) const { ::closedir(d); }
-};
-
 void complain(found_pictures& out, const std::string& path, int error, const char* end) {
     out.complaints.push_back(apps::shown(path) + ": " + error_text(-error) + "; " + end);
 }
@@ -137,13 +127,12 @@ void complain(found_pictures& out, const std::string& path, int error, const cha
 // descriptor, so that paths may be longer than one call takes.
 void list_one(const std::string& folder, std::vector<std::string>& folders,
               std::vector<std::string>& files, found_pictures& out) {
-    const int fd = apps::open_long(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const std::unique_ptr<DIR, close_directory> directory(fd >= 0 ? ::fdopendir(fd) : nullptr);
-    if (directory == nullptr) {
-        complain(out, folder, errno, "the pictures in it are left out");
-        if (fd >= 0) ::close(fd);
-        return;
-    }
+    apps::unique_fd opened(apps::open_long(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    const std::unique_ptr<DIR, int (*)(DIR*)> directory(opened >= 0 ? ::fdopendir(opened) : nullptr,
+                                                        ::closedir);
+    if (directory == nullptr)
+        return complain(out, folder, errno, "the pictures in it are left out");
+    const int fd = opened.release();  // now the directory's
     const std::string start = folder.back() == '/' ? folder : folder + "/";
     errno = 0;
     while (const dirent* const entry = ::readdir(directory.get())) {
@@ -163,7 +152,7 @@ void list_one(const std::string& folder, std::vector<std::string>& folders,
 status list(const std::string& top, std::vector<std::string>& files, found_pictures& out) {
     std::vector<std::string> folders{top};
     while (!folders.empty()) {
-        if (was_interrupted()) return {-ECANCELED, "interrupted; nothing was written"};
+        if (status s = apps::not_interrupted(); !s) return s;
         const std::string folder = std::move(folders.back());
         folders.pop_back();
         list_one(folder, folders, files, out);
@@ -172,21 +161,22 @@ status list(const std::string& top, std::vector<std::string>& files, found_pictu
     return {};
 }
 
+status read_to_the_end(const std::string& path, picture_reader& of) {
+    std::vector<std::uint8_t> row(std::size_t{of.width()} * 3);
+    for (std::uint32_t y = 0; y < of.height() && !was_interrupted(); ++y)
+        if (status s = of.read_row(row.data()); !s)
+            return {s.code, apps::shown(path) + ": " + s.message};
+    return {};
+}
+
 // -ECANCELED after an interrupt; else 0, and what is wrong becomes a complaint.
 status look_at(const std::string& path, found_pictures& out) {
-    if (was_interrupted()) return {-ECANCELED, "interrupted; nothing was written"};
-    int error = 0;
-    if (kind_of_file(path, error) == picture_kind::other && error == 0) {
-        ++out.other_files;
-        return {};
-    }
+    if (status s = apps::not_interrupted(); !s) return s;
     std::unique_ptr<picture_reader> reader;
     status opened = open_picture(path, reader);
-    if (opened.ok() && reader->needs_proof()) {
-        opened = read_to_the_end(*reader);
-        if (!opened.ok()) opened.message = apps::shown(path) + ": " + opened.message;
-    }
-    if (!opened.ok()) out.complaints.push_back(opened.message + "; left out");
+    if (opened.ok() && reader->needs_proof()) opened = read_to_the_end(path, *reader);
+    if (opened.code == -EMEDIUMTYPE) ++out.other_files;
+    else if (!opened.ok()) out.complaints.push_back(opened.message + "; left out");
     else if (reader->width() < tile_side || reader->height() < tile_side) ++out.too_small;
     else out.pictures.push_back({path, reader->width(), reader->height()});
     return {};
@@ -196,11 +186,10 @@ status look_at(const std::string& path, found_pictures& out) {
 
 status find_pictures(const std::string& folder, found_pictures& out) {
     struct stat info {};
-    const int fd = apps::open_long(folder, O_PATH | O_CLOEXEC);
+    const apps::unique_fd fd(apps::open_long(folder, O_PATH | O_CLOEXEC));
     const int code = fd < 0 || ::fstat(fd, &info) != 0 ? -errno
                      : S_ISDIR(info.st_mode)           ? 0
                                                        : -ENOTDIR;
-    if (fd >= 0) ::close(fd);
     if (code != 0)
         return {code,
                 apps::shown(folder) + ": " + error_text(code) + "; name a folder of pictures"};
@@ -225,30 +214,28 @@ constexpr std::uint32_t tiles_per_write = 256;
 // 32 rows, from which one row of tiles is cut.
 struct band {
     std::vector<std::uint8_t> rgb;
-    std::uint64_t stride_bytes;
     std::uint64_t first;  // place of the leftmost tile
     std::uint32_t columns;
 };
 
 // Room for the tiles of one write to each file. One for each thread.
 struct write_buffer {
-    std::vector<std::uint8_t> tiles =
-        std::vector<std::uint8_t>(std::size_t{tiles_per_write} * tile_bytes);
-    std::vector<std::uint32_t> histograms =
-        std::vector<std::uint32_t>(std::size_t{tiles_per_write} * record_stride_bytes / 4);
-    std::vector<std::uint16_t> features_of =
-        std::vector<std::uint16_t>(std::size_t{tiles_per_write} * features);
-    std::uint64_t first = 0;
-    std::uint32_t count = 0;
+    std::array<std::uint8_t, tile_bytes> tiles[tiles_per_write];
+    std::array<std::uint32_t, record_stride_bytes / 4> histograms[tiles_per_write];
+    std::array<std::uint16_t, features> features_of[tiles_per_write];
+    std::uint64_t first;
+    std::uint32_t count;
 };
 
 class cutter {
 public:
-    cutter(const tiling& plan, const tile_files& files, std::atomic<std::uint64_t>& done)
-        : plan_(plan), files_(files), done_(done) {}
+    cutter(const tiling& plan, const tile_files& files, std::atomic<std::uint64_t>& done,
+           std::map<std::string, std::string>& damaged)
+        : plan_(plan), files_(files), done_(done), damaged_(damaged) {}
 
     void work() {
-        write_buffer buffer;
+        const auto room = std::make_unique<write_buffer>();
+        write_buffer& buffer = *room;
         while (true) {
             std::optional<band> taken;
             std::size_t picture = 0;
@@ -272,19 +259,15 @@ public:
                 }
             }
             if (taken) cut(*taken, buffer);
-            else read(picture, buffer);
+            else read(plan_.pictures[picture], buffer);
         }
         wake_.notify_all();
     }
 
-    status end(std::vector<damaged_picture>& damaged) {
-        damaged = std::move(damaged_);
-        return errors_.get();
-    }
+    [[nodiscard]] status end() const { return errors_.get(); }
 
 private:
-    void read(std::size_t number, write_buffer& buffer) {
-        const picture_plan& of = plan_.pictures[number];
+    void read(const picture_plan& of, write_buffer& buffer) {
         status ended;
         try {
             ended = read_rows(of, buffer);
@@ -296,7 +279,7 @@ private:
             errors_.note(ended);
         } else if (!ended.ok()) {
             std::lock_guard lock(mutex_);
-            damaged_.push_back({number, ended.message});
+            damaged_[of.source.path] = ended.message;
         }
         ++done_;
         std::lock_guard lock(mutex_);
@@ -306,23 +289,21 @@ private:
 
     status read_rows(const picture_plan& of, write_buffer& buffer) {
         std::unique_ptr<picture_reader> reader;
-        if (status failed = open_picture(of.source.path, reader); !failed) return failed;
+        if (status s = open_picture(of.source.path, reader); !s) return s;
         if (reader->width() != of.source.width || reader->height() != of.source.height)
             return {-ESTALE,
                     apps::shown(of.source.path) + ": it changed while the library was made"};
         pyramid scales(of, plan_.stride,
                        [&](std::uint32_t level, std::uint32_t row, const std::uint8_t* pixels) {
                            const level_plan& l = of.levels[level];
-                           const std::uint64_t stride_bytes = std::uint64_t{l.width} * 3;
-                           emit({{pixels, pixels + stride_bytes * tile_side},
-                                 stride_bytes,
+                           emit({{pixels, pixels + std::size_t{l.width} * 3 * tile_side},
                                  l.first + std::uint64_t{row} * l.columns,
                                  l.columns},
                                 buffer);
                        });
         for (std::uint32_t y = 0; y < of.source.height && !errors_.stop(); ++y) {
-            if (status failed = reader->read_row(scales.next_row()); !failed)
-                return {failed.code, apps::shown(of.source.path) + ": " + failed.message};
+            if (status s = reader->read_row(scales.next_row()); !s)
+                return {s.code, apps::shown(of.source.path) + ": " + s.message};
             scales.push();
         }
         return {};
@@ -350,8 +331,8 @@ private:
             if (plan_.tiles_before(from.first + column + 1) == id)
                 continue;  // not one of those that are kept
             if (buffer.count == 0) buffer.first = id;
-            add(from.rgb.data() + std::uint64_t{column} * plan_.stride * 3, from.stride_bytes,
-                buffer);
+            add(from.rgb.data() + std::uint64_t{column} * plan_.stride * 3,
+                from.rgb.size() / tile_side, buffer);
             if (buffer.count == tiles_per_write) flush(buffer);
         }
         flush(buffer);
@@ -359,32 +340,29 @@ private:
 
     static void add(const std::uint8_t* rgb, std::uint64_t stride_bytes, write_buffer& buffer) {
         const std::uint32_t at = buffer.count++;
-        std::uint8_t* const tile = buffer.tiles.data() + std::size_t{at} * tile_bytes;
+        std::uint8_t* const tile = buffer.tiles[at].data();
         for (std::uint32_t y = 0; y < tile_side; ++y)
             std::memcpy(tile + y * tile_side * 3, rgb + y * stride_bytes, tile_side * 3);
-        std::uint32_t* const histogram =
-            buffer.histograms.data() + std::size_t{at} * (record_stride_bytes / 4);
+        std::uint32_t* const histogram = buffer.histograms[at].data();
         count_tile(tile, tile_side * 3, histogram);
         for (std::uint32_t f = 0; f < features; ++f)
-            buffer.features_of[std::size_t{at} * features + f] = feature_of(histogram, f);
+            buffer.features_of[at][f] = feature_of(histogram, f);
     }
 
     void flush(write_buffer& b) {
-        if (b.count == 0) return;
-        const std::uint64_t feature_bytes = features * sizeof(std::uint16_t);
-        errors_.note(files_.tiles.write(b.tiles.data(), std::uint64_t{b.count} * tile_bytes,
-                                        b.first * tile_bytes));
-        errors_.note(files_.histograms.write(b.histograms.data(),
-                                             std::uint64_t{b.count} * record_stride_bytes,
-                                             b.first * record_stride_bytes));
-        errors_.note(files_.features.write(b.features_of.data(), b.count * feature_bytes,
-                                           b.first * feature_bytes));
+        const auto write = [&](const staged_file& to, const void* from, std::uint64_t tile) {
+            if (b.count != 0) errors_.note(to.write(from, b.count * tile, b.first * tile));
+        };
+        write(files_.tiles, b.tiles, tile_bytes);
+        write(files_.histograms, b.histograms, record_stride_bytes);
+        write(files_.features, b.features_of, feature_bytes);
         b.count = 0;
     }
 
     const tiling& plan_;
     const tile_files& files_;
     std::atomic<std::uint64_t>& done_;
+    std::map<std::string, std::string>& damaged_;  // guarded by mutex_
     apps::first_error errors_;
     std::mutex mutex_;
     std::condition_variable wake_;
@@ -392,16 +370,15 @@ private:
     std::uint64_t held_bytes_ = 0;
     std::size_t next_ = 0;       // picture to be read next
     std::uint32_t readers_ = 0;  // threads that read one
-    std::vector<damaged_picture> damaged_;
 };
 
 }  // namespace
 
 status cut_tiles(const tiling& plan, const tile_files& files, std::uint32_t threads,
-                 std::atomic<std::uint64_t>& done, std::vector<damaged_picture>& damaged) {
-    cutter all(plan, files, done);
+                 std::atomic<std::uint64_t>& done, std::map<std::string, std::string>& damaged) {
+    cutter all(plan, files, done, damaged);
     apps::on_threads(threads, [&](std::uint32_t) { all.work(); });
-    return all.end(damaged);
+    return all.end();
 }
 
 }  // namespace penstock::collage

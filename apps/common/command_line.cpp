@@ -1,4 +1,4 @@
-// Reads command lines by CLI11, and makes the runtime that they ask for.
+// Reads command lines by CLI11, makes the runtime that they ask for, and runs commands.
 #include "common/command_line.hpp"
 
 #include <CLI/CLI.hpp>
@@ -6,6 +6,7 @@
 #include <cstring>
 #include <cstdio>
 #include <mutex>
+#include <nlohmann/json.hpp>
 
 #include "common/message.hpp"
 #include "common/program.hpp"
@@ -33,16 +34,6 @@ constexpr option_flag option_flags[] = {
     {"--page", &common_flags::page, "Size of a page: a power of two, 512 to 2MiB", "SIZE"},
     {"--workers", &common_flags::workers, "Threads that run kernels on the cpu back end", "N"}};
 
-// A size of 0 is of no use to any option here.
-status positive_size(const std::string& flag, const std::string& text, const char* example,
-                     std::uint64_t& out) {
-    if (status s = parse_size(flag.c_str(), text, out); !s) return s;
-    if (out == 0)
-        return {-EINVAL, flag + ": '" + text + "' is no usable size; give one, such as " + example +
-                             ", or leave " + flag + " out"};
-    return {};
-}
-
 // Shared by the runtime's threads until the runtime stands, and for its whole life after.
 struct held_log {
     std::mutex mutex;
@@ -65,12 +56,14 @@ std::string not_empty(const std::string& text) {
     return text.empty() ? "'' is no value; give one" : "";
 }
 
-// "a, b or c".
-std::string list_of(const std::vector<std::string>& names) {
-    std::string out;
+// -EINVAL and a message that lists the names, "give a, b or c", unless the text is one of them.
+status check_name(const std::string& flag, const std::string& text, const char* noun,
+                  const std::vector<std::string>& names, const char* end) {
+    if (std::find(names.begin(), names.end(), text) != names.end()) return {};
+    std::string list;
     for (std::size_t i = 0; i < names.size(); ++i)
-        out += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + names[i];
-    return out;
+        list += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + names[i];
+    return {-EINVAL, flag + ": " + shown(text) + " is no " + noun + "; give " + list + end};
 }
 
 void add_make_flags(CLI::App& app, common_flags& flags) {
@@ -95,9 +88,20 @@ void declare(CLI::App& app, command& wanted, status& mistake) {
     }
 }
 
+status report(const program_text& program, const command& ended) {
+    if (ended.common.json) {
+        nlohmann::json out = {{"program", program.name}, {"version", version()}};
+        if (*ended.text.name != '\0') out["command"] = ended.text.name;
+        out.update(ended.json_of());
+        if (status failed = print_json(line_of(out)); !failed) return failed;
+    }
+    if (!ended.common.quiet) ended.say_summary();
+    return {};
+}
+
 }  // namespace
 
-void option_list::added::required() const { option_->required(); }
+void option_list::required() { last_->required(); }
 
 void option_list::operand(const char* name, std::string& out, const char* about) {
     app_.add_option(name, out, about)->required();
@@ -111,8 +115,8 @@ void option_list::flag(const char* name, bool& out, const char* about) {
     app_.add_flag(name, out, about);
 }
 
-option_list::added option_list::text(const char* flag, std::string& out, const std::string& about,
-                                     const char* form) {
+option_list& option_list::text(const char* flag, std::string& out, const std::string& about,
+                               const char* form) {
     const auto read = [&out](const std::string&, const std::string& text) -> status {
         out = text;
         return {};
@@ -120,23 +124,26 @@ option_list::added option_list::text(const char* flag, std::string& out, const s
     return value(flag, read, about, form);
 }
 
-option_list::added option_list::value(const char* flag, const reader& read,
-                                      const std::string& about, const char* form) {
+option_list& option_list::value(const char* flag, const reader& read, const std::string& about,
+                                const char* form) {
     const std::string names = flag, name = names.substr(names.rfind(',') + 1);
     const auto store = [&mistake = mistake_, read, name](const std::string& text) {
         if (mistake.ok()) mistake = read(name, text);
     };
-    return added(app_.add_option_function<std::string>(names, store, about)
-                     ->option_text(form)
-                     ->check(not_empty));
+    last_ = app_.add_option_function<std::string>(names, store, about)
+                ->option_text(form)
+                ->check(not_empty);
+    return *this;
 }
 
-option_list::added option_list::size(const char* flag, std::uint64_t& out, std::uint64_t most,
-                                     const char* example, const std::string& about,
-                                     const char* form) {
+option_list& option_list::size(const char* flag, std::uint64_t& out, std::uint64_t most,
+                               const char* example, const std::string& about, const char* form) {
     const auto read = [&out, most, example](const std::string& name,
                                             const std::string& text) -> status {
-        if (status s = positive_size(name, text, example, out); !s) return s;
+        if (status s = parse_size(name.c_str(), text, out); !s) return s;
+        if (out == 0)
+            return {-EINVAL, name + ": '" + text + "' is no usable size; give one, such as " +
+                                 example + ", or leave " + name + " out"};
         if (out <= most) return {};
         std::string limit = format_size(most);  // "1 MiB"
         limit.erase(std::remove(limit.begin(), limit.end(), ' '), limit.end());
@@ -146,29 +153,28 @@ option_list::added option_list::size(const char* flag, std::uint64_t& out, std::
     return value(flag, read, about, form);
 }
 
-option_list::added option_list::choice(const char* flag, std::string& out,
-                                       const std::vector<std::string>& names, const char* noun,
-                                       const std::string& about, const char* form) {
+option_list& option_list::choice(const char* flag, std::string& out,
+                                 const std::vector<std::string>& names, const char* noun,
+                                 const std::string& about, const char* form) {
     const auto read = [&out, names, noun](const std::string& name,
                                           const std::string& text) -> status {
         out = text;
-        if (std::find(names.begin(), names.end(), text) != names.end()) return {};
-        return {-EINVAL, name + ": " + shown(text) + " is no " + noun + "; give " + list_of(names)};
+        return check_name(name, text, noun, names, "");
     };
     return value(flag, read, about, form);
 }
 
-option_list::added option_list::choices(const char* flag, std::vector<std::string>& out,
-                                        const std::vector<std::string>& names, const char* noun,
-                                        const std::string& about, const char* form) {
+option_list& option_list::choices(const char* flag, std::vector<std::string>& out,
+                                  const std::vector<std::string>& names, const char* noun,
+                                  const std::string& about, const char* form) {
     const auto read = [&out, names, noun](const std::string& name,
                                           const std::string& text) -> status {
         out.clear();
         for (std::size_t at = 0; at <= text.size(); at += out.back().size() + 1) {
             out.push_back(text.substr(at, text.find(',', at) - at));
-            if (std::find(names.begin(), names.end(), out.back()) == names.end())
-                return {-EINVAL, name + ": " + shown(out.back()) + " is no " + noun + "; give " +
-                                     list_of(names) + ", or several with commas"};
+            if (status s = check_name(name, out.back(), noun, names, ", or several with commas");
+                !s)
+                return s;
         }
         return {};
     };
@@ -276,6 +282,17 @@ status create_runtime(options settings, bool quiet, std::unique_ptr<runtime>& ou
 status launch_error(const runtime& rt, int code) {
     const status health = rt.health();
     return {code, health.ok() ? error_text(code) : health.message};
+}
+
+nlohmann::json command::json_of() const { return nlohmann::json::object(); }
+
+int run_command(const program_text& program, command& chosen) {
+    status ended = chosen.open();
+    if (ended.ok() && chosen.text.kind != command_kind::internal) ended = watch_signals();
+    if (ended.ok()) ended = chosen.run();
+    if (ended.ok()) ended = report(program, chosen);
+    say(ended.message);
+    return ended.ok() && chosen.complete() ? exit_done : exit_failed;
 }
 
 }  // namespace penstock::apps

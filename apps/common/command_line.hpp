@@ -54,31 +54,28 @@ public:
     // `text` is what was given; the message of a failure names `flag`, text and cure.
     using reader = std::function<status(const std::string& flag, const std::string& text)>;
 
-    class added {
-    public:
-        explicit added(CLI::Option* option) : option_(option) {}
-        void required() const;
-
-    private:
-        CLI::Option* option_;
-    };
-
     option_list(CLI::App& app, status& mistake) : app_(app), mistake_(mistake) {}
 
     // What stands without a flag; it must be given. The second may be several.
     void operand(const char* name, std::string& out, const char* about);
     void operands(const char* name, std::vector<std::string>& out, const char* about);
 
+    // Of the option that was declared last.
+    void required();
+
     // "--compare" sets `out`, "!--no-windows" clears it.
     void flag(const char* name, bool& out, const char* about);
 
     // `form` stands for the value in the help. "-o,--out": the last name is the one in messages.
-    added text(const char* flag, std::string& out, const std::string& about, const char* form);
-    added value(const char* flag, const reader& read, const std::string& about, const char* form);
+    option_list& text(const char* flag, std::string& out, const std::string& about,
+                      const char* form);
+    option_list& value(const char* flag, const reader& read, const std::string& about,
+                       const char* form);
     // A reader that is a function of what it reads into.
     template <typename Out>
-    added value(const char* flag, status (*read)(const std::string&, const std::string&, Out&),
-                std::type_identity_t<Out>& out, const std::string& about, const char* form) {
+    option_list& value(const char* flag,
+                       status (*read)(const std::string&, const std::string&, Out&),
+                       std::type_identity_t<Out>& out, const std::string& about, const char* form) {
         const auto read_into_out = [read, &out](const std::string& name, const std::string& text) {
             return read(name, text, out);
         };
@@ -87,8 +84,8 @@ public:
 
     // A number of a range.
     template <typename Number>
-    added number(const char* flag, Number& out, range<std::type_identity_t<Number>> allowed,
-                 const std::string& about, const char* form) {
+    option_list& number(const char* flag, Number& out, range<std::type_identity_t<Number>> allowed,
+                        const std::string& about, const char* form) {
         if (allowed.words.empty()) allowed.words = words_of(allowed.least, allowed.most);
         const auto read = [&out, allowed](const std::string& name, const std::string& text) {
             return parse_number<Number>(name.c_str(), text, allowed.least, allowed.most,
@@ -98,16 +95,16 @@ public:
     }
 
     // A number of bytes that is not 0: "64KiB". `example` is one for the message.
-    added size(const char* flag, std::uint64_t& out, std::uint64_t most, const char* example,
-               const std::string& about, const char* form);
+    option_list& size(const char* flag, std::uint64_t& out, std::uint64_t most, const char* example,
+                      const std::string& about, const char* form);
 
     // One of several names; or some of them, with commas between. `noun` is what each name is one
     // of: "method".
-    added choice(const char* flag, std::string& out, const std::vector<std::string>& names,
-                 const char* noun, const std::string& about, const char* form);
-    added choices(const char* flag, std::vector<std::string>& out,
-                  const std::vector<std::string>& names, const char* noun, const std::string& about,
-                  const char* form);
+    option_list& choice(const char* flag, std::string& out, const std::vector<std::string>& names,
+                        const char* noun, const std::string& about, const char* form);
+    option_list& choices(const char* flag, std::vector<std::string>& out,
+                         const std::vector<std::string>& names, const char* noun,
+                         const std::string& about, const char* form);
 
 private:
     template <typename Number>
@@ -123,6 +120,7 @@ private:
     static std::string text_of_bound(double bound);
 
     CLI::App& app_;
+    CLI::Option* last_ = nullptr;
     status& mistake_;
 };
 

@@ -48,6 +48,7 @@ public:
     explicit gpu_memory(int device) : device_(device) {}
     ~gpu_memory() override {
         cudaSetDevice(device_);
+        for (void* const address : pinned_) cudaHostUnregister(address);
         for (void* const piece : pieces_) cudaFree(piece);
     }
     void* allocate(std::uint64_t bytes) override {
@@ -72,6 +73,17 @@ public:
                cudaMemset(to, byte, bytes) == cudaSuccess &&
                cudaStreamSynchronize(nullptr) == cudaSuccess;
     }
+    bool begin_upload(void* to, const void* from, std::uint64_t bytes) override {
+        return bytes == 0 ||
+               cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice) == cudaSuccess;
+    }
+    void pin(const void* address, std::uint64_t bytes) override {
+        void* const start = const_cast<void*>(address);
+        cudaSetDevice(device_);
+        if (cudaHostRegister(start, bytes, cudaHostRegisterDefault) == cudaSuccess)
+            pinned_.push_back(start);
+        else cudaGetLastError();
+    }
     bool download(void* to, const void* from, std::uint64_t bytes) override {
         return bytes == 0 || cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost) == cudaSuccess;
     }
@@ -83,7 +95,7 @@ public:
 
 private:
     int device_;
-    std::vector<void*> pieces_;
+    std::vector<void*> pieces_, pinned_;
 };
 #endif
 

@@ -1,6 +1,7 @@
 // Opens, reads, writes and maps the files of programs.
 #include "common/files.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <climits>
@@ -9,9 +10,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "common/message.hpp"
 #include "os/file_kind.hpp"
@@ -50,16 +49,20 @@ unsigned mode_of_new_files() {
 
 constexpr std::size_t most_at_once = PATH_MAX - 1;
 
+status not_written(const std::string& path, int code, const std::string& cure) {
+    return {code,
+            "output file " + shown(path) + ": " + error_text(code) + "; " + cure_for(code, cure)};
+}
+
 }  // namespace
 
 status look_at_input(const std::string& path, const std::string& cure, struct stat& facts) {
     host::file_kind kind = host::file_kind::regular;
-    const int code = host::look_at_file(path, facts, kind);
+    int code = host::look_at_file(path, facts, kind);
+    if (code == 0 && kind == host::file_kind::directory) code = -EISDIR;
     if (code != 0)
         return {code, shown(path) + ": " + error_text(code) + "; " + cure_for(code, cure)};
     if (kind == host::file_kind::regular) return {};
-    if (kind == host::file_kind::directory)
-        return {-EISDIR, shown(path) + ": " + error_text(-EISDIR) + "; " + cure};
     return {-EOPNOTSUPP, shown(path) + ": " + host::why_not_by_size(kind)};
 }
 
@@ -114,8 +117,7 @@ status output_file::failed(int code, const std::string& cure) const {
     if (path_.empty() && code == -EPIPE) return {code, ""};  // the reader has what it wanted
     if (path_.empty())
         return {code, "standard output: " + error_text(code) + "; the output is incomplete"};
-    return {code,
-            "output file " + shown(path_) + ": " + error_text(code) + "; " + cure_for(code, cure)};
+    return not_written(path_, code, cure);
 }
 
 status output_file::open(const std::string& path) {
@@ -127,6 +129,8 @@ status output_file::open(const std::string& path) {
     struct stat there {};
     const bool exists = ::stat(path.c_str(), &there) == 0;
     if (exists && S_ISDIR(there.st_mode)) return failed(-EISDIR, "give the name of a file");
+    if (exists && !S_ISREG(there.st_mode) && wants_name_)
+        return failed(-EINVAL, "it is no regular file, so give another name");
     if (exists && !S_ISREG(there.st_mode)) return open_special(path);
     return open_regular(exists, there.st_mode);
 }
@@ -152,30 +156,20 @@ status output_file::open_special(const std::string& path) {
 }
 
 status output_file::open_named(const std::string& path) {
-    path_ = target_ = path;
     wants_name_ = true;
-    struct stat there {};
-    const bool exists = ::stat(path.c_str(), &there) == 0;
-    if (exists && S_ISDIR(there.st_mode)) return failed(-EISDIR, "give the name of a file");
-    if (exists && !S_ISREG(there.st_mode))
-        return failed(-EINVAL, "it is no regular file, so give another name");
-    return open_regular(exists, there.st_mode);
+    return open(path);
 }
 
+// A file without a name vanishes by itself however the program ends. Where the file system has no
+// such thing, it gets a passing name that the destructor removes.
 status output_file::open_regular(bool exists, unsigned mode) {
     if (const int code = follow_links(target_); code != 0) return failed(code, "give another name");
     if (exists && ::faccessat(AT_FDCWD, target_.c_str(), W_OK, AT_EACCESS) != 0)
         return failed(-errno, "give another name or change its permissions");
     replaces_ = true;
-    return open_new(directory_of(target_), exists ? mode & 07777 : mode_of_new_files());
-}
-
-// A file without a name vanishes by itself however the program ends. Where the file system has no
-// such thing, it gets a passing name that the destructor removes.
-status output_file::open_new(const std::string& directory, unsigned mode) {
+    const std::string directory = directory_of(target_);
     if (!wants_name_) fd_ = ::open(directory.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
-    unnamed_ = fd_ >= 0;
-    if (!unnamed_) {
+    if (fd_ < 0) {
         if (!wants_name_ &&
             (errno == ENOENT || errno == ENOTDIR || errno == EACCES || errno == EROFS))
             return failed(-errno, "name a directory that exists and can be written");
@@ -186,7 +180,9 @@ status output_file::open_new(const std::string& directory, unsigned mode) {
         passing_ = name;
         noted_.file(name);
     }
-    return ::fchmod(fd_, mode) == 0 ? status{} : failed(-errno, "give another name");
+    return ::fchmod(fd_, exists ? mode & 07777 : mode_of_new_files()) == 0
+               ? status{}
+               : failed(-errno, "give another name");
 }
 
 status output_file::write(const char* data, std::size_t bytes) {
@@ -226,7 +222,7 @@ status output_file::name_it() {
 
 status output_file::commit() {
     if (!replaces_) return {};
-    if (unnamed_)
+    if (passing_.empty())
         if (status s = name_it(); !s) return s;
     if (::rename(passing_.c_str(), target_.c_str()) != 0)
         return failed(-errno, "give another name");
@@ -246,82 +242,65 @@ int read_all(int fd, void* to, std::uint64_t bytes, std::uint64_t offset) {
     return 0;
 }
 
-status read_exactly(const std::string& path, int fd, void* to, std::uint64_t bytes,
-                    std::uint64_t offset) {
-    for (std::uint64_t done = 0; done < bytes;) {
-        const ssize_t got = ::pread(fd, static_cast<char*>(to) + done, bytes - done,
-                                    static_cast<off_t>(offset + done));
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) {
-            const int code = got < 0 ? -errno : -ESTALE;
-            return {code, shown(path) + ": " +
-                              (got < 0 ? error_text(code)
-                                       : "became shorter while it was read; "
-                                         "run again when no program writes to it")};
-        }
-        done += static_cast<std::uint64_t>(got);
-    }
-    return {};
-}
-
-status write_exactly(const std::string& path, int fd, const void* from, std::uint64_t bytes,
-                     std::uint64_t offset) {
+int write_all(int fd, const void* from, std::uint64_t bytes, std::uint64_t offset) {
     for (std::uint64_t done = 0; done < bytes;) {
         const ssize_t put = ::pwrite(fd, static_cast<const char*>(from) + done, bytes - done,
                                      static_cast<off_t>(offset + done));
         if (put < 0 && errno == EINTR) continue;
-        if (put <= 0) {
-            const int code = put < 0 ? -errno : -EIO;
-            return {code, "output file " + shown(path) + ": " + error_text(code) + "; " +
-                              cure_for(code, "make room or give another name")};
-        }
+        if (put <= 0) return put < 0 ? -errno : -EIO;
         done += static_cast<std::uint64_t>(put);
     }
-    return {};
+    return 0;
 }
 
-mapped_file::~mapped_file() {
-    if (data_ != nullptr) ::munmap(data_, bytes_);
+status read_exactly(const std::string& path, int fd, void* to, std::uint64_t bytes,
+                    std::uint64_t offset) {
+    const int code = read_all(fd, to, bytes, offset);
+    if (code == 0) return {};
+    return {code, shown(path) + ": " +
+                      (code != -ESTALE ? error_text(code)
+                                       : "became shorter while it was read; "
+                                         "run again when no program writes to it")};
 }
 
-status mapped_file::open(const std::string& path, std::uint64_t bytes) {
+status write_exactly(const std::string& path, int fd, const void* from, std::uint64_t bytes,
+                     std::uint64_t offset) {
+    const int code = write_all(fd, from, bytes, offset);
+    return code == 0 ? status{} : not_written(path, code, "make room or give another name");
+}
+
+void mapped_file::unmap::operator()(char* data) const { ::munmap(data, bytes); }
+
+status mapped_file::open(const std::string& path, std::uint64_t bytes, const std::string& noun) {
     unique_fd fd;
-    if (status s = open_to_read(path, "a file", fd); !s) return s;
+    if (status s = open_to_read(path, noun, fd); !s) return s;
     void* const at = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
     const int code = at == MAP_FAILED ? -errno : 0;
     if (code != 0)
         return {code, shown(path) + ": " + error_text(code) +
                           " while mapping it; free some address space"};
-    data_ = static_cast<char*>(at);
-    bytes_ = bytes;
+    data_ = {static_cast<char*>(at), {bytes}};
     return {};
 }
+
 // Each step goes as far as one call can, from the folder where the step before it ended.
 int open_long(const std::string& path, int flags) {
-    int from = AT_FDCWD;
+    unique_fd folder;
+    const auto from = [&folder] { return folder < 0 ? AT_FDCWD : int{folder}; };
     std::size_t at = 0;
     while (path.size() - at > most_at_once) {
         const std::size_t slash = path.rfind('/', at + most_at_once - 1);
-        const bool one_name = slash == std::string::npos || slash <= at;
-        const int next = one_name ? -1
-                                  : ::openat(from, path.substr(at, slash - at).c_str(),
-                                             O_PATH | O_DIRECTORY | O_CLOEXEC);
-        const int code = one_name ? ENAMETOOLONG : errno;
-        if (from != AT_FDCWD) ::close(from);
-        if (next < 0) {
-            errno = code;
+        if (slash == std::string::npos || slash <= at) {
+            errno = ENAMETOOLONG;
             return -1;
         }
-        from = next;
-        at = path.find_first_not_of('/', slash);
-        if (at == std::string::npos) at = path.size();
+        const std::string names = path.substr(at, slash - at);
+        folder = unique_fd(::openat(from(), names.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+        if (folder < 0) return -1;
+        at = std::min(path.find_first_not_of('/', slash), path.size());
     }
     const std::string rest = at == path.size() && at > 0 ? "." : path.substr(at);
-    const int fd = ::openat(from, rest.c_str(), flags);
-    const int code = errno;
-    if (from != AT_FDCWD) ::close(from);
-    errno = code;
-    return fd;
+    return ::openat(from(), rest.c_str(), flags);
 }
 
 }  // namespace penstock::apps

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -28,6 +29,8 @@ public:
         if (fd_ >= 0) ::close(fd_);
     }
     operator int() const { return fd_; }
+    // To another owner.
+    int release() { return std::exchange(fd_, -1); }
 
 private:
     int fd_ = -1;
@@ -37,9 +40,6 @@ private:
 // of every file that is read.
 status open_to_read(const std::string& path, const std::string& noun, unique_fd& out,
                     int flags = 0);
-
-// Files that programs read: whether they can be read at all, decided before anything is opened that
-// could wait.
 
 // For a file that is read by its size, by a kernel, a map or parts of it. A negative errno and a
 // message if it is not there, is a directory, a pipe or a device, or says that it has another size
@@ -97,7 +97,6 @@ public:
 private:
     status failed(int code, const std::string& cure) const;
     status open_special(const std::string& path);
-    status open_new(const std::string& directory, unsigned mode);
     status open_regular(bool exists, unsigned mode);
     status name_it();
 
@@ -107,20 +106,16 @@ private:
     leftover noted_;       // that name, for signals
     int fd_ = -1;
     bool replaces_ = false;  // a regular file, put in place at the end
-    bool unnamed_ = false;
     bool wants_name_ = false;
 };
 
-// Reading, writing and mapping parts of files, with messages that name the file.
-
-// pread of all of it. 0 or a negative errno, -ESTALE if the file is shorter.
+// pread or pwrite of all of it. 0 or a negative errno, -ESTALE if the file is shorter.
 int read_all(int fd, void* to, std::uint64_t bytes, std::uint64_t offset);
+int write_all(int fd, const void* from, std::uint64_t bytes, std::uint64_t offset);
 
-// pread of all of it. -ESTALE and a message if the file is shorter.
+// The same with a message that names the file.
 status read_exactly(const std::string& path, int fd, void* to, std::uint64_t bytes,
                     std::uint64_t offset);
-
-// pwrite of all of it.
 status write_exactly(const std::string& path, int fd, const void* from, std::uint64_t bytes,
                      std::uint64_t offset);
 
@@ -129,28 +124,21 @@ status write_exactly(const std::string& path, int fd, const void* from, std::uin
 // with every memory map.
 class mapped_file {
 public:
-    mapped_file() = default;
-    ~mapped_file();
-    mapped_file(mapped_file&& other) noexcept : data_(other.data_), bytes_(other.bytes_) {
-        other.data_ = nullptr;
-    }
-    mapped_file(const mapped_file&) = delete;
-    mapped_file& operator=(const mapped_file&) = delete;
-
     // The first `bytes` bytes, which the file has; more than 0.
-    status open(const std::string& path, std::uint64_t bytes);
-    [[nodiscard]] const char* data() const { return data_; }
+    status open(const std::string& path, std::uint64_t bytes, const std::string& noun = "a file");
+    [[nodiscard]] const char* data() const { return data_.get(); }
 
 private:
-    char* data_ = nullptr;
-    std::uint64_t bytes_ = 0;
+    struct unmap {
+        std::uint64_t bytes;
+        void operator()(char* data) const;
+    };
+    std::unique_ptr<char, unmap> data_;
 };
 
-// Opening files whose path is longer than the operating system takes in one call (PATH_MAX, 4096
-// bytes).
-
-// As ::open() without O_CREAT, for paths of any length: a long one is opened folder by folder. A
-// descriptor, or -1 and errno.
+// As ::open() without O_CREAT, for paths of any length: one that is longer than the operating
+// system takes in one call (PATH_MAX, 4096 bytes) is opened folder by folder. A descriptor, or -1
+// and errno.
 int open_long(const std::string& path, int flags);
 
 }  // namespace penstock::apps

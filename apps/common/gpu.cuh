@@ -13,9 +13,9 @@
 namespace penstock::apps {
 
 // The last CUDA error.
-inline status cuda_error() {
-    return {-EIO, std::string("--method cuda: ") + cudaGetErrorString(cudaGetLastError()) +
-                      "; is the GPU in order?"};
+inline status cuda_error(int code = -EIO, const char* cure = "is the GPU in order?") {
+    return {code,
+            std::string("--method cuda: ") + cudaGetErrorString(cudaGetLastError()) + "; " + cure};
 }
 
 // What a function of CUDA returned to the step that called it. `room` is the cure where memory ran
@@ -28,6 +28,8 @@ inline status cuda_status(cudaError_t code, const std::string& step,
     return {no_room ? -ENOMEM : -EIO, step + ": " + cudaGetErrorString(code) + "; " +
                                           (no_room ? room : "is the GPU in order?")};
 }
+
+inline status no_gpu_memory() { return cuda_error(-ENOMEM, "free some memory of the GPU"); }
 
 // Makes this thread use the GPU. -ENODEV and a message if it is not there.
 inline status use_gpu(int device) {

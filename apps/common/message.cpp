@@ -5,7 +5,9 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
+#include <mutex>
 #include <system_error>
 #include <unistd.h>
 
@@ -38,18 +40,13 @@ std::string escaped(const std::string& text) {
 std::atomic<bool> bar_stands{false};
 
 void draw(const std::string& label, std::uint64_t done, std::uint64_t total) {
-    constexpr int width = 40;
-    const std::uint64_t shown = std::min(done, total);
-    const int filled =
-        total == 0
-            ? width
-            : static_cast<int>(static_cast<double>(shown) / static_cast<double>(total) * width);
-    const std::string bar = std::string(static_cast<std::size_t>(filled), '#') +
-                            std::string(static_cast<std::size_t>(width - filled), '.');
+    constexpr std::size_t width = 40;
+    const double share =
+        total == 0 ? 1 : static_cast<double>(std::min(done, total)) / static_cast<double>(total);
+    std::string bar(static_cast<std::size_t>(share * width), '#');
+    bar.resize(width, '.');
     std::fprintf(stderr, "\r%s [%s] %3d%%", label.c_str(), bar.c_str(),
-                 total == 0 ? 100
-                            : static_cast<int>(static_cast<double>(shown) /
-                                               static_cast<double>(total) * 100));
+                 static_cast<int>(share * 100));
     std::fflush(stderr);
     bar_stands = true;
 }
@@ -99,12 +96,20 @@ void clear_progress() {
     std::fflush(stderr);
 }
 
-progress::progress(std::string label, std::uint64_t total, std::function<std::uint64_t()> done,
-                   bool wanted)
-    : label_(std::move(label)), total_(total), done_(std::move(done)) {
+progress::progress(const std::string& label, std::uint64_t total,
+                   const std::function<std::uint64_t()>& done, bool wanted) {
     if (!wanted || ::isatty(STDERR_FILENO) != 1) return;
+    const auto loop = [label, total, done](const std::stop_token& stop) {
+        std::mutex mutex;
+        std::condition_variable_any wake;
+        std::unique_lock lock(mutex);
+        // Work that ends within the first moments needs no bar.
+        while (!wake.wait_for(lock, stop, std::chrono::milliseconds(250),
+                              [&] { return stop.stop_requested(); }))
+            draw(label, done(), total);
+    };
     try {
-        thread_ = std::thread([this] { loop(); });
+        thread_ = std::jthread(loop);
     } catch (const std::system_error&) {
         return;  // no thread, no bar; the work has its own to ask for
     }
@@ -112,23 +117,9 @@ progress::progress(std::string label, std::uint64_t total, std::function<std::ui
 
 progress::~progress() {
     if (!thread_.joinable()) return;
-    {
-        std::lock_guard lock(mutex_);
-        stop_ = true;
-    }
-    wake_.notify_one();
+    thread_.request_stop();
     thread_.join();
     clear_progress();
-}
-
-void progress::loop() {
-    std::unique_lock lock(mutex_);
-    // Work that ends within the first moments needs no bar.
-    while (!wake_.wait_for(lock, std::chrono::milliseconds(250), [this] { return stop_; })) {
-        lock.unlock();
-        draw(label_, done_(), total_);
-        lock.lock();
-    }
 }
 
 }  // namespace penstock::apps

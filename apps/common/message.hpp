@@ -1,10 +1,8 @@
 // Messages and progress of programs, on standard error.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <type_traits>
@@ -12,8 +10,6 @@
 #include "penstock/error.hpp"
 
 namespace penstock::apps {
-
-// What programs say to people: on standard error, one line each, after the program's name.
 
 // Exit statuses of every program.
 inline constexpr int exit_done = 0;
@@ -56,27 +52,19 @@ status failure(int code, const Parts&... parts) {
     return {code, words(parts...)};
 }
 
-// A bar on standard error while long work runs; nothing at all unless standard error is a terminal.
-
-// Shows how much of `total` is done, asking `done` about four times a second from a thread of its
-// own, until destroyed. `done` must be callable from that thread all that time.
+// A bar on standard error while long work runs; nothing at all unless that is a terminal. Shows how
+// much of `total` is done, asking `done` about four times a second from a thread of its own, until
+// destroyed. `done` must be callable from that thread all that time.
 class progress {
 public:
-    progress(std::string label, std::uint64_t total, std::function<std::uint64_t()> done,
-             bool wanted = true);
+    progress(const std::string& label, std::uint64_t total,
+             const std::function<std::uint64_t()>& done, bool wanted = true);
     ~progress();
     progress(const progress&) = delete;
     progress& operator=(const progress&) = delete;
 
 private:
-    void loop();
-    std::string label_;
-    std::uint64_t total_;
-    std::function<std::uint64_t()> done_;
-    std::mutex mutex_;
-    std::condition_variable wake_;
-    bool stop_ = false;  // guarded by mutex_
-    std::thread thread_;
+    std::jthread thread_;
 };
 
 // Wipes a bar off the line it stands on. Thread-safe.

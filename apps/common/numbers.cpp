@@ -2,13 +2,8 @@
 #include "common/numbers.hpp"
 
 #include <algorithm>
-#include <atomic>
-#include <cerrno>
 #include <sys/stat.h>
-#include <vector>
 
-#include "common/files.hpp"
-#include "common/message.hpp"
 #include "common/threads.hpp"
 
 namespace penstock::apps {
@@ -43,19 +38,13 @@ status check_not_input(const std::string& output, const std::vector<const number
 status fill_with_numbers(const output_file& file, std::uint64_t start, std::uint64_t count,
                          std::uint32_t threads) {
     constexpr std::uint64_t piece_numbers = 1u << 20;
-    std::atomic<std::uint64_t> next{0};
-    first_error errors;
-    on_threads(threads, [&](std::uint32_t) {
-        std::vector<float> piece(std::min(piece_numbers, count));
-        for (std::uint64_t first = next.fetch_add(piece_numbers); first < count && !errors.stop();
-             first = next.fetch_add(piece_numbers)) {
-            const std::uint64_t here = std::min(piece_numbers, count - first);
+    return on_pieces(
+        threads, count, piece_numbers, [&](std::uint32_t, std::uint64_t first, std::uint64_t here) {
+            std::vector<float> piece(here);
             for (std::uint64_t i = 0; i < here; ++i)
                 piece[i] = 2 * even_number(start, first + i) - 1;
-            errors.note(file.write_at(piece.data(), here * sizeof(float), first * sizeof(float)));
-        }
-    });
-    return errors.get();
+            return file.write_at(piece.data(), here * sizeof(float), first * sizeof(float));
+        });
 }
 
 bool same_file(const std::string& path, const std::string& other) {
@@ -90,8 +79,7 @@ status close_result(runtime& rt, int fd, const status& written) {
     const int closed = rt.close(fd);
     if (!written.ok() || closed == 0) return written;
     const status why = rt.write_status();
-    return {closed, "writing the result: " + (why.ok() ? error_text(closed) : why.message) +
-                        "; make room, or give another name"};
+    return write_error(closed, why.ok() ? error_text(closed) : why.message);
 }
 
 std::uint64_t open_windows(runtime& rt, const std::vector<int>& fds) {
@@ -104,17 +92,17 @@ std::uint64_t open_windows(runtime& rt, const std::vector<int>& fds) {
 }
 
 status read_error(const number_file& file, int code) {
-    if (code == -ESTALE || code == -ERANGE)
-        return {code, shown(file.path) +
-                          ": changed while it was read; run again when no program writes to it"};
-    if (code == -ENOBUFS)
-        return {code,
-                shown(file.path) + ": all pages of the cache are in use; use a larger --cache"};
-    return {code, shown(file.path) + ": " + error_text(code)};
+    const bool changed = code == -ESTALE || code == -ERANGE;
+    return {code,
+            shown(file.path) + ": " +
+                (changed ? "changed while it was read; run again when no program writes to it"
+                 : code == -ENOBUFS ? "all pages of the cache are in use; use a larger --cache"
+                                    : error_text(code))};
 }
 
-status write_error(int code) {
-    return {code, "writing the result: " + error_text(code) + "; make room, or give another name"};
+status write_error(int code, const std::string& reason) {
+    return {code, "writing the result: " + (reason.empty() ? error_text(code) : reason) +
+                      "; make room, or give another name"};
 }
 
 }  // namespace penstock::apps

@@ -16,8 +16,6 @@
 
 namespace penstock::apps {
 
-// Numbers on the command line.
-
 // Leaves `out` as it is if nothing was given. -EINVAL and a message with flag, text and `range`
 // unless it is a number from `least` to `most`; what is not a number is neither.
 template <typename Number>
@@ -54,8 +52,6 @@ status open_numbers(const std::string& path, const std::string& content, number_
 // -EINVAL and a message if the output would go over one of the inputs, by whatever name.
 status check_not_input(const std::string& output, const std::vector<const number_file*>& inputs);
 
-// Random numbers that a seed alone decides: at a place, one after the other, or a file full.
-
 // Random numbers that a seed and a place alone decide, so that any thread can make any part of a
 // file.
 
@@ -87,10 +83,8 @@ private:
     std::uint64_t state_;
 };
 
-// Files of random numbers that a seed alone decides.
-
-// `count` numbers even from -1 to 1, from random_start on: all threads
-// make and write pieces of their own.
+// `count` numbers even from -1 to 1, from random_start on: all threads make and write pieces of
+// their own.
 status fill_with_numbers(const output_file& file, std::uint64_t start, std::uint64_t count,
                          std::uint32_t threads);
 
@@ -116,6 +110,6 @@ std::uint64_t open_windows(runtime& rt, const std::vector<int>& fds);
 
 // What an error code of a kernel means.
 status read_error(const number_file& file, int code);
-status write_error(int code);
+status write_error(int code, const std::string& reason = "");
 
 }  // namespace penstock::apps

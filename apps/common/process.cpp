@@ -12,16 +12,13 @@
 #include <dirent.h>
 #include <exception>
 #include <fcntl.h>
-#include <iterator>
 #include <new>
 #include <stdexcept>
 #include <sys/mount.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <system_error>
 #include <unistd.h>
-#include <utility>
 
 #include "common/message.hpp"
 #include "penstock/runtime.hpp"
@@ -30,7 +27,7 @@ namespace penstock::apps {
 
 namespace {
 
-enum class kind : int { unused, reserved, mount, process, file, folder };
+using kind = leftover_kind;
 
 // Written while `state` is `reserved`, and read by the handler when it is more than that.
 struct note {
@@ -47,31 +44,6 @@ static_assert(std::atomic<kind>::is_always_lock_free && std::atomic<int>::is_alw
 void nap() {
     const timespec millisecond{0, 1000000};
     ::nanosleep(&millisecond, nullptr);
-}
-
-// The handler's way to wait: no condition variable may be used there.
-void wait_until_zero(const std::atomic<int>& count) {
-    for (int i = 0; i < 2000 && count.load() != 0; ++i) nap();
-}
-
-int reserve() {
-    for (int i = 0; i < most_notes; ++i) {
-        kind expected = kind::unused;
-        if (notes[i].state.compare_exchange_strong(expected, kind::reserved)) return i;
-    }
-    return -1;
-}
-
-// Sequentially consistent like all here: the handler that reads the kind reads the path that was
-// written before it.
-int put(kind state, const std::string& path, pid_t child) {
-    if (path.size() >= PATH_MAX) return -1;
-    const int place = reserve();
-    if (place < 0) return -1;
-    std::memcpy(notes[place].path, path.c_str(), path.size() + 1);
-    notes[place].child = child;
-    notes[place].state.store(state);
-    return place;
 }
 
 // Only a process that is root unmounts by itself. MNT_FORCE ends what is asked of the mount: a
@@ -91,7 +63,8 @@ void take_away(const char* point) {
     }
 }
 
-void empty(int folder) {
+void remove_folder(const char* path) {
+    const int folder = ::open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     alignas(dirent64) char room[4096];
     for (long got; (got = ::syscall(SYS_getdents64, folder, room, sizeof room)) > 0;)
         for (long at = 0; at < got;) {
@@ -99,14 +72,7 @@ void empty(int folder) {
             ::unlinkat(folder, entry->d_name, 0);  // fails for "." and ".."
             at += entry->d_reclen;
         }
-}
-
-void remove_folder(const char* path) {
-    const int folder = ::open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    if (folder >= 0) {
-        empty(folder);
-        ::close(folder);
-    }
+    ::close(folder);
     ::rmdir(path);
 }
 
@@ -122,29 +88,19 @@ void undo(const note& entry) {
 
 }  // namespace
 
-leftover& leftover::operator=(leftover&& other) noexcept {
-    std::swap(place_, other.place_);
-    return *this;
-}
-
-void leftover::file(const std::string& path) {
+// Sequentially consistent like all here: the handler that reads the kind reads the path that was
+// written before it.
+void leftover::note(leftover_kind state, const std::string& path, pid_t child) {
     forget();
-    place_ = put(kind::file, path, 0);
-}
-
-void leftover::folder(const std::string& path) {
-    forget();
-    place_ = put(kind::folder, path, 0);
-}
-
-void leftover::mount(const std::string& point) {
-    forget();
-    place_ = put(kind::mount, point, 0);
-}
-
-void leftover::process(pid_t child) {
-    forget();
-    place_ = put(kind::process, {}, child);
+    if (path.size() >= PATH_MAX) return;
+    for (int i = 0; i < most_notes && place_ == none; ++i) {
+        kind expected = kind::unused;
+        if (notes[i].state.compare_exchange_strong(expected, kind::reserved)) place_ = i;
+    }
+    if (place_ == none) return;
+    std::memcpy(notes[place_].path, path.c_str(), path.size() + 1);
+    notes[place_].child = child;
+    notes[place_].state.store(state);
 }
 
 void leftover::forget() {
@@ -176,7 +132,8 @@ void tidy_leftovers() {
         for (int i = 0; i < 10000 && !tidied.load(); ++i) nap();
         return;
     }
-    wait_until_zero(paused);
+    // The handler's way to wait: no condition variable may be used there.
+    for (int i = 0; i < 2000 && paused.load() != 0; ++i) nap();
     for (const kind state : {kind::process, kind::mount, kind::file, kind::folder})
         for (const note& entry : notes)
             if (entry.state.load() == state) undo(entry);
@@ -226,23 +183,21 @@ int take(int number, handler callback) {
     return ::sigaction(number, &action, nullptr) == 0 ? 0 : -errno;
 }
 
-bool is_ignored(int number) {
+handler handler_of(int number) {
     struct sigaction action {};
-    return ::sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+    return ::sigaction(number, nullptr, &action) == 0 ? action.sa_handler : SIG_ERR;
 }
 
-bool is_default(int number) {
-    struct sigaction action {};
-    return ::sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_DFL;
-}
-
-int take_all(handler callback) {
+// All signals that end programs, but for `except`.
+int take_all(handler callback, int except = 0) {
     int code = 0;
-    for (const int number : meant) code = std::min(code, take(number, callback));
-    for (const int number : others)
-        if (!is_ignored(number)) code = std::min(code, take(number, callback));
-    for (int number = SIGRTMIN; number <= SIGRTMAX; ++number)
-        if (!is_ignored(number)) code = std::min(code, take(number, callback));
+    const auto take_one = [&](int number, bool even_ignored) {
+        if (number != except && (even_ignored || handler_of(number) != SIG_IGN))
+            code = std::min(code, take(number, callback));
+    };
+    for (const int number : meant) take_one(number, true);
+    for (const int number : others) take_one(number, false);
+    for (int number = SIGRTMIN; number <= SIGRTMAX; ++number) take_one(number, false);
     return code;
 }
 
@@ -275,7 +230,7 @@ void start() {
     ::signal(SIGXFSZ, SIG_IGN);
     static_cast<void>(take_all(end_at_once));
     for (const int number : faults)
-        if (is_default(number))
+        if (handler_of(number) == SIG_DFL)
             static_cast<void>(take(number, end_at_once));  // a sanitizer has its own
 }
 
@@ -304,10 +259,8 @@ int run_process(const char* name, const char* smaller, const std::function<int()
 // The library's own handler is called by ours, which stays for the second signal.
 status watch_signals() {
     int code = interrupt_on_signals();
-    struct sigaction action {};
-    if (code == 0 && ::sigaction(SIGTERM, nullptr, &action) != 0) code = -errno;
     if (code == 0) {
-        library_handler.store(action.sa_handler);
+        library_handler.store(handler_of(SIGTERM));
         code = take_all(end_in_order);
     }
     if (code == 0) return {};
@@ -321,12 +274,7 @@ status not_interrupted() {
 
 void turn_signals_into(int number) {
     turned_into.store(number);
-    for (const int other : meant)
-        if (other != number) static_cast<void>(take(other, pass_on));
-    for (const int other : others)
-        if (other != number && !is_ignored(other)) static_cast<void>(take(other, pass_on));
-    for (int other = SIGRTMIN; other <= SIGRTMAX; ++other)
-        if (other != number && !is_ignored(other)) static_cast<void>(take(other, pass_on));
+    static_cast<void>(take_all(pass_on, number));
 }
 
 }  // namespace penstock::apps

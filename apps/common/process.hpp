@@ -7,6 +7,7 @@
 #include <string>
 #include <sys/resource.h>
 #include <sys/types.h>
+#include <utility>
 
 #include "penstock/error.hpp"
 
@@ -34,29 +35,36 @@ status not_interrupted();
 // ends programs becomes this one.
 void turn_signals_into(int number);
 
-// What a program has made and must not leave behind. Destructors tidy when it ends by itself; this
-// is for a signal that ends it at once: its handler takes away everything that is noted here.
+enum class leftover_kind : int { unused, reserved, mount, process, file, folder };
 
-// One thing that exists now. Noted until forget() or the end of the object; one object notes one
-// thing at a time. A path is noted as it stands, so the working directory must stay. When all room
-// for notes is taken, nothing is noted.
+// One thing that a program has made and must not leave behind. Destructors tidy when it ends by
+// itself; this is for a signal that ends it at once: its handler takes away everything that is
+// noted here. Noted until forget() or the end of the object; one object notes one thing at a time.
+// A path is noted as it stands, so the working directory must stay. When all room for notes is
+// taken, nothing is noted.
 class leftover {
 public:
     leftover() = default;
     ~leftover() { forget(); }
-    leftover(leftover&& other) noexcept : place_(other.place_) { other.place_ = none; }
-    leftover& operator=(leftover&& other) noexcept;
-    leftover(const leftover&) = delete;
-    leftover& operator=(const leftover&) = delete;
+    leftover(leftover&& other) noexcept : place_(std::exchange(other.place_, none)) {}
+    leftover& operator=(leftover&& other) noexcept {
+        std::swap(place_, other.place_);
+        return *this;
+    }
 
-    void file(const std::string& path);    // is removed
-    void folder(const std::string& path);  // is removed, with the files that lie directly in it
-    void mount(const std::string& point);  // is taken away
-    void process(pid_t child);             // is killed
+    // Is removed.
+    void file(const std::string& path) { note(leftover_kind::file, path); }
+    // Is removed, with the files that lie directly in it.
+    void folder(const std::string& path) { note(leftover_kind::folder, path); }
+    // Is taken away.
+    void mount(const std::string& point) { note(leftover_kind::mount, point); }
+    // Is killed.
+    void process(pid_t child) { note(leftover_kind::process, {}, child); }
     void forget();
 
 private:
     static constexpr int none = -1;
+    void note(leftover_kind state, const std::string& path, pid_t child = 0);
     int place_ = none;
 };
 
@@ -76,8 +84,6 @@ private:
 // Takes away all that is noted. For signal handlers: allocates nothing and takes no lock. Once; a
 // second caller waits until the first is done, at most some seconds.
 void tidy_leftovers();
-
-// Seconds by the wall and of the processors.
 
 // What all threads of this process have used of the processors.
 inline double cpu_seconds() {

@@ -76,8 +76,8 @@ public:
 struct program_text {
     const char* name;   // "penstock-grep"
     const char* about;  // unless there is a command of the kind main
-    const char*
-        smaller;  // the cure where memory or threads run out: "search fewer files at a time"
+    // The cure where memory or threads run out: "search fewer files at a time".
+    const char* smaller;
 };
 
 // Parts of run_program(), for commands of any type.

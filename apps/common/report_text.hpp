@@ -13,9 +13,6 @@
 
 namespace penstock::apps {
 
-// What the programs' reports have in common: the JSON object on standard output, and numbers in
-// text.
-
 // A number by a form of printf, such as "%.3f s".
 std::string text_of(const char* form, double number);
 
@@ -36,17 +33,15 @@ nlohmann::json json_of(const runtime& rt);
 // On standard output. A message if it cannot be written.
 status print_json(const std::string& text);
 
-// What one method of a program did, for programs that multiply.
-
-// Times are of this process's wall clock.
+// What one method of a program did. Times are of this process's wall clock.
 struct method_report {
     std::string name;
     std::string backend = "cpu";
     std::string note;           // how it computed, in a few words
     double start_seconds = 0;   // runtime, threads, memory
     double window_seconds = 0;  // opening windows onto the inputs
-    std::vector<double>
-        seconds;  // of each repetition: from the inputs in their files to the result in its own
+    // Of each repetition: from the inputs in their files to the result in its own.
+    std::vector<double> seconds;
     double cpu_seconds = 0;  // of all processors, in all repetitions
     std::uint64_t window_bytes = 0;
     // Brought into the cache (penstock), staged (cuda); cpu: 0, for maps do not tell.
@@ -75,9 +70,8 @@ nlohmann::json runtime_of(const method_report& r);
 // `unit` make of the median.
 std::string times_of(const method_report& r, double amount, const std::string& unit);
 
-// A job that is done several times, each timed for the report.
-
-// `once()`: a status. The first error ends it.
+// A job that is done several times, each timed for the report. `once()`: a status. The first error
+// ends it.
 template <typename Once>
 status repeat_timed(std::uint32_t times, method_report& report, const Once& once) {
     stopwatch watch;

@@ -1,11 +1,9 @@
 #include "common/threads.hpp"
 
-#include <algorithm>
-#include <cerrno>
 #include <exception>
 #include <thread>
-#include <vector>
 
+#include "common/process.hpp"
 #include "penstock/runtime.hpp"
 
 namespace penstock::apps {
@@ -16,7 +14,9 @@ namespace {
 class team_of_threads {
 public:
     explicit team_of_threads(const std::function<void(std::uint32_t)>& body) : body_(body) {}
-    ~team_of_threads() { end(stays); }
+    ~team_of_threads() {
+        if (gate_.load() == closed) begin(stays);
+    }
     team_of_threads(const team_of_threads&) = delete;
     team_of_threads& operator=(const team_of_threads&) = delete;
 
@@ -30,7 +30,7 @@ public:
     void work(bool takes_part) {
         begin(open);
         if (takes_part) run(0);
-        end(open);
+        threads_.clear();
         if (failure_ != nullptr) std::rethrow_exception(failure_);
     }
 
@@ -40,12 +40,6 @@ private:
     void begin(int state) {
         gate_.store(state);
         gate_.notify_all();
-    }
-    void end(int state) {
-        if (threads_.empty()) return;
-        if (gate_.load() == closed) begin(state);
-        for (std::thread& thread : threads_) thread.join();
-        threads_.clear();
     }
     void run(std::uint32_t number) {
         try {
@@ -59,8 +53,8 @@ private:
     const std::function<void(std::uint32_t)>& body_;
     std::atomic<int> gate_{closed};
     std::mutex mutex_;
-    std::exception_ptr failure_;  // guarded by mutex_ while threads run
-    std::vector<std::thread> threads_;
+    std::exception_ptr failure_;         // guarded by mutex_ while threads run
+    std::vector<std::jthread> threads_;  // the last member: joined before the others end
 };
 
 }  // namespace
@@ -92,8 +86,7 @@ bool first_error::stop() const { return failed_ || was_interrupted(); }
 
 status first_error::get() const {
     std::lock_guard lock(mutex_);
-    if (status_.ok() && was_interrupted()) return {-ECANCELED, "interrupted; nothing was written"};
-    return status_;
+    return status_.ok() ? not_interrupted() : status_;
 }
 
 }  // namespace penstock::apps

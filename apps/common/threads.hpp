@@ -18,8 +18,6 @@
 
 namespace penstock::apps {
 
-// Running one function on several threads, and the first error that any of them met.
-
 // Calls body(number) on `count` threads, this one among them, and waits for all. Throws
 // std::system_error before any call if there are not so many threads, and afterwards what a call
 // threw, the first of them. Others go on to their end then: a body whose threads wait for each
@@ -68,23 +66,18 @@ public:
     // enough memory.
     status allocate(std::uint32_t threads, std::uint64_t floats) {
         const std::uint64_t bytes = (floats * sizeof(float) + 63) / 64 * 64;
-        for (std::uint32_t i = 0; i < threads; ++i) {
-            void* const room = std::aligned_alloc(64, bytes);
-            if (room == nullptr)
-                return {-ENOMEM, std::to_string(threads) + " threads need " + format_size(bytes) +
-                                     " each, which is not free; use fewer --workers"};
-            owned_.emplace_back(room);
-            pointers_.push_back(static_cast<float*>(room));
-        }
+        owned_.reset(static_cast<float*>(std::aligned_alloc(64, bytes * threads)));
+        if (owned_ == nullptr)
+            return {-ENOMEM, std::to_string(threads) + " threads need " + format_size(bytes) +
+                                 " each, which is not free; use fewer --workers"};
+        for (std::uint32_t i = 0; i < threads; ++i)
+            pointers_.push_back(owned_.get() + i * bytes / sizeof(float));
         return {};
     }
     [[nodiscard]] float* const* pointers() const { return pointers_.data(); }
 
 private:
-    struct free_it {
-        void operator()(void* room) const { std::free(room); }
-    };
-    std::vector<std::unique_ptr<void, free_it>> owned_;
+    std::unique_ptr<float, void (*)(void*)> owned_{nullptr, std::free};
     std::vector<float*> pointers_;
 };
 

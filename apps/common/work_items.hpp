@@ -65,9 +65,7 @@ struct user_interrupt {
     }
 };
 
-// How a whole is cut into pieces: arithmetic that host and device share.
-
-// The last may be shorter.
+// How many pieces a whole is cut into; the last may be shorter.
 constexpr PENSTOCK_HD std::uint64_t pieces_of(std::uint64_t whole, std::uint64_t piece) {
     return whole / piece + (whole % piece != 0 ? 1 : 0);
 }

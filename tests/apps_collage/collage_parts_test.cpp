@@ -11,7 +11,6 @@
 #include "picture.hpp"
 #include "methods.hpp"
 #include "make_block.hpp"
-#include "gather.hpp"
 #include "index_library.hpp"
 
 namespace penstock::collage {
@@ -176,9 +175,9 @@ TEST_F(collage_gather, references_lead_to_the_candidates_that_the_cpu_compares) 
     ASSERT_TRUE(make_with_cpu({library_, in, settings, true}, expected, report).ok());
     mapped_library mapped;
     ASSERT_TRUE(mapped.open(library_).ok());
-    collage_memory memory(collage_memory::no_gpu);
+    const auto memory = apps::make_host_memory();
     collage_view view{};
-    ASSERT_TRUE(place_collage(memory, false, library_.header, in, out, view).ok());
+    ASSERT_TRUE(place_collage(*memory, false, library_.header, in, out, view).ok());
     std::vector<std::uint64_t> keys(view.blocks() * tables);
     std::vector<std::vector<std::uint32_t>> histograms;
     for (std::uint64_t b = 0; b < view.blocks(); ++b) {
