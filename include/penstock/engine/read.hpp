@@ -271,7 +271,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t map_page(const Group& g, const cache_vi
     if (has_leaves(c, f))
         word_index = g.broadcast(word_index);  // a leaf may appear between two threads' loads
     page_word pinned = 0;                      // 0: not pinned; a valid word is never 0
-    if (g.is_leader() && word_index != no_word && stop_code(c) == 0) {
+    if (g.is_leader() && word_index != no_word && stop_code_in_turn(c) == 0) {
         page_word seen = early;
         if (is_valid(seen) ? pin_valid(&c.words[word_index], seen)
                            : try_pin(&c.words[word_index], seen)) {

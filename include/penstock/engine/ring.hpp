@@ -168,8 +168,8 @@ private:
 // The stop word, for groups that wait for nothing: a copy of the abort word, in device memory on a
 // GPU, which the runtime's monitor keeps up to date. It is 0, or the negative errno with which
 // every call that reads, writes, maps or opens ends from now on. A miss looks at it before it loads
-// the page from anywhere; so does an open, a map and a gather. Hits of `read` and writes look when
-// it is their turn, one in 32 on a GPU, since all of them load one word, in one slice of the
+// the page from anywhere; so does an open and a gather. Hits of reads, maps and writes look when it
+// is their turn, one in 32 on a GPU, since all of them load one word, in one slice of the
 // second-level cache. Close, unmap, flushes and views of elements in the cache do not look.
 // Relaxed: it orders nothing.
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t stop_code(const cache_view& c) {
