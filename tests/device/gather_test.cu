@@ -16,8 +16,11 @@ public:
     explicit device_array(std::size_t count) : count_(count) {
         if (cudaMalloc(&data_, count * sizeof(T)) != cudaSuccess) std::abort();
     }
+    // cudaMemcpy from memory that is not pinned returns before its last piece has arrived, and the
+    // runtime's stream does not wait for it.
     explicit device_array(const std::vector<T>& from) : device_array(from.size()) {
         cudaMemcpy(data_, from.data(), count_ * sizeof(T), cudaMemcpyHostToDevice);
+        cudaStreamSynchronize(nullptr);
     }
     ~device_array() { cudaFree(data_); }
     device_array(const device_array&) = delete;

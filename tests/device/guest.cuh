@@ -113,6 +113,7 @@ public:
         if (cudaMalloc(&counts_, sizeof *counts_) != cudaSuccess) std::abort();
         const guest_counts none;
         cudaMemcpy(counts_, &none, sizeof none, cudaMemcpyHostToDevice);
+        cudaStreamSynchronize(nullptr);  // the runtime's stream does not wait for the copy
     }
     ~guest_result() { cudaFree(counts_); }
     guest_result(const guest_result&) = delete;

@@ -53,6 +53,7 @@ public:
     explicit device_counters(int count) : count_(count) {
         if (cudaMalloc(&data_, sizeof(unsigned long long) * count) != cudaSuccess) std::abort();
         cudaMemset(data_, 0, sizeof(unsigned long long) * count);
+        cudaStreamSynchronize(nullptr);  // the runtime's stream does not wait for the zeros
     }
     ~device_counters() { cudaFree(data_); }
     device_counters(const device_counters&) = delete;

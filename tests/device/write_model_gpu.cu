@@ -40,7 +40,11 @@ public:
     ~device_copy() { cudaFree(at_); }
     device_copy(const device_copy&) = delete;
     device_copy& operator=(const device_copy&) = delete;
-    void put(const T* from) { cudaMemcpy(at_, from, count_ * sizeof(T), cudaMemcpyHostToDevice); }
+    // The copy may return before it has ended, and the runtime's stream does not wait for it.
+    void put(const T* from) {
+        cudaMemcpy(at_, from, count_ * sizeof(T), cudaMemcpyHostToDevice);
+        cudaStreamSynchronize(nullptr);
+    }
     void get(T* to) const { cudaMemcpy(to, at_, count_ * sizeof(T), cudaMemcpyDeviceToHost); }
     T* data() const { return at_; }
 
