@@ -22,7 +22,7 @@ namespace {
 using buffer::content_hash;
 using buffer::signature_kind;
 
-constexpr std::uint64_t block_bytes = 4096;
+constexpr std::uint64_t signed_block_bytes = 4096;
 
 struct signed_input {
     std::vector<buffer::strand_word> words;
@@ -31,22 +31,22 @@ struct signed_input {
 
     explicit signed_input(std::uint64_t bytes)
         : words(bytes / sizeof(buffer::strand_word)),
-          found(bytes / block_bytes),
-          count(bytes / block_bytes) {
+          found(bytes / signed_block_bytes),
+          count(bytes / signed_block_bytes) {
         for (std::uint64_t i = 0; i < words.size(); ++i)
             words[i] = {mix64(2 * i), mix64(2 * i + 1)};
     }
     [[nodiscard]] const std::byte* block(std::uint64_t i) const {
-        return reinterpret_cast<const std::byte*>(words.data()) + i * block_bytes;
+        return reinterpret_cast<const std::byte*>(words.data()) + i * signed_block_bytes;
     }
-    [[nodiscard]] std::uint64_t bytes() const { return count * block_bytes; }
+    [[nodiscard]] std::uint64_t bytes() const { return count * signed_block_bytes; }
 
     // GB/s by so many threads.
     double sign(signature_kind kind, std::uint64_t threads) {
         const stopwatch watch;
         apps::on_threads(static_cast<std::uint32_t>(threads), [&](std::uint32_t t) {
             for (std::uint64_t i = count * t / threads; i < count * (t + 1) / threads; ++i)
-                found[i] = buffer::hash_of(kind, block(i), block_bytes);
+                found[i] = buffer::hash_of(kind, block(i), signed_block_bytes);
         });
         return gigabytes_a_second(bytes(), watch.seconds());
     }
@@ -68,8 +68,8 @@ series sign_on_gpu([[maybe_unused]] context& here, [[maybe_unused]] const signed
         "copy");
     for (std::uint64_t repeat = 0; repeat < here.repeats(7) + 1; ++repeat) {
         const double seconds = kernel_seconds([&] {
-            return buffer::hash_blocks(kind, blocks.as<std::byte>(), input.count, block_bytes,
-                                       signatures.as<content_hash>(), nullptr);
+            return buffer::hash_blocks(kind, blocks.as<std::byte>(), input.count,
+                                       signed_block_bytes, signatures.as<content_hash>(), nullptr);
         });
         if (repeat != 0)
             out.add(gigabytes_a_second(input.bytes(), seconds));  // the first loads the code
@@ -84,7 +84,7 @@ series sign_on_gpu([[maybe_unused]] context& here, [[maybe_unused]] const signed
 }  // namespace
 
 void signature_speed(context& here) {
-    signed_input input(here.file_bytes(gib, 256 * mib) / block_bytes * block_bytes);
+    signed_input input(here.file_bytes(gib, 256 * mib) / signed_block_bytes * signed_block_bytes);
     const std::uint64_t cores = here.host_threads();
     for (const signature_kind kind : {signature_kind::quick, signature_kind::md5}) {
         here.progress(name_of_kind(kind));
@@ -95,16 +95,16 @@ void signature_speed(context& here) {
         }
         const std::string name = std::string(name_of_kind(kind)) + " of blocks of 4 KiB";
         if (!here.on_gpu()) {
-            here.add("6", name + ", " + std::to_string(cores) + " threads", block_bytes, "GB/s",
-                     {all, single}, "one core");
+            here.add("6", name + ", " + std::to_string(cores) + " threads", signed_block_bytes,
+                     "GB/s", {all, single}, "one core");
             continue;
         }
         const series device = sign_on_gpu(here, input, kind);
         const char* const note = "kernel only, blocks in device memory";
-        here.add("6", name, block_bytes, "GB/s", {device, all}, "all cores, the same signatures",
-                 note);
-        here.add("6", name, block_bytes, "GB/s", {device, single}, "one core, the same signatures",
-                 note);
+        here.add("6", name, signed_block_bytes, "GB/s", {device, all},
+                 "all cores, the same signatures", note);
+        here.add("6", name, signed_block_bytes, "GB/s", {device, single},
+                 "one core, the same signatures", note);
     }
 }
 

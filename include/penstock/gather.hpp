@@ -62,9 +62,9 @@ struct gather_options {
     // gpu: the stream of the runtime's device on which the rows are fetched, after all work that is
     // on it already; that work may still write `indices` and use `out`. The call returns when the
     // gather and all earlier work on the stream have ended. Null: a stream of the runtime, which
-    // waits for no other stream. So a program that has just copied `indices` to the device names the
-    // stream of that copy here, or synchronises it first: cudaMemcpy from memory that is not pinned
-    // returns before its last piece has arrived.
+    // waits for no other stream. So a program that has just copied `indices` to the device names
+    // the stream of that copy here, or synchronises it first: cudaMemcpy from memory that is not
+    // pinned returns before its last piece has arrived.
     device_stream stream = nullptr;
 };
 
