@@ -56,7 +56,8 @@ step() {
     return 1
 }
 
-# suite TITLE FOLDER OPTION...: ctest, its results added to the counts.
+# suite TITLE FOLDER OPTION...: ctest, its results added to the counts. One test more runs at a time
+# than there are processors, since some of them wait most of the time.
 suite() {
     local title=$1 folder=$2 start=$SECONDS results counts status
     shift 2
@@ -64,7 +65,8 @@ suite() {
     say "$title"
     rm -f "$results"
     (cd "$folder" &&
-        ctest --output-on-failure --no-tests=error --output-junit "$results" "$@" </dev/null)
+        ctest --output-on-failure --no-tests=error --output-junit "$results" \
+            --parallel "$((jobs + 1))" "$@" </dev/null)
     status=$?
     counts=$(python3 tools/count_tests.py "$results") || counts="0 0 0"
     read -r p f s <<<"$counts"
@@ -85,7 +87,7 @@ sanitized() {
         -DPENSTOCK_SANITIZE="$sanitizers" -DPENSTOCK_BUILD_APPS="$programs" \
         -DPENSTOCK_BUILD_EXAMPLES=OFF -DPENSTOCK_LONG_TESTS="$long_tests" || return
     step "$name: build" build "$folder" || return
-    suite "$name: tests" "$folder" --label-regex "^($labels)$" --parallel "$jobs"
+    suite "$name: tests" "$folder" --label-regex "^($labels)$"
 }
 
 # All objects of CUDA files, and the programs that need a GPU; not the programs of other builds.
@@ -105,12 +107,12 @@ gpu_code() {
     tests+='|install_cuda|example_0[245].*)$'
     step "gpu code: configure" configure_gpu_code "$folder" || return
     step "gpu code: build" build_gpu_code "$folder" || return
-    suite "gpu code: tests" "$folder" --tests-regex "$tests" --parallel "$jobs"
+    suite "gpu code: tests" "$folder" --tests-regex "$tests"
 }
 
 if step "release: configure" configure_main -DPENSTOCK_LONG_TESTS="$long_tests" &&
     step "release: build" build "$build_dir"; then
-    suite "release: tests" "$build_dir" --parallel "$jobs"
+    suite "release: tests" "$build_dir"
     if ! command -v nvcc >/dev/null; then
         say "gpu code: not compiled, there is no nvcc"
     elif gpu_is_here; then
