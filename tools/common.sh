@@ -15,8 +15,8 @@ fi
 say() { printf '\n== %s\n' "$*"; }
 
 # configure FOLDER OPTION...: cmake, quiet unless it fails. Without ccache everything is compiled
-# afresh. The compiler takes eight sources of a target at once (CMake's unity build) and so reads
-# their headers once.
+# afresh. The compiler takes eight sources of a target at once (CMake's unity build, and
+# cmake/unity.cmake for those of CUDA) and so reads their headers once.
 configure() {
     local folder=$1 log
     shift

@@ -87,7 +87,10 @@ class Bench(InFolder):
         self.assertTrue(math.isclose(row["ratio"], expected, rel_tol=1e-3, abs_tol=1e-9), row)
 
     def test_every_case_measures_something(self):
+        on_gpu = "gpu" in FLAGS
         for case in CASES:
+            if on_gpu and case == "evict":
+                continue  # it has no form for a GPU, which the program says
             with self.subTest(case=case):
                 self.bench(case, *TINY)
 
