@@ -44,7 +44,7 @@ std::string reach_of(const planned_copy& plan, const open_copy& copy) {
 
 status copying_failed(runtime& rt, const planned_copy& plan, const open_copy& copy) {
     std::string place = plan.to, reason = error_text(copy.code),
-                cure = "make room, or give another place";
+                cure = apps::cure_for(copy.code, "make room, or give another place");
     const status first = rt.write_status();
     if (copy.reading) {
         place = plan.from;
@@ -313,8 +313,8 @@ private:
         if (code == 0) return {};
         const status why = rt_->write_status();
         return {code, shown(plan.to) + ": " + (why.ok() ? error_text(code) : why.message) +
-                          "; not all of its " + bytes_text(copy.bytes) +
-                          " can be relied on; make room, or give another place"};
+                          "; not all of its " + bytes_text(copy.bytes) + " can be relied on; " +
+                          apps::cure_for(code, "make room, or give another place")};
     }
 
     // Opened anew, a copy has no page in the cache: what is compared is what its file has.

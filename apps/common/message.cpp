@@ -76,6 +76,7 @@ std::string cure_for(int code, const std::string& usual) {
         case ENOSPC: return "make room";
         case EDQUOT: return "make room below your quota";
         case EFBIG: return "make room: raise the limit on file sizes (ulimit -f)";
+        case ETIMEDOUT: return "run again while the program gets processor time";
         default: return usual;
     }
 }

@@ -83,7 +83,8 @@ class Cat(InFolder):
                                     min(max(mark - 100, 0) - at, MIB))
                 around = b""
                 while at + len(around) < min(mark + 110, size):
-                    around += os.read(ours.stdout.fileno(), min(mark + 110, size) - at - len(around))
+                    missing = min(mark + 110, size) - at - len(around)
+                    around += os.read(ours.stdout.fileno(), missing)
                 before = mark - at
                 self.assertEqual(around, (bytes(before) + b"0123456789").ljust(len(around), b"\0"))
                 at += len(around)

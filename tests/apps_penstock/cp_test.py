@@ -317,6 +317,11 @@ class Cp(InFolder):
         ran.send_signal(signal.SIGCONT)
         out, errors = ran.communicate(timeout=1000)
         self.assertEqual((ran.returncode, out), (1, b""), errors)
+        if b"ETIMEDOUT" in errors and "gpu" in FLAGS:
+            # The program holds a lease on a file with windows. So the file system let os.truncate
+            # wait for the stopped program, and the kernel did not wait as long for its host.
+            self.assert_one_line(errors, "the host did not answer in time", "processor time")
+            return
         self.assert_one_line(errors, "shrinks", "ESTALE",
                              f"the first {copy.stat().st_size:,} of 400,000,000 bytes are in",
                              "run again")
