@@ -127,13 +127,13 @@ class BadInput(InFolder):
             return
         # Root may read everything, so another user has to try, with a copy of the program that this
         # user can reach.
-        nobody = pwd.getpwnam("nobody")
+        account = pwd.getpwnam("nobody")
         with tempfile.TemporaryDirectory() as place:
             os.chmod(place, 0o755)
             program = pathlib.Path(shutil.copy(PROGRAM, place))
             program.chmod(0o755)
-            self.cat(file, "secret", "EACCES", "permissions", program=program, user=nobody.pw_uid,
-                     group=nobody.pw_gid, extra_groups=[], cwd=place)
+            self.cat(file, "secret", "EACCES", "permissions", program=program, user=account.pw_uid,
+                     group=account.pw_gid, extra_groups=[], cwd=place)
 
 
 if __name__ == "__main__":

@@ -239,10 +239,10 @@ class Cp(InFolder):
             # Root may write everything, so another user has to try, with a copy of the program that
             # this user can reach.
             if os.geteuid() == 0:
-                nobody = pwd.getpwnam("nobody")
+                account = pwd.getpwnam("nobody")
                 program = pathlib.Path(shutil.copy(PROGRAM, place))
                 program.chmod(0o755)
-                more = {"program": program, "user": nobody.pw_uid, "group": nobody.pw_gid,
+                more = {"program": program, "user": account.pw_uid, "group": account.pw_gid,
                         "extra_groups": [], "cwd": place}
             else:
                 os.chmod(place, 0o555)
@@ -252,7 +252,7 @@ class Cp(InFolder):
             self.assertEqual(old.read_bytes(), b"precious")
             os.chmod(place, 0o777)
             if os.geteuid() == 0:  # a source that its owner may only read gives such a copy
-                os.chown(source, nobody.pw_uid, nobody.pw_gid)
+                os.chown(source, account.pw_uid, account.pw_gid)
             self.assertEqual(self.cp(source, pathlib.Path(place) / "new", **more).returncode, 0)
             self.assertEqual(stat.S_IMODE((pathlib.Path(place) / "new").stat().st_mode), 0o444)
 

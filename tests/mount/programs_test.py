@@ -154,7 +154,7 @@ def test_users(mount):
     """Another user has its own rights, and owns what it makes."""
     if os.geteuid() != 0:
         mounted.skip("acting as another user takes root")
-    nobody = pwd.getpwnam("nobody")
+    account = pwd.getpwnam("nobody")
     os.chmod(mount.point, 0o755)
     (mount.point / "open").mkdir()
     os.chmod(mount.point / "open", 0o777)
@@ -176,13 +176,13 @@ mkfifo open/pipe && ln open/file open/other || exit 3
 chmod 4755 open/file && echo more >>open/file || exit 4
 chown root open/file 2>/dev/null && exit 5
 exit 0"""
-    done = subprocess.run(["sh", "-c", script], user=nobody.pw_uid, group=nobody.pw_gid,
+    done = subprocess.run(["sh", "-c", script], user=account.pw_uid, group=account.pw_gid,
                           extra_groups=[], check=False)
     if done.returncode != 0:
         raise AssertionError(f"step {done.returncode} of another user")
     for name in ("file", "dir", "link", "pipe", "mine"):
         s = os.lstat(mount.source / "open" / name)
-        if (s.st_uid, s.st_gid) != (nobody.pw_uid, nobody.pw_gid):
+        if (s.st_uid, s.st_gid) != (account.pw_uid, account.pw_gid):
             raise AssertionError(f"open/{name} belongs to {s.st_uid}:{s.st_gid}")
     if os.stat(mount.source / "group" / "file").st_gid != 1234:
         raise AssertionError("a directory does not give its group to what is made in it")

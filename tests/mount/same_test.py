@@ -16,7 +16,7 @@ import mounted
 from lists_test import ACCESS, DEFAULT, packed
 
 libc = ctypes.CDLL(None, use_errno=True)
-NOBODY = pwd.getpwnam("nobody")
+ACCOUNT = pwd.getpwnam("nobody")
 
 
 # A mount that is not root's clears set-id bits also when pages of a mapping are written back, for
@@ -25,7 +25,7 @@ MODES = ([0o644, 0o600, 0o400, 0o755, 0o666, 0o777]
          + ([0o4755, 0o2755, 0o6777] if os.geteuid() == 0 else []))
 # The users that do the steps, in turns: root and an account without rights if the test runs as
 # root, else its own user.
-USERS = ([(0, 0), (0, 0), (NOBODY.pw_uid, NOBODY.pw_gid)] if os.geteuid() == 0
+USERS = ([(0, 0), (0, 0), (ACCOUNT.pw_uid, ACCOUNT.pw_gid)] if os.geteuid() == 0
          else [(os.geteuid(), os.getegid())])
 
 
@@ -86,7 +86,7 @@ class Operations:
         c, d = self.a_directory(), self.a_directory()
         # The mask keeps the execute bit: without it a set-group bit means nothing, and the kernel
         # clears it upon writes in an ordinary directory, but not for FUSE.
-        named = {NOBODY.pw_uid: r.choice([0, 4, 6, 7, 7])}, {NOBODY.pw_gid: r.choice([0, 5, 7])}
+        named = {ACCOUNT.pw_uid: r.choice([0, 4, 6, 7, 7])}, {ACCOUNT.pw_gid: r.choice([0, 5, 7])}
         rights = packed(r.choice([6, 7, 7]), r.choice([0, 5, 7]), r.choice([0, 4, 7]), *named,
                         r.choice([5, 7, 7]))
         which, at_path = r.choice([(ACCESS, a), (ACCESS, c), (DEFAULT, c)])
