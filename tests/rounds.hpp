@@ -23,9 +23,10 @@ inline constexpr unsigned usual_share = 4;
 #endif
 
 // So many rounds of a random test, at least `fewest`: as many as its checks need to mean something.
+// With less than a 24th of its rounds a test of racing threads may see none of what it asks for.
 template <typename Count>
 constexpr Count rounds(Count full, Count fewest = 1) {
-    return std::max<Count>(fewest, full / static_cast<Count>(sanitizer_slowdown * usual_share));
+    return std::max<Count>(fewest, full / std::min<Count>(24, sanitizer_slowdown * usual_share));
 }
 
 // The preemptions of an exploration that takes seconds with three: three in the long form.
