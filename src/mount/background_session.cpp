@@ -14,6 +14,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <filesystem>
+#include <future>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -234,13 +235,18 @@ void background_session::start(host::hub& hub, std::function<void()> ended) {
 
 namespace {
 
-// The threads that serve look whether it is over after each request. This one may be answered by
-// none any more, until the session is gone.
-std::thread wake(const std::string& point) try {
-    return std::thread([point] {
+// The threads that serve look whether it is over after each request, so this makes one. It may be
+// answered by none any more until the session is gone, and was once not answered even then (a stop
+// hung for it). So the thread is on its own, and the future says when it has ended.
+std::future<void> wake(const std::string& point) try {
+    std::promise<void> over;
+    std::future<void> out = over.get_future();
+    std::thread([point, over = std::move(over)]() mutable {
         struct statvfs facts {};
         ::statvfs(point.c_str(), &facts);
-    });
+        over.set_value();
+    }).detach();
+    return out;
 } catch (const std::system_error&) {
     return {};  // some program's request wakes them
 }
@@ -257,14 +263,13 @@ int background_session::stop() {
         parts.views->end();
         parts.files.late->end();
         fuse_session_exit(parts.session.get());
-        std::thread waker = wake(parts.point);
+        const std::future<void> woken = wake(parts.point);
         bool over = false;
         {
             std::unique_lock hold(parts.lock);
             over = parts.changed.wait_for(hold, longest_end, [&] { return !parts.running; });
         }
         if (!over) {  // mounted no more, but in use: its threads wait for requests that do not come
-            if (waker.joinable()) waker.detach();
             parts.loop.detach();
             last_ = report();
             parts_.reset();
@@ -274,7 +279,7 @@ int background_session::stop() {
         fuse_session_unmount(parts.session.get());
         last_ = report();
         parts.session.reset();
-        if (waker.joinable()) waker.join();
+        if (woken.valid()) woken.wait_for(longest_end);
     } else {
         fuse_session_unmount(parts.session.get());
     }
