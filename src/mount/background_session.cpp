@@ -236,8 +236,10 @@ void background_session::start(host::hub& hub, std::function<void()> ended) {
 namespace {
 
 // The threads that serve look whether it is over after each request, so this makes one. It may be
-// answered by none any more until the session is gone, and was once not answered even then (a stop
-// hung for it). So the thread is on its own, and the future says when it has ended.
+// answered by none any more until the session is gone, and not even then: libfuse (3.14 by its
+// source) keeps a serving thread's clone of /dev/fuse open for ever once a program's request in it
+// was interrupted by a signal, and with it the connection. So the thread is on its own, and the
+// future says when it has ended.
 std::future<void> wake(const std::string& point) try {
     std::promise<void> over;
     std::future<void> out = over.get_future();
