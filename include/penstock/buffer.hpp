@@ -10,13 +10,14 @@
 //         8ull << 30}, pool); !s) return fail(s.message);
 //     if (penstock::status s = pool->open_file("accounts.db",
 //         penstock::buffer::file_access::read_write, accounts); !s) return fail(s.message);
-//     const auto mine = pool->open_session();  // of this thread
+//     const auto session = pool->open_session();  // of this thread
 //     penstock::buffer::fixed_page page;
-//     if (mine->fix({.page = 7, .file = accounts}, penstock::buffer::use_kind::write, page) == 0) {
+//     if (session->fix({.page = 7, .file = accounts}, penstock::buffer::use_kind::write,
+//                      page) == 0) {
 //         ++*reinterpret_cast<std::uint64_t*>(page.data);
-//         mine->unfix(page, true);
+//         session->unfix(page, true);
 //     }
-//     mine->flush(accounts);  // on storage
+//     session->flush(accounts);  // on storage
 //
 // (GRAM and DEDU: Zhong and He, ICCS 2011.)
 #pragma once
