@@ -18,6 +18,14 @@ struct explore_lane : racing_lane {
     void pause(std::uint32_t) const { explore::explorer::current()->pause(); }
     void wake(host_doorbell*) const {}
 
+    // The same for a window, whose bytes a program may change and the host may take away.
+    void copy_through(std::byte* to, const std::byte* from, std::size_t bytes) const {
+        for (std::size_t i = 0; i < bytes; i += 8) {
+            explore::point(from + i, false);
+            std::memcpy(to + i, from + i, bytes - i < 8 ? bytes - i : 8);
+        }
+    }
+
     // Reading the staging area is a plain access; here it is a schedule point as well, so that its
     // reuse is explored.
     void copy_in(std::byte* to, const std::byte* from, std::size_t bytes) const {

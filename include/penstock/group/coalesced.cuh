@@ -11,7 +11,7 @@
 
 namespace penstock {
 
-class coalesced {
+class coalesced : public detail::gpu_copies<coalesced> {
 public:
     // `mask`: lanes of this warp that are together, the caller among them.
     PENSTOCK_D PENSTOCK_INLINE explicit coalesced(std::uint32_t mask) : mask_(mask) {}
@@ -35,30 +35,6 @@ public:
     }
     PENSTOCK_D PENSTOCK_INLINE void wake(host_doorbell*) const {}
     static constexpr PENSTOCK_HD bool copies_race() { return true; }
-
-    PENSTOCK_D PENSTOCK_INLINE void copy_out(std::byte* to, const std::byte* from,
-                                             std::size_t bytes) const {
-        detail::copy_from_frame(to, from, bytes, rank(), size());
-    }
-    PENSTOCK_D PENSTOCK_INLINE void copy_in(std::byte* to, const std::byte* from,
-                                            std::size_t bytes) const {
-        detail::copy_from_host(to, from, bytes, rank(), size());
-    }
-    PENSTOCK_D PENSTOCK_INLINE void zero(std::byte* to, std::size_t bytes) const {
-        detail::zero_bytes(to, bytes, rank(), size());
-    }
-    PENSTOCK_D PENSTOCK_INLINE void copy_store(std::byte* to, const std::byte* from,
-                                               std::size_t bytes) const {
-        detail::copy_to_frame(to, from, bytes, rank(), size());
-    }
-    PENSTOCK_D PENSTOCK_INLINE void copy_written(std::byte* to, const std::byte* from,
-                                                 std::size_t bytes) const {
-        detail::copy_from_frame(to, from, bytes, rank(), size());
-    }
-    PENSTOCK_D PENSTOCK_INLINE void copy_frame(std::byte* to, const std::byte* from,
-                                               std::size_t bytes) const {
-        detail::copy_between_frames(to, from, bytes, rank(), size());
-    }
 
     // Only this group has these: its lanes, by their numbers in the warp.
     PENSTOCK_D PENSTOCK_INLINE std::uint32_t lane_number() const {

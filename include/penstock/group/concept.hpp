@@ -22,6 +22,9 @@
 //                  because an ordinary memcpy must not race. This holds for a host lane under a
 //                  sanitizer, or on a processor that host_copy.hpp does not know.
 //   copy_out(to, from, n)   from a frame to the caller's memory (any alignment)
+//   copy_through(to, from, n)    from a window, host memory that shows a file, to the caller's
+//   memory
+//                           (any alignment)
 //   copy_in(to, from, n)    from host memory that the service filled to a frame (16-byte aligned, n
 //                           a multiple of 16)
 //   zero(to, n)             clears part of a frame (any alignment)
@@ -59,6 +62,7 @@ concept group = requires(const Group g, std::uint64_t value, bool flag, std::byt
     {g.wake(doorbell)};
     { Group::copies_race() } -> std::same_as<bool>;
     {g.copy_out(to, from, bytes)};
+    {g.copy_through(to, from, bytes)};
     {g.copy_in(to, from, bytes)};
     {g.zero(to, bytes)};
     {g.copy_store(to, from, bytes)};

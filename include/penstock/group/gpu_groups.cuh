@@ -91,6 +91,18 @@ PENSTOCK_D PENSTOCK_INLINE uint4 load_host_16(const std::byte* from) {
     return v;
 }
 
+PENSTOCK_D PENSTOCK_INLINE std::uint32_t load_host_4(const std::byte* from) {
+    std::uint32_t v;
+    asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(from));
+    return v;
+}
+
+PENSTOCK_D PENSTOCK_INLINE std::byte load_host_1(const std::byte* from) {
+    std::uint32_t v;
+    asm volatile("ld.relaxed.sys.global.u8 %0, [%1];" : "=r"(v) : "l"(from));
+    return static_cast<std::byte>(v);
+}
+
 PENSTOCK_D PENSTOCK_INLINE void store_frame_16(std::byte* to, uint4 v) {
     asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(to), "r"(v.x), "r"(v.y),
                  "r"(v.z), "r"(v.w)
@@ -134,6 +146,8 @@ PENSTOCK_D PENSTOCK_INLINE void copy_aligned_16(std::byte* to, const std::byte* 
 // registers and no room in its instruction cache. Their loops are not unrolled for the same reason.
 
 // Any alignment: copies 16 bytes at a time if both sides can be aligned, else 4, else single bytes.
+template <uint4 (*Load16)(const std::byte*), std::uint32_t (*Load4)(const std::byte*),
+          std::byte (*Load1)(const std::byte*)>
 PENSTOCK_D PENSTOCK_NOINLINE inline void copy_unaligned(std::byte* to, const std::byte* from,
                                                         std::size_t bytes, std::uint32_t rank,
                                                         std::uint32_t size) {
@@ -142,17 +156,17 @@ PENSTOCK_D PENSTOCK_NOINLINE inline void copy_unaligned(std::byte* to, const std
     std::size_t head = unit == 1 ? bytes : (unit - (f & (unit - 1))) & (unit - 1);
     if (head > bytes) head = bytes;
 #pragma unroll 1
-    for (std::size_t i = rank; i < head; i += size) to[i] = load_frame_1(from + i);
+    for (std::size_t i = rank; i < head; i += size) to[i] = Load1(from + i);
     const std::size_t body = (bytes - head) & ~std::size_t{unit - 1};
     if (unit == 16)
-        copy_aligned_16<load_frame_16, store_plain_16>(to + head, from + head, body, rank, size);
+        copy_aligned_16<Load16, store_plain_16>(to + head, from + head, body, rank, size);
     if (unit == 4) {
 #pragma unroll 4
         for (std::size_t i = std::size_t{rank} * 4; i < body; i += std::size_t{size} * 4)
-            *reinterpret_cast<std::uint32_t*>(to + head + i) = load_frame_4(from + head + i);
+            *reinterpret_cast<std::uint32_t*>(to + head + i) = Load4(from + head + i);
     }
 #pragma unroll 1
-    for (std::size_t i = head + body + rank; i < bytes; i += size) to[i] = load_frame_1(from + i);
+    for (std::size_t i = head + body + rank; i < bytes; i += size) to[i] = Load1(from + i);
 }
 
 // Frame to caller, any alignment.
@@ -163,7 +177,17 @@ PENSTOCK_D PENSTOCK_INLINE void copy_from_frame(std::byte* to, const std::byte* 
         reinterpret_cast<std::uintptr_t>(to) | reinterpret_cast<std::uintptr_t>(from) | bytes;
     if ((low & 15) == 0)
         copy_aligned_16<load_frame_16, store_plain_16>(to, from, bytes, rank, size);
-    else copy_unaligned(to, from, bytes, rank, size);
+    else copy_unaligned<load_frame_16, load_frame_4, load_frame_1>(to, from, bytes, rank, size);
+}
+
+// Window to caller, any alignment.
+PENSTOCK_D PENSTOCK_NOINLINE inline void copy_from_window(std::byte* to, const std::byte* from,
+                                                          std::size_t bytes, std::uint32_t rank,
+                                                          std::uint32_t size) {
+    const std::uintptr_t low =
+        reinterpret_cast<std::uintptr_t>(to) | reinterpret_cast<std::uintptr_t>(from) | bytes;
+    if ((low & 15) == 0) copy_aligned_16<load_host_16, store_plain_16>(to, from, bytes, rank, size);
+    else copy_unaligned<load_host_16, load_host_4, load_host_1>(to, from, bytes, rank, size);
 }
 
 PENSTOCK_D PENSTOCK_NOINLINE inline void copy_from_host(std::byte* to, const std::byte* from,
@@ -221,10 +245,48 @@ PENSTOCK_D PENSTOCK_NOINLINE inline void copy_to_frame(std::byte* to, const std:
         store_frame_1(to + i, static_cast<std::uint32_t>(from[i]));
 }
 
+// The copies of a group of a GPU, for every width: each thread does its share.
+template <typename Group>
+class gpu_copies {
+public:
+    PENSTOCK_D PENSTOCK_INLINE void copy_out(std::byte* to, const std::byte* from,
+                                             std::size_t bytes) const {
+        copy_from_frame(to, from, bytes, self().rank(), self().size());
+    }
+    PENSTOCK_D PENSTOCK_INLINE void copy_through(std::byte* to, const std::byte* from,
+                                                 std::size_t bytes) const {
+        copy_from_window(to, from, bytes, self().rank(), self().size());
+    }
+    PENSTOCK_D PENSTOCK_INLINE void copy_in(std::byte* to, const std::byte* from,
+                                            std::size_t bytes) const {
+        copy_from_host(to, from, bytes, self().rank(), self().size());
+    }
+    PENSTOCK_D PENSTOCK_INLINE void zero(std::byte* to, std::size_t bytes) const {
+        zero_bytes(to, bytes, self().rank(), self().size());
+    }
+    PENSTOCK_D PENSTOCK_INLINE void copy_store(std::byte* to, const std::byte* from,
+                                               std::size_t bytes) const {
+        copy_to_frame(to, from, bytes, self().rank(), self().size());
+    }
+    PENSTOCK_D PENSTOCK_INLINE void copy_written(std::byte* to, const std::byte* from,
+                                                 std::size_t bytes) const {
+        copy_from_frame(to, from, bytes, self().rank(), self().size());
+    }
+    PENSTOCK_D PENSTOCK_INLINE void copy_frame(std::byte* to, const std::byte* from,
+                                               std::size_t bytes) const {
+        copy_between_frames(to, from, bytes, self().rank(), self().size());
+    }
+
+private:
+    PENSTOCK_D PENSTOCK_INLINE const Group& self() const {
+        return static_cast<const Group&>(*this);
+    }
+};
+
 }  // namespace detail
 
 template <std::uint32_t Lanes>
-class tile {
+class tile : public detail::gpu_copies<tile<Lanes>> {
     static_assert(Lanes >= 2 && Lanes <= 32 && (Lanes & (Lanes - 1)) == 0,
                   "a tile has 2, 4, 8, 16 or 32 lanes");
 
@@ -251,30 +313,6 @@ public:
     PENSTOCK_D PENSTOCK_INLINE void wake(host_doorbell*) const {}
     static constexpr PENSTOCK_HD bool copies_race() { return true; }
 
-    PENSTOCK_D PENSTOCK_INLINE void copy_out(std::byte* to, const std::byte* from,
-                                             std::size_t bytes) const {
-        detail::copy_from_frame(to, from, bytes, rank_, Lanes);
-    }
-    PENSTOCK_D PENSTOCK_INLINE void copy_in(std::byte* to, const std::byte* from,
-                                            std::size_t bytes) const {
-        detail::copy_from_host(to, from, bytes, rank_, Lanes);
-    }
-    PENSTOCK_D PENSTOCK_INLINE void zero(std::byte* to, std::size_t bytes) const {
-        detail::zero_bytes(to, bytes, rank_, Lanes);
-    }
-    PENSTOCK_D PENSTOCK_INLINE void copy_store(std::byte* to, const std::byte* from,
-                                               std::size_t bytes) const {
-        detail::copy_to_frame(to, from, bytes, rank_, Lanes);
-    }
-    PENSTOCK_D PENSTOCK_INLINE void copy_written(std::byte* to, const std::byte* from,
-                                                 std::size_t bytes) const {
-        detail::copy_from_frame(to, from, bytes, rank_, Lanes);
-    }
-    PENSTOCK_D PENSTOCK_INLINE void copy_frame(std::byte* to, const std::byte* from,
-                                               std::size_t bytes) const {
-        detail::copy_between_frames(to, from, bytes, rank_, Lanes);
-    }
-
 private:
     std::uint32_t rank_;
     std::uint32_t mask_;
@@ -282,7 +320,7 @@ private:
 
 using warp = tile<32>;
 
-class block {
+class block : public detail::gpu_copies<block> {
 public:
     PENSTOCK_D PENSTOCK_INLINE std::uint32_t size() const {
         return blockDim.x * blockDim.y * blockDim.z;
@@ -311,30 +349,6 @@ public:
     }
     PENSTOCK_D PENSTOCK_INLINE void wake(host_doorbell*) const {}
     static constexpr PENSTOCK_HD bool copies_race() { return true; }
-
-    PENSTOCK_D PENSTOCK_INLINE void copy_out(std::byte* to, const std::byte* from,
-                                             std::size_t bytes) const {
-        detail::copy_from_frame(to, from, bytes, rank(), size());
-    }
-    PENSTOCK_D PENSTOCK_INLINE void copy_in(std::byte* to, const std::byte* from,
-                                            std::size_t bytes) const {
-        detail::copy_from_host(to, from, bytes, rank(), size());
-    }
-    PENSTOCK_D PENSTOCK_INLINE void zero(std::byte* to, std::size_t bytes) const {
-        detail::zero_bytes(to, bytes, rank(), size());
-    }
-    PENSTOCK_D PENSTOCK_INLINE void copy_store(std::byte* to, const std::byte* from,
-                                               std::size_t bytes) const {
-        detail::copy_to_frame(to, from, bytes, rank(), size());
-    }
-    PENSTOCK_D PENSTOCK_INLINE void copy_written(std::byte* to, const std::byte* from,
-                                                 std::size_t bytes) const {
-        detail::copy_from_frame(to, from, bytes, rank(), size());
-    }
-    PENSTOCK_D PENSTOCK_INLINE void copy_frame(std::byte* to, const std::byte* from,
-                                               std::size_t bytes) const {
-        detail::copy_between_frames(to, from, bytes, rank(), size());
-    }
 };
 
 static_assert(group<warp> && group<tile<8>> && group<block>);

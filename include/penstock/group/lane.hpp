@@ -133,6 +133,15 @@ struct lane {
 #endif
     }
 
+    PENSTOCK_HD void copy_through(std::byte* to, const std::byte* from, std::size_t bytes) const {
+#if PENSTOCK_ON_DEVICE
+        detail::copy_from_window(to, from, bytes, 0, 1);
+#else
+        // Machine code where copies may race, since programs may write to the file meanwhile.
+        copy_out(to, from, bytes);
+#endif
+    }
+
     PENSTOCK_HD void copy_in(std::byte* to, const std::byte* from, std::size_t bytes) const {
 #if PENSTOCK_ON_DEVICE
         detail::copy_from_host(to, from, bytes, 0, 1);
