@@ -177,7 +177,7 @@ protected:
         hooks.env = &disk;
         options o = test::small_options(folder);
         o.writable = true;
-        o.frame_wait_ms = 20;
+        o.frame_wait_ms = 1000;  // also beside busy programs
         o.log = log.ear();
         rt = test::make_runtime(o, hooks);
     }
