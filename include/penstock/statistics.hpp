@@ -12,6 +12,9 @@ struct statistics {
     std::uint64_t hits = 0;          // page accesses served from the cache
     std::uint64_t misses = 0;        // pages loaded, by request or through a window
     std::uint64_t window_loads = 0;  // of these, pages through a window: no request, no CPU
+    // Absent pages of which bytes went from a window straight to a caller, without entering the
+    // cache.
+    std::uint64_t through_reads = 0;
     std::uint64_t window_bytes = 0;  // open in windows now
     std::uint64_t tier_loads = 0;    // misses that the host tier served
     std::uint64_t tier_saves = 0;    // pages that went to the tier when the cache dropped them

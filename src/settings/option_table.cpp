@@ -84,6 +84,13 @@ constexpr option_entry entries[] = {
       "`open_windows` opens less than the files have",
       "memory of the page cache that cannot be reclaimed while the windows are open; the host tier "
       "is part of it"}},
+    {{"admit_one_in", "PENSTOCK_ADMIT_ONE_IN", "", part::way},
+     {&options::admit_one_in, unit::none, 1, 65536},
+     {"", "; 1: every page that is missed",
+      "files are read through windows, and the pages that are wanted change often: less; nearly all "
+      "reads are of pages that are wanted once: more",
+      "small numbers: pages push out others that were wanted more often; large ones: it takes "
+      "longer until a page that is wanted often is in the cache"}},
     {{"tier_bytes", "PENSTOCK_TIER", "", part::way},
      {&options::tier_bytes, unit::bytes, 0, tib},
      {": no tier, and no reading ahead", ", at most `window_bytes`",

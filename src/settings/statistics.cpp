@@ -12,6 +12,7 @@ constexpr statistic_entry statistics_rows[] = {
     {"hits", &statistics::hits, engine::count_hits},
     {"misses", &statistics::misses, engine::count_misses},
     {"window_loads", &statistics::window_loads, engine::count_window_loads},
+    {"through_reads", &statistics::through_reads, engine::count_through_reads},
     {"window_bytes", &statistics::window_bytes},
     {"tier_loads", &statistics::tier_loads, engine::count_tier_loads},
     {"tier_saves", &statistics::tier_saves, engine::count_tier_saves},

@@ -262,9 +262,9 @@ TEST(environment, a_wrong_value_names_its_variable) {
 TEST(option_table, has_a_row_for_every_member_but_the_log) {
     const options o;
     [[maybe_unused]] const auto& [where, device, cache, page, table, files, threads, staging,
-                                  window, tier, writable, behind, workers, io, direct, registered,
-                                  frame_wait, request_wait, host_wait, roots, log] = o;
-    constexpr std::size_t members = 21;
+                                  window, admit, tier, writable, behind, workers, io, direct,
+                                  registered, frame_wait, request_wait, host_wait, roots, log] = o;
+    constexpr std::size_t members = 22;
     std::set<std::string> names, variables;
     for (const settings::option_entry& entry : settings::option_entries()) {
         names.insert(entry.name);

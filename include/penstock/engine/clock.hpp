@@ -90,11 +90,17 @@ PENSTOCK_HD inline frame_step try_take_frame(const Group& g, const cache_view& c
     return frame_step::taken;
 }
 
+// Are there frames that were never used? A hint: the answer changes once.
+template <typename Pool>
+PENSTOCK_HD PENSTOCK_INLINE bool is_filling(const Pool& c) {
+    return atomic_load<order::relaxed>(c.fill_done) == 0;
+}
+
 // Leader only: takes a frame that was never used, if any is left. The word that says that none is
 // left is written once.
 template <typename Pool>
 PENSTOCK_HD inline bool take_fresh(const Pool& c, std::uint64_t start, std::uint32_t& frame) {
-    if (atomic_load<order::relaxed>(c.fill_done) != 0) return false;
+    if (!is_filling(c)) return false;
     const std::uint32_t per_shard = c.frame_count / c.clock_shards;
     for (std::uint32_t i = 0; i < c.clock_shards; ++i) {
         const std::uint32_t shard = static_cast<std::uint32_t>(start + i) & (c.clock_shards - 1);

@@ -9,6 +9,7 @@
 
 #include "penstock/engine/counters.hpp"
 #include "penstock/engine/read.hpp"
+#include "penstock/engine/through.hpp"
 
 #if defined(__CUDACC__)
 #include "penstock/group/coalesced.cuh"
@@ -75,12 +76,54 @@ PENSTOCK_D PENSTOCK_INLINE T load_element(const std::byte* from) {
     return out;
 }
 
+// Of a frame or of a window, at system scope.
+template <typename T>
+PENSTOCK_D PENSTOCK_INLINE T load_shared_element(const std::byte* from) {
+    T out;
+    if constexpr (sizeof(T) == 16) {
+        const uint4 v = penstock::detail::load_host_16(from);
+        std::memcpy(&out, &v, 16);
+    } else if constexpr (sizeof(T) == 8) {
+        std::uint64_t v;
+        asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(from));
+        std::memcpy(&out, &v, 8);
+    } else if constexpr (sizeof(T) == 4) {
+        const std::uint32_t v = penstock::detail::load_host_4(from);
+        std::memcpy(&out, &v, 4);
+    } else if constexpr (sizeof(T) == 2) {
+        std::uint16_t v;
+        asm volatile("ld.relaxed.sys.global.u16 %0, [%1];" : "=h"(v) : "l"(from));
+        std::memcpy(&out, &v, 2);
+    } else {
+        const std::byte v = penstock::detail::load_host_1(from);
+        std::memcpy(&out, &v, 1);
+    }
+    return out;
+}
+
 // The same with the loads of a GPU.
 template <typename T>
 PENSTOCK_D PENSTOCK_INLINE bool try_element(const cache_view& c, const file_handle& f,
                                             std::uint64_t at, T& out) {
     return try_element_by([](const std::byte* from) { return load_element<T>(from); }, c, f, at,
                           out);
+}
+
+// One lane, whose element's page was not in the cache a moment ago. The same as read_through for a
+// single element; the address of the second looks depends on the value for the reason that
+// unchanged_since_load has.
+template <typename T>
+PENSTOCK_D PENSTOCK_INLINE bool try_element_through(const cache_view& c, const file_handle& f,
+                                                    std::uint64_t at, T& out) {
+    through_look look;
+    look_through(c, f, at, sizeof(T), look);
+    if (look.length != sizeof(T)) return false;
+    end_load_for_read();
+    out = load_shared_element<T>(look.bytes);
+    begin_recheck();
+    if (!is_window_as_seen(c, f, look) || !are_pages_as_seen(c, f, at, look)) return false;
+    count_through(lane{}, c);
+    return true;
 }
 
 // Called together by lanes that each want an element of their own. If a lane's page cannot be
@@ -95,6 +138,8 @@ PENSTOCK_D PENSTOCK_NOINLINE T element_missing(const cache_view& c, std::uint32_
     T value;
     std::memset(&value, 0, sizeof value);
     bool have = false;
+    // Once for all: what these lanes want of their pages, taken together.
+    bool through = g.broadcast(g.is_leader() && !admits(g, c, g.size() * sizeof(T)) ? 1 : 0) != 0;
     const auto consume = [&](std::uint64_t loaded, const std::byte* frame) {
         if (have || loaded != page) return;
         value = load_element<T>(frame + (at & (c.page_bytes() - 1)));
@@ -102,6 +147,8 @@ PENSTOCK_D PENSTOCK_NOINLINE T element_missing(const cache_view& c, std::uint32_
     };
     for (;;) {
         if (!have) have = try_element(c, f, at, value);
+        if (!have && through) have = try_element_through(c, f, at, value);
+        through = false;
         if (g.ballot(!have) == 0) return value;
         // `firsts` has one lane for each missing page; the pages are in the order of these lanes.
         const std::uint32_t peers = g.match(have ? ~std::uint64_t{0} : page);

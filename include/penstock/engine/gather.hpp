@@ -18,6 +18,7 @@
 #include "penstock/engine/element.hpp"
 #include "penstock/engine/counters.hpp"
 #include "penstock/engine/read.hpp"
+#include "penstock/engine/row_units.hpp"
 
 namespace penstock::engine {
 
@@ -59,16 +60,6 @@ struct row_place {
 };
 
 inline constexpr std::uint32_t window_parts = 16;
-
-// A unit is the most that one access can load. On the host rows are copied whole, so nothing
-// depends on it.
-template <std::size_t Bytes>
-using unit_for = std::conditional_t<
-    Bytes == 16, two_words,
-    std::conditional_t<
-        Bytes == 8, std::uint64_t,
-        std::conditional_t<Bytes == 4, std::uint32_t,
-                           std::conditional_t<Bytes == 2, std::uint16_t, std::uint8_t>>>>;
 
 // Whole group. Calls visit(k, index, part, to) for up to window_parts parts from `place` on, and
 // stops before row `end` and before an index out of range. Returns how many parts it visited;
@@ -120,7 +111,9 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t gather_window(const Group& g, const c
             c, rows, list, end, until, out,
             [&](std::uint32_t k, std::uint64_t index, const page_part& part, std::byte* to) {
                 if ((open >> k & 1) == 0 || missing.has(part.page)) return;
-                if (try_read_part(g, c, f, part, to)) {
+                if (try_read_part(g, c, f, part, to) ||
+                    read_through(g, c, f, to, part.bytes,
+                                 (part.page << c.page_shift) + part.in_page) == part.bytes) {
                     open &= ~(1u << k);
                 } else if (missing.count < max_pending_loads) {
                     if (missing.count == 0) first_index = index;
@@ -209,35 +202,6 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::uint64_t hits_by_row(const Group g, const cac
     return count;
 }
 
-// How many units each thread has in flight: as many as 64 registers have room for.
-inline constexpr std::uint32_t units_in_flight = 4;
-
-// How the threads of a group share out a batch of short rows: `team` threads to a row, each with
-// PerThread of its units.
-template <std::uint32_t PerThread>
-struct unit_shares {
-    static constexpr std::uint32_t rows_in_flight = units_in_flight / PerThread;
-    std::uint32_t team, teams, my_team, my_unit, my_units;
-
-    PENSTOCK_HD PENSTOCK_INLINE unit_shares(std::uint32_t size, std::uint32_t rank,
-                                            std::uint32_t units)
-        : team((units + PerThread - 1) / PerThread),
-          teams(size / team),
-          my_team(rank / team),
-          my_unit(rank % team) {
-        my_units = my_team < teams ? (units - my_unit + team - 1) / team : 0;
-    }
-
-    PENSTOCK_HD PENSTOCK_INLINE std::uint32_t rows() const { return teams * rows_in_flight; }
-    PENSTOCK_HD PENSTOCK_INLINE std::uint32_t row(std::uint32_t k) const {
-        return my_team + k / PerThread * teams;
-    }
-    PENSTOCK_HD PENSTOCK_INLINE std::uint32_t unit(std::uint32_t k) const {
-        return my_unit + k % PerThread * team;
-    }
-    PENSTOCK_HD PENSTOCK_INLINE bool has(std::uint32_t k) const { return k % PerThread < my_units; }
-};
-
 #if defined(__CUDACC__)
 
 // Whole group; the same as hits_by_row for rows of at most PerThread units a thread. `out` and all
@@ -323,6 +287,45 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t gather_hits(const Group& g, const cach
     return door<Call>(&hits_by_row<Group, List>)(g, c, f.slot, rows, list, begin, count, out);
 }
 
+// The rows of a list, as copies by unit take them (engine/row_units.hpp).
+template <typename List>
+struct file_rows {
+    const cache_view& c;
+    const file_handle& f;
+    const row_geometry& rows;
+    const List& list;
+    std::byte* out;
+    window_word window;
+
+    PENSTOCK_HD PENSTOCK_INLINE std::uint64_t row_bytes() const { return rows.row_bytes; }
+    PENSTOCK_HD PENSTOCK_INLINE row_source source(std::uint64_t i) const {
+        const std::uint64_t index = list.indices[list.position(i)];
+        return {index < rows.rows ? row_source::in_file : row_source::outside, rows.byte_of(index),
+                &f};
+    }
+    PENSTOCK_HD PENSTOCK_INLINE window_word window_for(const file_handle&) const { return window; }
+    PENSTOCK_HD PENSTOCK_INLINE std::byte* place(std::uint64_t i) const {
+        return out + list.position(i) * rows.row_bytes;
+    }
+};
+
+// Whole group. Delivers rows that are in the cache or in a window of the file, from row `begin` of
+// the list on. Returns the first row that it did not deliver, or a row before it.
+template <typename Unit, typename Group, typename List>
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t gather_present(const Group& g, const cache_view& c,
+                                                         const file_handle& f,
+                                                         const row_geometry& rows, const List& list,
+                                                         std::uint64_t begin, std::uint64_t count,
+                                                         std::byte* out) {
+#if PENSTOCK_ON_DEVICE
+    const window_word window = g.broadcast(g.is_leader() ? window_of(c, f) : 0);
+    if (window != 0)
+        return copy_rows_by_unit<Unit>(g, c, file_rows<List>{c, f, rows, list, out, window}, begin,
+                                       count);
+#endif
+    return gather_hits<Unit, call_kind::direct>(g, c, f, rows, list, begin, count, out);
+}
+
 // Whole group. Finishes a gather whose rows before `begin` are delivered. It is the last call of a
 // gather, so the hit path need not keep anything across a call.
 template <typename Unit, typename Group, typename List>
@@ -338,11 +341,11 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t gather_rest(const Group g, const cach
         return code;
     }
     while (begin < count) {
+        begin = gather_present<Unit>(g, c, f, rows, list, begin, count, out);
+        if (begin == count) break;
         const std::int64_t delivered = gather_missing(g, c, f, rows, list, begin, count, out);
         if (delivered < 0) return delivered;
         begin += static_cast<std::uint64_t>(delivered);
-        if (begin < count)
-            begin = gather_hits<Unit, call_kind::direct>(g, c, f, rows, list, begin, count, out);
     }
     return static_cast<std::int64_t>(count);
 }

@@ -112,7 +112,8 @@ enum counter : std::uint32_t {
     count_hits,            // page accesses served from a valid page
     count_misses,          // pages loaded
     count_window_loads,    // of these, pages fetched through a window, without a request
-    count_tier_loads,      // of these, pages copied from the host tier
+    count_through_reads,   // absent pages of which bytes went straight from a window to a caller
+    count_tier_loads,      // of the misses, pages copied from the host tier
     count_tier_saves,      // pages that left the cache for the tier
     count_tier_evictions,  // pages dropped from the tier
     count_fill_pages,      // pages that the host was asked to read into the tier ahead of their use
@@ -246,7 +247,9 @@ struct cache_view {
     std::uint32_t leaf_shift;          // a leaf of a two-level table has 2^leaf_shift page words
     std::uint32_t read_ahead_pages;    // most pages read ahead of a reader; 0: none
     std::uint32_t growth_entries;      // leaves by which a file may grow while it is open
-    std::uint32_t number_bits;  // descriptor_number_bits where descriptors have numbers, else 0
+    std::uint32_t admit_one_in;  // a page that is read through a window enters the cache one time
+                                 // in so many (engine/through.hpp); 0 or 1: always
+    std::uint32_t number_bits;   // descriptor_number_bits where descriptors have numbers, else 0
 
     constexpr PENSTOCK_HD std::uint64_t page_bytes() const {
         return std::uint64_t{1} << page_shift;

@@ -10,6 +10,7 @@
 #include "penstock/base/macros.hpp"
 #include "penstock/engine/load.hpp"
 #include "penstock/engine/read_ahead.hpp"
+#include "penstock/engine/through.hpp"
 
 namespace penstock::engine {
 
@@ -168,10 +169,17 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t read_rest(const Group g, const cache_
             continue;
         }
         missed = false;
-        const std::int64_t delivered =
-            part.bytes == bytes - done
-                ? read_one_missing(g, c, f, to + done, part)
-                : read_missing(g, c, f, to + done, bytes - done, offset + done);
+        std::uint64_t through = read_through(g, c, f, to + done, bytes - done, offset + done);
+        std::int64_t delivered = static_cast<std::int64_t>(through);
+        if (through == 0)
+            delivered = part.bytes == bytes - done
+                            ? read_one_missing(g, c, f, to + done, part)
+                            : read_missing(g, c, f, to + done, bytes - done, offset + done);
+        if (delivered == -ENOBUFS || delivered == -ENOMEM) {
+            // No room for the page, but its bytes may be had without.
+            through = read_through(g, c, f, to + done, bytes - done, offset + done, true);
+            if (through > 0) delivered = static_cast<std::int64_t>(through);
+        }
         if (delivered < 0) return done > 0 ? static_cast<std::int64_t>(done) : delivered;
         done += static_cast<std::uint64_t>(delivered);
     }

@@ -36,6 +36,10 @@ constexpr PENSTOCK_HD window_word make_window_word(std::uint32_t generation,
     return std::uint64_t{generation} << window_generation_shift | (first_chunk + 1);
 }
 
+// May bytes of the page come from a window past the cache? A page with another state is in the
+// cache, or will be.
+PENSTOCK_HD PENSTOCK_INLINE bool may_read_past(page_word seen) { return is_absent(seen); }
+
 // Leader only. Does this life of the slot have a window?
 PENSTOCK_HD inline bool has_window(const cache_view& c, std::uint32_t slot,
                                    std::uint32_t generation) {
@@ -44,17 +48,22 @@ PENSTOCK_HD inline bool has_window(const cache_view& c, std::uint32_t slot,
     return w != 0 && w >> window_generation_shift == generation;
 }
 
-// Leader only. The address at which the device finds byte `offset` of the file and the rest of its
-// page, or null.
-PENSTOCK_HD inline const std::byte* find_in_window(const cache_view& c, std::uint32_t slot,
-                                                   std::uint32_t generation, std::uint64_t offset) {
-    if (!has_window(c, slot, generation)) return nullptr;
-    const window_word w = load_relaxed(&c.windows[slot]);
+// The address at which the device finds byte `offset` of the file and the rest of its page, or
+// null.
+PENSTOCK_HD PENSTOCK_INLINE const std::byte* address_in_window(const cache_view& c, window_word w,
+                                                               std::uint64_t offset) {
     const std::uint64_t first = (w & ((std::uint64_t{1} << window_generation_shift) - 1)) - 1;
     const std::uint64_t chunk =
         load_relaxed(&c.window_chunks[first + (offset >> window_chunk_shift)]);
     if (chunk == 0) return nullptr;
     return reinterpret_cast<const std::byte*>(chunk) + (offset & (window_chunk_bytes - 1));
+}
+
+// Leader only. The same for this life of the slot.
+PENSTOCK_HD inline const std::byte* find_in_window(const cache_view& c, std::uint32_t slot,
+                                                   std::uint32_t generation, std::uint64_t offset) {
+    if (!has_window(c, slot, generation)) return nullptr;
+    return address_in_window(c, load_relaxed(&c.windows[slot]), offset);
 }
 
 }  // namespace penstock::engine

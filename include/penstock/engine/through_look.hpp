@@ -1,0 +1,80 @@
+// The looks of a read through a window: before the copy and after it (engine/through.hpp has what
+// they prove).
+#pragma once
+
+#include <cstdint>
+
+#include "penstock/engine/page_table.hpp"
+#include "penstock/engine/ring.hpp"
+#include "penstock/engine/window.hpp"
+
+namespace penstock::engine {
+
+// The pages that one copy may span; a trip to memory for all of their words.
+inline constexpr std::uint32_t most_through_pages = 8;
+
+// Leader only. The word of the window that shows this life of the file, or 0.
+PENSTOCK_HD PENSTOCK_INLINE window_word window_of(const cache_view& c, const file_handle& f) {
+    if (c.windows == nullptr) return 0;
+    const window_word w = load_relaxed(&c.windows[f.slot]);
+    return is_granted(c, f.slot) || w >> window_generation_shift != f.generation ? 0 : w;
+}
+
+// Did a page stay absent since its word was `seen`? A page without a leaf has no word, and 0 stands
+// for it.
+PENSTOCK_HD PENSTOCK_INLINE page_word absence_of(const cache_view& c, const file_handle& f,
+                                                 std::uint64_t page) {
+    const std::uint64_t word_index = find_word(c, f, page);
+    return word_index == no_word ? 0 : load_relaxed(&c.words[word_index]);
+}
+
+// What the leader found; the other threads need `bytes` and `length` only.
+struct through_look {
+    page_word seen[most_through_pages];
+    window_word window = 0;
+    std::uint32_t pages = 0;
+    const std::byte* bytes = nullptr;
+    std::uint64_t length = 0;  // 0: nothing to read through
+};
+
+// Leader only. Looks for the bytes from `offset` on, up to `wanted` of them.
+PENSTOCK_HD PENSTOCK_INLINE void look_through(const cache_view& c, const file_handle& f,
+                                              std::uint64_t offset, std::uint64_t wanted,
+                                              through_look& out) {
+    const std::uint64_t first = offset >> c.page_shift,
+                        last = (offset + wanted - 1) >> c.page_shift;
+    out.window = window_of(c, f);
+    PENSTOCK_UNROLL
+    for (std::uint32_t i = 0; i < most_through_pages; ++i)
+        out.seen[i] = first + i <= last ? absence_of(c, f, first + i) : 0;
+    if (out.window == 0 || stop_code(c) != 0) return;
+    bool run = true;
+    PENSTOCK_UNROLL
+    for (std::uint32_t i = 0; i < most_through_pages; ++i) {
+        run = run && first + i <= last && may_read_past(out.seen[i]);
+        if (run) out.pages = i + 1;
+    }
+    out.bytes = address_in_window(c, out.window, offset);
+    if (out.pages == 0 || out.bytes == nullptr) return;
+    const std::uint64_t in_chunk = window_chunk_bytes - (offset & (window_chunk_bytes - 1));
+    std::uint64_t length = ((first + out.pages) << c.page_shift) - offset;
+    if (length > in_chunk) length = in_chunk;
+    out.length = length < wanted ? length : wanted;
+}
+
+// Leader only, after the copy.
+PENSTOCK_HD PENSTOCK_INLINE bool is_window_as_seen(const cache_view& c, const file_handle& f,
+                                                   const through_look& look) {
+    return load_relaxed(&c.windows[f.slot]) == look.window;
+}
+PENSTOCK_HD PENSTOCK_INLINE bool are_pages_as_seen(const cache_view& c, const file_handle& f,
+                                                   std::uint64_t offset, const through_look& look) {
+    const std::uint64_t first = offset >> c.page_shift;
+    bool same = true;
+    PENSTOCK_UNROLL
+    for (std::uint32_t i = 0; i < most_through_pages; ++i)
+        if (i < look.pages) same = same_frame(absence_of(c, f, first + i), look.seen[i]) && same;
+    return same;
+}
+
+}  // namespace penstock::engine
