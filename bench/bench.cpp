@@ -183,6 +183,9 @@ constexpr bench_case case_table[] = {
      buffer_path, buffer_path},
     {"policy", "replacement policies over traces, by simulation, against the optimum", policy_case,
      policy_case},
+    {"admission",
+     "which missed pages should enter the cache, by simulation, against reading all through",
+     admission_case, admission_case},
 };
 
 void run_case(const bench_case& entry, context& here) {

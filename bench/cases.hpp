@@ -50,6 +50,7 @@ void mount_case(context& here);
 void signature_speed(context& here);
 void exchange_path(context& here);
 void buffer_path(context& here);
-void policy_case(context& here);  // a simulation, on the CPU in both
+void policy_case(context& here);     // a simulation, on the CPU in both
+void admission_case(context& here);  // and this one
 
 }  // namespace penstock::bench

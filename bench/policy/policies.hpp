@@ -99,6 +99,8 @@ public:
           used_(map_.frames()),
           frame_of_(pages, nothing) {}
 
+    [[nodiscard]] bool holds(std::uint32_t page) const { return frame_of_[page] != nothing; }
+
     bool access(std::uint32_t page) {
         if (const std::uint32_t frame = frame_of_[page]; frame != nothing) {
             used_[frame] = 1;

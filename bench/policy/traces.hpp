@@ -18,14 +18,14 @@ struct trace {
 
 using apps::dice;
 
-// The n-th of `count` things with probability proportional to 1/n^0.9, by a table of sums; which
-// thing is n-th is shuffled.
+// The n-th of `count` things with probability proportional to 1/n^exponent, by a table of sums;
+// which thing is n-th is shuffled.
 class skewed {
 public:
-    skewed(std::uint32_t count, dice& from) : sums_(count), thing_(count) {
+    skewed(std::uint32_t count, dice& from, double exponent = 0.9) : sums_(count), thing_(count) {
         double sum = 0;
         for (std::uint32_t i = 0; i < count; ++i) {
-            sums_[i] = sum += std::pow(i + 1.0, -0.9);
+            sums_[i] = sum += std::pow(i + 1.0, -exponent);
             thing_[i] = i;
         }
         for (std::uint32_t i = count; i-- > 1;) std::swap(thing_[i], thing_[from.below(i + 1)]);

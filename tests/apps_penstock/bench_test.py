@@ -17,7 +17,7 @@ PLOTS = pathlib.Path(__file__).resolve().parents[2] / "tools" / "plots.py"
 HAS_FUSE = os.access("/dev/fuse", os.R_OK | os.W_OK)
 CASES = ["hit", "map", "element", "gather", "miss", "sequential", "cold", "request", "write",
          "append", "fsync", "acquire", "sharing", *(["peer", "mount"] if HAS_FUSE else []), "evict",
-         "merge", "signature", "exchange", "buffer", "policy"]
+         "merge", "signature", "exchange", "buffer", "policy", "admission"]
 TINY = ["--file", "2MiB", "--repeats", "1", "--threads", "2", "--page", "4KiB"]
 KEYS = {"goal", "case", "backend", "page_bytes", "value", "unit", "baseline", "baseline_value",
         "ratio", "cpu_cores_used", "note"}
@@ -211,6 +211,14 @@ class Bench(InFolder):
         self.assertEqual(len(ratios), 6 * 6 * 7)
         for row in ratios:
             self.assertLessEqual(row["value"], row["baseline_value"] * 1.0001, row["case"])
+
+    def test_admission_costs_nothing_where_no_page_enters(self):
+        rows = self.bench("admission", "--file", "2MiB", "--repeats", "1")
+        never = [row for row in rows if row["case"].endswith(", never")]
+        self.assertEqual(len(never), 16)
+        for row in never:
+            self.assertEqual(row["value"], 1, row["case"])
+            self.assertIn("hit ratio 0.0000", row["note"])
 
     def test_wrong_usage(self):
         for arguments, parts in WRONG_USAGE:

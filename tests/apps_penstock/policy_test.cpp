@@ -5,6 +5,7 @@
 #include <numeric>
 #include <string>
 
+#include "bench/policy/admission.hpp"
 #include "bench/policy/policies.hpp"
 #include "bench/policy/traces.hpp"
 #include "unit/support.hpp"
@@ -158,6 +159,57 @@ TEST(policy, the_simulated_clock_is_the_engines) {
                 << made.name << ", " << frames << " frames";
         }
     }
+}
+
+// Rules of admission. One letter an access: h, t for read through, a for admitted.
+
+namespace {
+
+std::string gated(const admission_rule& rule, std::uint32_t frames, const pages& trace) {
+    gated_clock cache(rule, frames, 1024, 1);
+    std::string out;
+    for (const std::uint32_t page : trace) out += "hta"[static_cast<int>(cache.access(page))];
+    return out;
+}
+
+}  // namespace
+
+TEST(policy, a_second_touch_admits_and_so_again_after_the_page_went) {
+    EXPECT_EQ(gated({"", admit::second_touch}, 1, {0, 1, 0, 0, 1, 1, 0, 0, 0}), "ttahahtah");
+}
+
+// Two frames, so two misses an epoch: 0 is stamped with the first epoch and comes back in the
+// third; then it comes back in the one after.
+TEST(policy, a_page_that_comes_again_soon_is_admitted_and_a_late_one_is_not) {
+    EXPECT_EQ(gated({"", admit::soon_again}, 2, {0, 1, 2, 3, 0, 0, 0}),
+              "ttttta"
+              "h");
+}
+
+TEST(policy, frames_that_were_never_used_are_filled_by_their_own_rule) {
+    EXPECT_EQ(gated({"", admit::never, 1, 1}, 2, {0, 1, 2, 0, 1, 2}), "aathht");
+    EXPECT_EQ(gated({"", admit::never}, 2, {0, 1, 0}), "ttt");
+}
+
+TEST(policy, always_is_the_clock_and_one_in_four_is_a_quarter_of_the_misses) {
+    for (const trace& made : make_traces(1024, 20000, 3)) {
+        const std::string all = gated({"", admit::always}, 64, made.pages);
+        EXPECT_EQ(static_cast<std::uint64_t>(std::count(all.begin(), all.end(), 'a')),
+                  misses(clock(64, 1024), made.pages))
+            << made.name;
+        const std::string some = gated({"", admit::sampled, 4}, 64, made.pages);
+        const auto in = static_cast<double>(std::count(some.begin(), some.end(), 'a')),
+                   missed = in + static_cast<double>(std::count(some.begin(), some.end(), 't'));
+        EXPECT_NEAR(in / missed, 0.25, 0.03) << made.name;
+    }
+}
+
+TEST(policy, experts_come_back_as_often_as_they_are_said_to) {
+    dice from(1);
+    const row_trace made = experts(200000, from);
+    const auto length = static_cast<double>(made.accesses.size());
+    EXPECT_NEAR(1 - misses(lru(64, 512), made.accesses) / length, 0.67, 0.01);
+    EXPECT_NEAR(1 - misses(lru(128, 512), made.accesses) / length, 0.81, 0.01);
 }
 
 }  // namespace penstock::bench::policy::test
