@@ -22,6 +22,7 @@
 //   -ESHUTDOWN  a service thread died
 //   -ECHILD     the runtime, region or pool belongs to the parent of this process
 //   -ENODEV     the program reset the device (cudaDeviceReset) while the runtime lived
+//   -EBADMSG    of a table's layout: the file is damaged, or not of the format that it is taken for
 //   -EBUSY      of a region or a gather: the stream is being captured, or it is the legacy stream
 //               and another stream is being captured
 #pragma once

@@ -43,4 +43,11 @@ inline status status_of_exception(const std::string& subject) noexcept try {
     return {-ENOMEM, {}};
 }
 
+// The same about a file.
+inline status status_of_exception_about(const std::string& path) noexcept try {
+    return status_of_exception(path + ": ");
+} catch (...) {
+    return {-ENOMEM, {}};
+}
+
 }  // namespace penstock::host

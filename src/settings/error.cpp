@@ -24,6 +24,7 @@ std::string error_text(std::int64_t negative_errno) {
         case EOPNOTSUPP:
             return "not a regular file, or one with a false size as in /proc, or not supported by "
                    "this back end (EOPNOTSUPP)";
+        case EBADMSG: return "damaged, or not of the format that it is taken for (EBADMSG)";
         case ERANGE: return "outside the view (ERANGE)";
         case ENFILE: return "every file slot is open; close files or raise max_files (ENFILE)";
         default: break;

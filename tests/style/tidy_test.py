@@ -57,6 +57,8 @@ PLANTED = [
     ("include_direction", "src/service/bad.hpp", '#include "runtime/runtime_state.hpp"\n'),
     ("include_direction", "src/runtime/bad.hpp", '#include "region/mapped_region.hpp"\n'),
     ("include_direction", "src/region/bad.hpp", '#include "mount/folder.hpp"\n'),
+    ("include_direction", "src/table/bad.hpp", '#include "mount/folder.hpp"\n'),
+    ("include_direction", "src/table/bad.hpp", '#include "region/programs.hpp"\n'),
     ("include_direction", "src/service/bad.cpp", '#include "common/message.hpp"\n'),
     ("include_direction", "src/service/bad.cpp", '#include "bench/context.hpp"\n'),
     ("include_direction", "bench/bad.cpp", '#include "cli/copy_job.hpp"\n'),

@@ -57,12 +57,18 @@ void of_settings_and_reports() {
          static_cast<const char* (*)(ps::direct_mode)>(&ps::name_of));
 }
 
+void of_tables() {
+    take(&ps::describe, &ps::describe_raw, &ps::describe_npy, &ps::describe_safetensors,
+         &ps::describe_checkpoint, &ps::table_layout::rows);
+}
+
 }  // namespace
 
 int main() {
     of_the_runtime();
     of_what_it_makes();
     of_settings_and_reports();
+    of_tables();
     // What a program holds by unique_ptr is also destroyed by it.
     const std::unique_ptr<ps::runtime> no_runtime;
     const std::unique_ptr<ps::file_mount> no_mount;
