@@ -97,6 +97,9 @@ public:
     std::int64_t gather(const runtime_ref&, const gather_job&, device_stream) override {
         return -EOPNOTSUPP;
     }
+    int run_table(const runtime_ref&, const table_job&, device_stream) override {
+        return -EOPNOTSUPP;
+    }
     status health() override { return {}; }
 
     page_lender& lender() override { return *this; }

@@ -13,6 +13,7 @@
 #include "penstock/gather.hpp"
 #include "penstock/options.hpp"
 #include "penstock/stream.hpp"
+#include "penstock/table.hpp"
 
 namespace penstock {
 class runtime;
@@ -52,15 +53,41 @@ struct gather_job {
 };
 
 // How many rows a warp or a worker takes at a time: enough to keep it busy, few enough to go round.
-inline std::uint64_t rows_of_a_piece(const gather_job& job, std::uint64_t takers) {
-    const std::uint64_t fair = (job.count + takers - 1) / takers;
-    std::uint64_t rows = job.shape.row_bytes > 65536 ? 1 : 65536 / job.shape.row_bytes;
+inline std::uint64_t rows_of_a_piece(std::uint64_t count, std::uint64_t row_bytes,
+                                     std::uint64_t takers) {
+    const std::uint64_t fair = (count + takers - 1) / takers;
+    std::uint64_t rows = row_bytes > 65536 ? 1 : 65536 / row_bytes;
     if (rows > 256) rows = 256;
     if (rows > fair) rows = fair;
     return rows > 32 ? rows / 32 * 32 : rows;
 }
 
 std::int64_t gather_on_cpu(runtime& rt, const gather_job& job);
+
+// What a table hands to the back ends: all rows of a list, and a verb for them.
+enum class table_verb { gather, scatter, prefetch };
+struct table_job {
+    table_verb verb;
+    engine::table_view table;
+    engine::number_list list;
+    std::uint64_t count;  // not 0
+    std::byte* memory;    // of the caller's rows; scatter only reads it
+    std::uint64_t stride_bytes;
+};
+
+// Whole group: rows [begin, end) of the job's list.
+template <table_verb Verb, typename Group>
+PENSTOCK_HD PENSTOCK_INLINE void run_part(const Group& g, const runtime_ref& fs,
+                                          const table_job& job, std::uint64_t begin,
+                                          std::uint64_t end) {
+    if constexpr (Verb == table_verb::gather)
+        engine::deliver_list(g, fs.view, job.table, job.list, job.memory, job.stride_bytes, begin,
+                             end);
+    else if constexpr (Verb == table_verb::scatter)
+        penstock::detail::scatter_list(g, fs, job.table, job.list, job.memory, job.stride_bytes,
+                                       begin, end);
+    else engine::bring_in_list(g, fs.view, job.table, job.list, begin, end);
+}
 
 // The verbs on an open file that go the same way through every layer, one row each: result, name,
 // parameters after the descriptor, and their names. From the rows come the functions of
@@ -132,6 +159,10 @@ public:
     // is on the caller's stream; null: there is none.
     virtual std::int64_t gather(const runtime_ref& fs, const gather_job& job,
                                 device_stream stream) = 0;
+
+    // gpu only: on cpu the worker threads share the rows. Puts the job on the stream and returns.
+    // 0, or a negative errno, and then nothing was begun.
+    virtual int run_table(const runtime_ref& fs, const table_job& job, device_stream stream) = 0;
 
     // Has the parts of a loan copied by groups of this device. It ends with the device.
     virtual page_lender& lender() = 0;

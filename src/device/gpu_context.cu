@@ -230,6 +230,12 @@ std::string room_text() {
     return whole_mib(room.free_bytes) + " of " + whole_mib(room.all_bytes) + " are free";
 }
 
+bool is_reached(const void* memory) {
+    CUmemorytype type{};
+    return driver().pointer_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                      reinterpret_cast<CUdeviceptr>(memory)) == CUDA_SUCCESS;
+}
+
 int check_stream(cudaStream_t stream) {
     CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
     const CUresult code = driver().is_capturing(stream, &state);

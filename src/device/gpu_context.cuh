@@ -14,6 +14,7 @@
 #include <cuda.h>
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -129,6 +130,27 @@ cudaError_t launch_kernel(void (*kernel)(Wanted...), std::uint32_t blocks, std::
     shape.blockDim = dim3(threads);
     shape.stream = stream;
     return cudaLaunchKernelEx(&shape, kernel, static_cast<Wanted>(arguments)...);
+}
+
+// Does the device reach the memory? A kernel that is handed other memory takes the whole device
+// down with it.
+bool is_reached(const void* memory);
+
+// Blocks that are resident at once, for a grid that takes its work in pieces.
+template <typename Kernel>
+std::uint32_t resident_blocks(Kernel* kernel, std::uint32_t threads) {
+    int device = 0, multiprocessors = 0, of_each = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&of_each, kernel, static_cast<int>(threads), 0);
+    return static_cast<std::uint32_t>(std::max(1, multiprocessors * of_each));
+}
+
+template <typename Kernel>
+std::uint32_t grid_of(Kernel* kernel, std::uint32_t threads, std::uint64_t work,
+                      std::uint64_t work_per_block) {
+    return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
+        (work + work_per_block - 1) / work_per_block, 1, resident_blocks(kernel, threads)));
 }
 
 // Device memory that the driver sets aside for the stacks of a kernel's threads when it is first

@@ -13,6 +13,7 @@
 #include "device/device.hpp"
 #include "device/gpu_context.cuh"
 #include "device/gpu_gather.cuh"
+#include "device/gpu_table.cuh"
 #include "penstock/group/gpu_groups.cuh"
 #include "penstock/write.hpp"
 
@@ -214,7 +215,8 @@ public:
             if (code == cudaSuccess) code = load_gather_kernels(fs, d.gather, d.stream);
             if (code != cudaSuccess) return kernels_refused(code);
         }
-        const cudaError_t code = loans_.load(fs);
+        cudaError_t code = loans_.load(fs);
+        if (code == cudaSuccess) code = tables_.load(fs, desks_[0].stream);
         return code == cudaSuccess ? status{} : kernels_refused(code);
     }
 
@@ -379,6 +381,17 @@ public:
                              callers != nullptr ? callers : d->stream);
     }
 
+    // The caller's stream may be in a capture, which then contains the job. Only work on the
+    // default stream would end the capture of another stream.
+    int run_table(const runtime_ref& fs, const table_job& job, device_stream stream) override {
+        const device_guard guard(context_);
+        if (!guard) return context_is_gone;
+        const auto callers = static_cast<cudaStream_t>(stream);
+        if (callers == nullptr || callers == cudaStreamLegacy)
+            if (const int busy = check_stream(cudaStreamLegacy); busy != 0) return busy;
+        return tables_.launch(fs, job, callers);
+    }
+
     page_lender& lender() override { return loans_; }
 
     status health() override {
@@ -515,6 +528,7 @@ private:
     const gpu_context context_;
     const std::string name_;
     gpu_memory memory_;
+    gpu_tables tables_;
     gpu_loans loans_;  // ends before its memory goes
     cudaStream_t watch_ = nullptr;
     std::mutex mutex_;

@@ -118,36 +118,21 @@ __global__ void __launch_bounds__(threads, 4)
     }
 }
 
-// Blocks that are resident at once, for a grid that takes its work in pieces.
-template <typename Kernel>
-std::uint32_t resident_blocks(Kernel* kernel) {
-    int device = 0, multiprocessors = 0, of_each = 0;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
-    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&of_each, kernel, threads, 0);
-    return static_cast<std::uint32_t>(std::max(1, multiprocessors * of_each));
-}
-
-template <typename Kernel>
-std::uint32_t grid_of(Kernel* kernel, std::uint64_t work, std::uint64_t work_per_block) {
-    return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
-        (work + work_per_block - 1) / work_per_block, 1, resident_blocks(kernel)));
-}
-
 template <typename List>
 cudaError_t launch_gather(const runtime_ref& fs, const gather_job& job, const List& list,
                           gather_control* control, cudaStream_t stream) {
     const auto kernel = gather_pieces<List>;
-    const std::uint64_t warps = std::uint64_t{resident_blocks(kernel)} * (threads / 32);
-    const std::uint64_t piece_rows = std::max<std::uint64_t>(1, rows_of_a_piece(job, warps));
-    const std::uint32_t blocks = grid_of(kernel, job.count, piece_rows * (threads / 32));
+    const std::uint64_t warps = std::uint64_t{resident_blocks(kernel, threads)} * (threads / 32);
+    const std::uint64_t piece_rows =
+        std::max<std::uint64_t>(1, rows_of_a_piece(job.count, job.shape.row_bytes, warps));
+    const std::uint32_t blocks = grid_of(kernel, threads, job.count, piece_rows * (threads / 32));
     return launch_kernel(kernel, blocks, threads, stream, fs, job, list, piece_rows, control);
 }
 
 cudaError_t launch_ordered(const runtime_ref& fs, const gather_job& job, std::uint32_t* order,
                            gather_control* control, cudaStream_t stream) {
-    const std::uint32_t counting = grid_of(count_spans, job.count, tile_rows),
-                        ordering = grid_of(order_by_span, job.count, tile_rows);
+    const std::uint32_t counting = grid_of(count_spans, threads, job.count, tile_rows),
+                        ordering = grid_of(order_by_span, threads, job.count, tile_rows);
     cudaError_t code = launch_kernel(count_spans, counting, threads, stream, fs, job, control);
     if (code == cudaSuccess) code = launch_kernel(place_spans, 1, max_spans, stream, control);
     if (code == cudaSuccess)
@@ -155,13 +140,6 @@ cudaError_t launch_ordered(const runtime_ref& fs, const gather_job& job, std::ui
     return code == cudaSuccess
                ? launch_gather(fs, job, engine::ordered_rows{job.indices, order}, control, stream)
                : code;
-}
-
-// A kernel that is handed memory it cannot reach takes the whole device down with it.
-bool reaches(const void* memory) {
-    CUmemorytype type{};
-    return driver().pointer_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                      reinterpret_cast<CUdeviceptr>(memory)) == CUDA_SUCCESS;
 }
 
 // Room for the order of the rows, which comes and goes with the stream's work. Null: there is none.
@@ -189,7 +167,7 @@ cudaError_t load_gather_kernels(const runtime_ref& fs, gather_control* control,
 
 std::int64_t gather_on_gpu(const runtime_ref& fs, const gather_job& whole, gather_control* control,
                            std::int64_t* code, cudaStream_t stream) {
-    if (!reaches(whole.indices) || !reaches(whole.out)) return -EFAULT;
+    if (!is_reached(whole.indices) || !is_reached(whole.out)) return -EFAULT;
     const std::uint64_t at_once = std::min(whole.count, ordered_rows_at_once);
     std::uint32_t* const order = whole.spans.spans > 0 ? order_room(at_once, stream) : nullptr;
     if (order == nullptr && whole.must_order) return -ENOMEM;

@@ -14,6 +14,7 @@
 #include "files/file_registry.hpp"
 #include "os/env.hpp"
 #include "os/process_owner.hpp"
+#include "runtime/table_room.hpp"
 #include "service/service.hpp"
 #include "service/windows.hpp"
 #include "penstock/runtime.hpp"
@@ -50,6 +51,7 @@ struct runtime_state {
     std::vector<std::unique_ptr<host_doorbell>> doorbells;
     std::unique_ptr<file_registry> files;
     std::unique_ptr<window_set> windows;  // null: the cpu back end reads its files itself
+    table_room tables;
     std::shared_ptr<write_error_log> write_errors;
     std::vector<std::unique_ptr<service>> services;
     std::unique_ptr<cached_reads> reads;  // for programs; from when the runtime is made

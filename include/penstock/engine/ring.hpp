@@ -315,4 +315,24 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint32_t look_at_part(const std::uint32_t* stat
     return atomic_load<order::acquire, scope::system>(state);
 }
 
+// The note of a table (engine/table_rows.hpp). take_note, by the host, and look_taken, by groups:
+// release and acquire, so that a group does not overwrite a note before the host has read it.
+// claim_note orders nothing: each note has one claimer. publish_note and look_published: release
+// and acquire, so that the host reads a whole note.
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t look_taken(const std::uint64_t* taken) {
+    return atomic_load<order::acquire, scope::system>(taken);
+}
+PENSTOCK_HD PENSTOCK_INLINE bool claim_note(std::uint64_t* claimed, std::uint64_t taken) {
+    return atomic_compare_swap<order::relaxed>(claimed, taken, taken + 1);
+}
+PENSTOCK_HD PENSTOCK_INLINE void publish_note(std::uint64_t* published, std::uint64_t number) {
+    atomic_store<order::release, scope::system>(published, number);
+}
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t look_published(const std::uint64_t* published) {
+    return atomic_load<order::acquire, scope::system>(published);
+}
+PENSTOCK_HD PENSTOCK_INLINE void take_note(std::uint64_t* taken, std::uint64_t number) {
+    atomic_store<order::release, scope::system>(taken, number);
+}
+
 }  // namespace penstock::engine

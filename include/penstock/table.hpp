@@ -1,0 +1,230 @@
+// A table: rows of equal size that lie in files, read by their numbers. The numbers lie where
+// kernels run, for instance because a kernel has just computed them: token ids of an embedding,
+// nodes of a graph, experts of a layer.
+//
+//   penstock::table_layout layout;                       // where the rows lie (table_layout.hpp)
+//   penstock::describe("model/", "embed.weight", layout);
+//   penstock::runtime::make(penstock::options_for(layout), rt);
+//   penstock::table::make(*rt, layout, {}, rows);
+//   rows->gather(numbers, count, out, {.stream = stream});         // from the host
+//   penstock::gather(g, fs, rows->ref(), numbers, count, out);     // in a kernel of your own
+//   if (penstock::status s = rows->check(); !s) ...                // what went wrong since
+//
+// gather works on the caller's stream. It waits for nothing, allocates nothing, and needs no thread
+// of the host as long as the rows are in the cache or in windows: so a stream capture may contain
+// it, and the graph may be launched again and again with new numbers in the same memory. Kernels
+// that need rows from the disk ask the service threads, inside the graph too.
+//
+// Errors cannot be returned by work that has not begun. A row that cannot be had is delivered as
+// zeros, all other rows are right, and the table notes the first such row: the next gather, scatter
+// or prefetch gives its code and does nothing, and check() gives file, row, cause and cure and
+// clears the note.
+//
+// Rows that lie in a window and not in the cache go straight to their place
+// (docs/protocol/read.md), so for rows of files in memory open the windows of the table first.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <type_traits>
+
+#include "penstock/engine/table_rows.hpp"
+#include "penstock/file.hpp"
+#include "penstock/stream.hpp"
+#include "penstock/table_layout.hpp"
+#include "penstock/write.hpp"
+
+namespace penstock {
+
+class runtime;
+struct options;
+
+// A kernel's reference to a table. Trivially copyable; pass it by value. Valid while the table
+// lives.
+struct table_ref {
+    engine::table_view view;
+
+    PENSTOCK_HD std::uint64_t size() const { return view.rows; }
+    PENSTOCK_HD std::uint64_t row_bytes() const { return view.row_bytes; }
+};
+
+// An integer of 4 or 8 bytes.
+template <typename Number>
+concept row_number = std::is_integral_v<Number> &&(sizeof(Number) == 4 || sizeof(Number) == 8) &&
+                     !std::is_same_v<Number, bool>;
+
+namespace detail {
+
+template <row_number Number>
+constexpr PENSTOCK_HD engine::number_type type_of_number() {
+    if (sizeof(Number) == 4)
+        return std::is_signed_v<Number> ? engine::number_type::int32 : engine::number_type::uint32;
+    return std::is_signed_v<Number> ? engine::number_type::int64 : engine::number_type::uint64;
+}
+
+}  // namespace detail
+
+// Whole group. Copies the row to `to`, which all threads of the group may read when the call
+// returns. Returns the row's bytes, or a negative errno, and then `to` has zeros: -ERANGE, no such
+// row; -ESTALE, the file was cut; else the errors of read. The table notes the first error. Cost:
+// that of a read of as many bytes; in a table of many files, a look at the list of files more.
+template <group Group>
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t read_row(const Group& g, const runtime_ref& fs,
+                                                  const table_ref& table, std::uint64_t number,
+                                                  void* to) {
+    const std::int64_t done = engine::deliver_row(
+        g, fs.view, table.view, engine::source_of(table.view, number), static_cast<std::byte*>(to));
+    g.sync();
+    if (done < 0 && g.is_leader())
+        engine::note_row(table.view, done, static_cast<std::int64_t>(number), 0, false);
+    return done;
+}
+
+// Whole group. Copies rows numbers[0] to numbers[count - 1] to `out`, one each `out_stride_bytes`
+// (0: one behind the other), in any order. Numbers may repeat. A row that cannot be had becomes
+// zeros, and the table notes the first. Returns how many rows could not be had. `numbers` and `out`
+// lie in memory that all threads of the group reach; meanwhile no other thread may change
+// `numbers`, or read or change `out`. Short rows are copied several at a time, so give a group
+// many.
+template <group Group, row_number Number>
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t gather(const Group& g, const runtime_ref& fs,
+                                                 const table_ref& table, const Number* numbers,
+                                                 std::uint64_t count, void* out,
+                                                 std::uint64_t out_stride_bytes = 0) {
+    const engine::number_list list{numbers, detail::type_of_number<Number>(), false, 0};
+    const std::uint64_t failed = engine::deliver_list(
+        g, fs.view, table.view, list, static_cast<std::byte*>(out),
+        out_stride_bytes != 0 ? out_stride_bytes : table.view.row_bytes, 0, count);
+    g.sync();
+    return failed;
+}
+
+namespace detail {
+
+// Whole group. Writes rows [begin, end) of the list.
+template <group Group>
+PENSTOCK_HD std::uint64_t scatter_list(const Group& g, const runtime_ref& fs,
+                                       const engine::table_view& t, const engine::number_list& list,
+                                       const std::byte* rows, std::uint64_t stride_bytes,
+                                       std::uint64_t begin, std::uint64_t end) {
+    std::uint64_t failed = 0;
+    for (std::uint64_t i = begin; i < end; ++i) {
+        const engine::row_source source = engine::source_of(t, list, i);
+        if (source.is == engine::row_source::padding) continue;
+        std::int64_t done = -ERANGE;
+        if (source.is == engine::row_source::in_file)
+            done = write(g, fs, engine::run_of(t, static_cast<std::uint64_t>(list.at(i))).fd,
+                         rows + i * stride_bytes, static_cast<std::int64_t>(t.row_bytes),
+                         static_cast<std::int64_t>(source.at));
+        if (done == static_cast<std::int64_t>(t.row_bytes)) continue;
+        ++failed;
+        if (g.is_leader()) engine::note_row(t, done < 0 ? done : -EIO, list.at(i), i, true);
+    }
+    return failed;
+}
+
+}  // namespace detail
+
+// Whole group. Writes rows[i] to row numbers[i] of a writable table (penstock/write.hpp). Returns
+// how many rows could not be written; the table notes the first.
+template <group Group, row_number Number>
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t scatter(const Group& g, const runtime_ref& fs,
+                                                  const table_ref& table, const Number* numbers,
+                                                  std::uint64_t count, const void* rows,
+                                                  std::uint64_t stride_bytes = 0) {
+    const engine::number_list list{numbers, detail::type_of_number<Number>(), false, 0};
+    return detail::scatter_list(g, fs, table.view, list, static_cast<const std::byte*>(rows),
+                                stride_bytes != 0 ? stride_bytes : table.view.row_bytes, 0, count);
+}
+
+struct table_options {
+    bool writable = false;  // for scatter; the runtime must be writable too
+};
+
+struct row_options {
+    // gpu: the stream of the runtime's device on which the rows are copied, after all work that is
+    // on it already. Null: CUDA's default stream (-EBUSY while a stream that waits for it is being
+    // captured). No meaning on cpu, where the call returns when all is done.
+    device_stream stream = nullptr;
+    // A number that stands for no row: it yields zeros, and scatter leaves it out. For lists of
+    // fixed length.
+    std::optional<std::int64_t> padding = std::nullopt;
+    std::uint64_t stride_bytes = 0;  // between rows in the caller's memory; 0: row_bytes
+};
+
+// Settings for a runtime that is to serve such a table: pages that suit its rows, and a page table
+// with room for its files. Everything else is as in `base`.
+options options_for(const table_layout& layout, const options& base);
+
+class table {
+public:
+    // Opens the files of the layout, each once. On failure `out` stays as it was, and the status
+    // names the file and the cure: errors of runtime::open; -EINVAL, a layout of no rows, or of a
+    // row that does not lie in its file; -ENOMEM, no room for the list of files. Takes some tens of
+    // microseconds for each file. On gpu the first table of a runtime allocates memory, so make it
+    // between kernels.
+    static status make(runtime& rt, const table_layout& layout, const table_options& settings,
+                       std::unique_ptr<table>& out);
+    // The work that was launched must have ended. The runtime must outlive the table.
+    ~table();
+    table(const table&) = delete;
+    table& operator=(const table&) = delete;
+
+    [[nodiscard]] table_ref ref() const;
+    [[nodiscard]] std::uint64_t size() const;
+    [[nodiscard]] std::uint64_t row_bytes() const;
+    [[nodiscard]] const table_layout& layout() const;
+
+    // Copies rows numbers[0] to numbers[count - 1] to `out`. On gpu both lie in memory that the
+    // device reaches, and the call returns before the rows are there: the stream says when. Returns
+    // 0 or a negative errno, and then nothing was begun: the code of an error that was noted before
+    // (check() clears it); -EINVAL, a null pointer or a stride shorter than a row; -EFAULT, the
+    // device does not reach the memory; -ENODEV, -ECHILD, as of the runtime. Capturable in every
+    // mode. Thread-safe.
+    template <row_number Number>
+    int gather(const Number* numbers, std::uint64_t count, void* out,
+               const row_options& settings = {}) {
+        return gather_list({numbers, detail::type_of_number<Number>(), false, 0}, count, out,
+                           settings);
+    }
+    // Writes rows[i] to row numbers[i], with table_options::writable (-EROFS). As with every write,
+    // the bytes are in the cache then, and sync() brings them to the files. If a number repeats,
+    // each byte of its row comes from one of the rows.
+    template <row_number Number>
+    int scatter(const Number* numbers, std::uint64_t count, const void* rows,
+                const row_options& settings = {}) {
+        return scatter_list({numbers, detail::type_of_number<Number>(), false, 0}, count, rows,
+                            settings);
+    }
+    // Brings the pages of these rows into the cache, each once.
+    template <row_number Number>
+    int prefetch(const Number* numbers, std::uint64_t count, const row_options& settings = {}) {
+        return prefetch_list({numbers, detail::type_of_number<Number>(), false, 0}, count,
+                             settings);
+    }
+
+    // Ok, or the first error since the last check: its code, and a line with file, row, cause and
+    // cure. Reads a word of host memory and waits for nothing, so work on a stream must have ended
+    // to be seen.
+    status check();
+    // Writable tables: what scatter wrote is on storage when this returns. 0, or the first error.
+    int sync();
+    // Opens windows onto the rows (runtime::open_windows). Returns how many bytes of the files lie
+    // in windows then, or the first error if none could be opened. Again, after a time: takes in
+    // what has come into memory since.
+    std::int64_t open_windows();
+
+private:
+    struct parts;
+    explicit table(std::unique_ptr<parts> made);
+    int gather_list(engine::number_list list, std::uint64_t count, void* out,
+                    const row_options& settings);
+    int scatter_list(engine::number_list list, std::uint64_t count, const void* rows,
+                     const row_options& settings);
+    int prefetch_list(engine::number_list list, std::uint64_t count, const row_options& settings);
+
+    std::unique_ptr<parts> parts_;
+};
+
+}  // namespace penstock

@@ -1,0 +1,320 @@
+// The host's half of a table: its files, its runs in device memory, and its note.
+#include "penstock/table.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cerrno>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "os/exceptions.hpp"
+#include "penstock/runtime.hpp"
+#include "runtime/runtime_state.hpp"
+
+namespace penstock {
+
+namespace {
+
+constexpr std::uint64_t least_page = 512, most_page = std::uint64_t{2} << 20,
+                        most_table_bytes = std::uint64_t{1} << 30;
+
+std::uint64_t stride_of(const table_layout& layout) {
+    return layout.stride_bytes != 0 ? layout.stride_bytes : layout.row_bytes;
+}
+
+// Where the last row of a piece ends. Nothing, if no file can be that long.
+std::optional<std::uint64_t> end_of(const table_layout& layout, const table_piece& piece) {
+    std::uint64_t end = 0;
+    if (piece.rows == 0 || __builtin_mul_overflow(piece.rows - 1, stride_of(layout), &end) ||
+        __builtin_add_overflow(end, layout.row_bytes, &end) ||
+        __builtin_add_overflow(end, piece.first_byte, &end) || end > INT64_MAX)
+        return std::nullopt;
+    return end;
+}
+
+status wrong_piece(const table_piece& piece, const std::string& why) {
+    return {-EINVAL, "'" + piece.path + "': " + why};
+}
+
+}  // namespace
+
+struct table::parts {
+    explicit parts(runtime& of) : rt(of) {}
+    ~parts() {
+        for (const int fd : fds) rt.close(fd);
+        if (room.words != nullptr) rt.state().tables.give(room);
+    }
+    parts(const parts&) = delete;
+    parts& operator=(const parts&) = delete;
+
+    status open_files(const table_options& settings);
+    status place_runs();
+    [[nodiscard]] int begin(std::uint64_t count, const void* numbers, const void* memory,
+                            const row_options& settings) const;
+    int run(host::table_verb verb, engine::number_list list, std::uint64_t count, void* memory,
+            const row_options& settings);
+    void run_on_cpu(const host::table_job& job);
+    [[nodiscard]] std::string text_of(const engine::table_note& note) const;
+
+    runtime& rt;
+    table_layout layout;
+    table_ref ref{};
+    std::vector<int> fds;                // of distinct files
+    std::vector<std::uint32_t> file_of;  // of each piece: which of them
+    host::table_room::share room{};
+    bool writable = false;
+    mutable std::mutex note_mutex;  // a note is taken by one caller
+};
+
+options options_for(const table_layout& layout, const options& base) {
+    options out = base;
+    const std::uint64_t stride = std::clamp(stride_of(layout), least_page, most_page);
+    out.page_bytes = std::bit_ceil(stride);
+    if (out.cache_bytes) out.cache_bytes = std::max(*out.cache_bytes, 8 * out.page_bytes);
+    std::map<std::string, std::uint64_t> ends;  // of the part of each file that has rows
+    for (const table_piece& piece : layout.pieces) {
+        std::uint64_t& end = ends[piece.path];
+        end = std::max(end, end_of(layout, piece).value_or(0));
+    }
+    std::uint64_t words = 0;
+    for (const auto& [path, end] : ends) words += end / out.page_bytes + 1;
+    out.table_bytes = std::max(out.table_bytes, std::min(words * 8 / 4 * 5, most_table_bytes));
+    return out;
+}
+
+status table::parts::open_files(const table_options& settings) {
+    writable = settings.writable;
+    if (layout.row_bytes == 0 || layout.pieces.empty())
+        return {-EINVAL, "a table needs rows of at least one byte; describe() gives such a layout"};
+    if (stride_of(layout) < layout.row_bytes)
+        return {-EINVAL, "stride_bytes: " + std::to_string(layout.stride_bytes) +
+                             " is less than the row's " + std::to_string(layout.row_bytes) +
+                             "; give at least as much, or 0"};
+    std::map<std::string, std::uint32_t> known;
+    for (const table_piece& piece : layout.pieces) {
+        const auto [place, is_new] =
+            known.emplace(piece.path, static_cast<std::uint32_t>(fds.size()));
+        if (is_new) {
+            const int fd = rt.open(piece.path, writable ? open_read_write : open_read);
+            if (fd < 0)
+                return {fd, "'" + piece.path + "': " + error_text(fd) +
+                                (fd == -EROFS ? "; a writable table needs options::writable" : "")};
+            fds.push_back(fd);
+        }
+        file_of.push_back(place->second);
+        file_stat facts{};
+        if (const int code = rt.stat(fds[place->second], &facts); code != 0)
+            return {code, "'" + piece.path + "': " + error_text(code)};
+        const auto end = end_of(layout, piece);
+        if (!end || *end > facts.size_bytes)
+            return wrong_piece(
+                piece, std::to_string(piece.rows) + " rows of " + std::to_string(layout.row_bytes) +
+                           " bytes from byte " + std::to_string(piece.first_byte) +
+                           " on do not lie in a file of " + std::to_string(facts.size_bytes) +
+                           " bytes; describe the file again");
+    }
+    return {};
+}
+
+status table::parts::place_runs() {
+    host::runtime_state& state = rt.state();
+    const engine::cache_view& c = state.ref.view;
+    if (const status s = state.tables.take(*state.device, layout.pieces.size(), room); !s) return s;
+    engine::table_view& t = ref.view;
+    t = {};
+    t.runs = room.run_words;
+    t.row_bytes = layout.row_bytes;
+    t.stride_bytes = stride_of(layout);
+    t.run_count = static_cast<std::uint32_t>(layout.pieces.size());
+    t.claimed = room.claimed;
+    t.note = room.words;
+    t.rows_per_run = layout.pieces[0].rows;
+    std::vector<engine::table_run> runs;
+    std::uint64_t low = t.row_bytes | t.stride_bytes;
+    for (std::size_t i = 0; i < layout.pieces.size(); ++i) {
+        const table_piece& piece = layout.pieces[i];
+        const int fd = fds[file_of[i]];
+        const std::uint32_t slot = engine::descriptor_slot(c, fd);
+        engine::file_record record{};
+        const int code = state.device->download(&record, &c.file_records[slot], sizeof record);
+        if (code != 0) return {code, "'" + piece.path + "': " + error_text(code)};
+        runs.push_back({{record.size_bytes, record.table, slot, engine::descriptor_generation(fd),
+                         record.two_level != 0},
+                        piece.first_byte,
+                        t.rows,
+                        piece.rows,
+                        fd});
+        // All runs but the last have equally many rows, or a search finds them.
+        if (piece.rows != t.rows_per_run && i + 1 < layout.pieces.size()) t.rows_per_run = 0;
+        if (piece.rows > t.rows_per_run) t.rows_per_run = 0;
+        low |= piece.first_byte;
+        if (__builtin_add_overflow(t.rows, piece.rows, &t.rows) || t.rows > INT64_MAX)
+            return wrong_piece(piece, "the table has too many rows");
+    }
+    t.only = runs[0];
+    t.low_bits = static_cast<std::uint32_t>(low & 15);
+    const int code =
+        state.device->upload(room.run_words, runs.data(), runs.size() * sizeof runs[0]);
+    return {code, code == 0 ? "" : "for a table: " + error_text(code)};
+}
+
+table::table(std::unique_ptr<parts> made) : parts_(std::move(made)) {}
+table::~table() = default;
+
+status table::make(runtime& rt, const table_layout& layout, const table_options& settings,
+                   std::unique_ptr<table>& out) try {
+    if (const int code = rt.process_code(); code != 0)
+        return {code, "the runtime belongs to the parent of this process: " + error_text(code)};
+    auto made = std::make_unique<parts>(rt);
+    made->layout = layout;
+    if (const status s = made->open_files(settings); !s) return s;
+    if (const status s = made->place_runs(); !s) return s;
+    out.reset(new table(std::move(made)));
+    return {};
+} catch (...) {
+    return host::status_of_exception("a table: ");
+}
+
+table_ref table::ref() const { return parts_->ref; }
+std::uint64_t table::size() const { return parts_->ref.view.rows; }
+std::uint64_t table::row_bytes() const { return parts_->ref.view.row_bytes; }
+const table_layout& table::layout() const { return parts_->layout; }
+
+// May a call begin? 0 or a negative errno.
+int table::parts::begin(std::uint64_t count, const void* numbers, const void* memory,
+                        const row_options& settings) const {
+    if (const int code = rt.process_code(); code != 0) return code;
+    const engine::table_note& note = *room.words;
+    if (engine::look_published(&note.published) != note.taken) return static_cast<int>(note.code);
+    if (settings.stride_bytes != 0 && settings.stride_bytes < layout.row_bytes) return -EINVAL;
+    if (count == 0) return 0;
+    if (numbers == nullptr || memory == nullptr) return -EINVAL;
+    const std::uint64_t stride =
+        settings.stride_bytes != 0 ? settings.stride_bytes : layout.row_bytes;
+    return count > INT64_MAX / std::max<std::uint64_t>(stride, 8) ? -EINVAL : 0;
+}
+
+void table::parts::run_on_cpu(const host::table_job& job) {
+    const std::uint64_t piece =
+        host::rows_of_a_piece(job.count, layout.row_bytes, *rt.settings().worker_threads);
+    const runtime_ref fs = rt.ref();
+    std::atomic<std::uint64_t> next{0};
+    const auto work = [&](std::uint32_t, std::uint32_t) {
+        for (std::uint64_t first = next.fetch_add(piece); first < job.count;
+             first = next.fetch_add(piece)) {
+            const std::uint64_t end = std::min(first + piece, job.count);
+            switch (job.verb) {
+                case host::table_verb::gather:
+                    host::run_part<host::table_verb::gather>(lane{}, fs, job, first, end);
+                    break;
+                case host::table_verb::scatter:
+                    host::run_part<host::table_verb::scatter>(lane{}, fs, job, first, end);
+                    break;
+                case host::table_verb::prefetch:
+                    host::run_part<host::table_verb::prefetch>(lane{}, fs, job, first, end);
+            }
+        }
+    };
+    // A thread costs as much to start as some hundred rows to copy.
+    if (job.count * layout.row_bytes < 65536) work(0, 1);
+    else rt.run_on_workers(work);
+}
+
+int table::parts::run(host::table_verb verb, engine::number_list list, std::uint64_t count,
+                      void* memory, const row_options& settings) try {
+    if (const int code = begin(count, list.numbers, memory, settings); code != 0) return code;
+    if (count == 0) return 0;
+    list.has_padding = settings.padding.has_value();
+    list.padding = settings.padding.value_or(0);
+    const host::table_job job{
+        verb,
+        ref.view,
+        list,
+        count,
+        static_cast<std::byte*>(memory),
+        settings.stride_bytes != 0 ? settings.stride_bytes : layout.row_bytes};
+    host::cache_device& device = *rt.state().device;
+    if (device.is_gpu()) return device.run_table(rt.ref(), job, settings.stream);
+    run_on_cpu(job);
+    return 0;
+} catch (...) {
+    return host::status_of_exception("").code;
+}
+
+int table::gather_list(engine::number_list list, std::uint64_t count, void* out,
+                       const row_options& settings) {
+    return parts_->run(host::table_verb::gather, list, count, out, settings);
+}
+
+int table::scatter_list(engine::number_list list, std::uint64_t count, const void* rows,
+                        const row_options& settings) {
+    if (!parts_->writable) return -EROFS;
+    return parts_->run(host::table_verb::scatter, list, count, const_cast<void*>(rows), settings);
+}
+
+int table::prefetch_list(engine::number_list list, std::uint64_t count,
+                         const row_options& settings) {
+    // No memory of the caller takes part; any address that is not null will do.
+    return parts_->run(host::table_verb::prefetch, list, count, const_cast<void*>(list.numbers),
+                       settings);
+}
+
+// "'shard_3': row 17 (number 17 at place 5 of the list): ..."
+std::string table::parts::text_of(const engine::table_note& note) const {
+    const auto row = static_cast<std::uint64_t>(note.number);
+    const std::string place =
+        note.is_listed != 0 ? " at place " + std::to_string(note.place) + " of a list" : "";
+    if (note.code == -ERANGE)
+        return "number " + std::to_string(note.number) + place + " is no row of a table of " +
+               std::to_string(ref.view.rows) + " rows ('" + layout.pieces[0].path +
+               (layout.pieces.size() > 1 ? "' and others" : "'") +
+               "); give numbers from 0 on, or name a padding number";
+    std::uint64_t first = 0;
+    std::size_t piece = 0;
+    while (piece + 1 < layout.pieces.size() && row >= first + layout.pieces[piece].rows)
+        first += layout.pieces[piece++].rows;
+    const table_piece& of = layout.pieces[piece];
+    std::string text = "'" + of.path + "': row " + std::to_string(row) + place + ", at byte " +
+                       std::to_string(of.first_byte + (row - first) * ref.view.stride_bytes) +
+                       ": " + error_text(note.code);
+    if (note.code == -ESTALE) text += "; the file was cut or replaced: make the table again";
+    return text;
+}
+
+status table::check() {
+    const std::lock_guard lock(parts_->note_mutex);
+    engine::table_note& note = *parts_->room.words;
+    const std::uint64_t published = engine::look_published(&note.published);
+    if (published == note.taken) return {};
+    status out{static_cast<int>(note.code), parts_->text_of(note)};
+    engine::take_note(&note.taken, published);
+    return out;
+}
+
+int table::sync() {
+    int first = 0;
+    if (parts_->writable)
+        for (const int fd : parts_->fds)
+            if (const int code = parts_->rt.fsync(fd); code != 0 && first == 0) first = code;
+    return first;
+}
+
+std::int64_t table::open_windows() {
+    std::int64_t sum = 0, first_error = 0;
+    bool any = false;
+    for (std::size_t i = 0; i < parts_->layout.pieces.size(); ++i) {
+        const table_piece& piece = parts_->layout.pieces[i];
+        const auto begin = static_cast<std::int64_t>(piece.first_byte);
+        const auto end = static_cast<std::int64_t>(end_of(parts_->layout, piece).value_or(0));
+        const std::int64_t inside =
+            parts_->rt.open_windows(parts_->fds[parts_->file_of[i]], begin, end - begin);
+        any = any || inside >= 0;
+        if (inside > 0) sum += inside;
+        if (inside < 0 && first_error == 0) first_error = inside;
+    }
+    return any ? sum : first_error;
+}
+
+}  // namespace penstock

@@ -1,0 +1,262 @@
+// Tables on the cpu back end: rows of several files by lists of numbers, of which some cannot be
+// had; rows that are written; kernels' own calls.
+#include "penstock/table.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <unistd.h>
+
+#include "penstock/launch.hpp"
+#include "unit/support.hpp"
+
+namespace penstock::test {
+
+namespace {
+
+constexpr std::uint64_t row = 96, most_rows = 400;
+
+class tables : public testing::Test {
+protected:
+    // Piece i has 100 * (i + 1) rows from byte 8 * i on.
+    void make(const table_options& settings = {}, std::uint64_t equal_rows = 0) {
+        layout = {.row_bytes = row};
+        layout.stride_bytes = 128;
+        for (std::uint64_t i = 0; i < 3; ++i) {
+            const std::uint64_t rows = equal_rows != 0 ? equal_rows : 100 * (i + 1);
+            const std::string path = folder / ("piece" + std::to_string(i));
+            bytes.push_back(pattern(i + 1, 8 * i + rows * 128));
+            write_file(path, bytes.back());
+            layout.pieces.push_back({path, 8 * i, rows});
+        }
+        options o = small_options(folder);
+        o.writable = settings.writable;
+        rt = make_runtime(o);
+        const status s = table::make(*rt, layout, settings, rows);
+        ASSERT_TRUE(s.ok()) << s.message;
+    }
+    [[nodiscard]] const std::uint8_t* expected(std::uint64_t number) const {
+        std::uint64_t piece = 0;
+        while (number >= layout.pieces[piece].rows) number -= layout.pieces[piece++].rows;
+        return &bytes[piece][layout.pieces[piece].first_byte + number * 128];
+    }
+    template <typename Number>
+    void expect_rows(const std::vector<Number>& numbers, const std::vector<std::uint8_t>& got,
+                     std::uint64_t stride = row) const {
+        for (std::size_t i = 0; i < numbers.size(); ++i)
+            ASSERT_EQ(std::memcmp(&got[i * stride],
+                                  expected(static_cast<std::uint64_t>(numbers[i])), row),
+                      0)
+                << "row " << numbers[i] << " at place " << i;
+    }
+    template <typename Number>
+    void gather_all() {
+        std::vector<Number> numbers;
+        for (std::uint64_t i = 0; i < 2000; ++i)
+            numbers.push_back(static_cast<Number>(mix64(i) % rows->size()));
+        std::vector<std::uint8_t> got(numbers.size() * 112, 0xa5);
+        ASSERT_EQ(rows->gather(numbers.data(), numbers.size(), got.data(), {.stride_bytes = 112}),
+                  0);
+        expect_rows(numbers, got, 112);
+        for (std::size_t i = 0; i < numbers.size(); ++i)
+            for (std::size_t k = row; k < 112; ++k)
+                ASSERT_EQ(got[i * 112 + k], 0xa5) << "between the rows";
+        EXPECT_TRUE(rows->check().ok());
+    }
+
+    const temporary_folder folder;
+    table_layout layout;
+    std::vector<std::vector<std::uint8_t>> bytes;
+    std::unique_ptr<runtime> rt;
+    std::unique_ptr<table> rows;
+};
+
+bool is_zero(const std::vector<std::uint8_t>& got, std::size_t place) {
+    for (std::size_t k = 0; k < row; ++k)
+        if (got[place * row + k] != 0) return false;
+    return true;
+}
+
+}  // namespace
+
+TEST_F(tables, numbers_of_every_type_find_rows_of_pieces_of_every_length) {
+    make();
+    EXPECT_EQ(rows->size(), 600u);
+    EXPECT_EQ(rows->ref().view.rows_per_run, 0u);
+    gather_all<std::int32_t>();
+    gather_all<std::uint32_t>();
+    gather_all<std::int64_t>();
+    gather_all<std::uint64_t>();
+}
+
+TEST_F(tables, pieces_of_one_length_are_found_by_a_division) {
+    make({}, 50);
+    EXPECT_EQ(rows->ref().view.rows_per_run, 50u);
+    gather_all<std::int32_t>();
+}
+
+TEST_F(tables, padding_yields_zeros_and_no_error) {
+    make();
+    const std::vector<std::int64_t> numbers = {5, -1, 599, -1};
+    std::vector<std::uint8_t> got(numbers.size() * row, 0xa5);
+    ASSERT_EQ(rows->gather(numbers.data(), numbers.size(), got.data(), {.padding = -1}), 0);
+    EXPECT_TRUE(rows->check().ok());
+    EXPECT_EQ(std::memcmp(&got[0], expected(5), row), 0);
+    EXPECT_EQ(std::memcmp(&got[2 * row], expected(599), row), 0);
+    EXPECT_TRUE(is_zero(got, 1) && is_zero(got, 3));
+}
+
+TEST_F(tables, a_number_outside_is_zero_and_noted_while_the_others_are_right) {
+    make();
+    for (const std::int64_t wrong : {std::int64_t{600}, std::int64_t{-1}, INT64_MIN}) {
+        const std::vector<std::int64_t> numbers = {7, wrong, 300};
+        std::vector<std::uint8_t> got(numbers.size() * row, 0xa5);
+        ASSERT_EQ(rows->gather(numbers.data(), numbers.size(), got.data()), 0);
+        EXPECT_EQ(std::memcmp(&got[0], expected(7), row), 0);
+        EXPECT_EQ(std::memcmp(&got[2 * row], expected(300), row), 0);
+        EXPECT_TRUE(is_zero(got, 1));
+        EXPECT_EQ(rows->gather(numbers.data(), 1, got.data()), -ERANGE) << "until it is looked at";
+        const status s = rows->check();
+        EXPECT_EQ(s.code, -ERANGE);
+        EXPECT_NE(s.message.find("number " + std::to_string(wrong) + " at place 1 "),
+                  std::string::npos)
+            << s.message;
+        EXPECT_NE(s.message.find("600 rows"), std::string::npos) << s.message;
+        EXPECT_TRUE(rows->check().ok());
+        EXPECT_EQ(rows->gather(numbers.data(), 1, got.data()), 0);
+    }
+}
+
+TEST_F(tables, a_file_that_is_cut_loses_its_rows_alone) {
+    make();
+    ASSERT_EQ(::truncate(layout.pieces[1].path.c_str(), 8 + 50 * 128), 0);
+    const std::vector<std::uint32_t> numbers = {20, 290, 120, 580};
+    std::vector<std::uint8_t> got(numbers.size() * row, 0xa5);
+    ASSERT_EQ(rows->gather(numbers.data(), numbers.size(), got.data()), 0);
+    EXPECT_TRUE(is_zero(got, 1));
+    EXPECT_EQ(std::memcmp(&got[0], expected(20), row), 0);
+    EXPECT_EQ(std::memcmp(&got[3 * row], expected(580), row), 0);
+    const status s = rows->check();
+    EXPECT_EQ(s.code, -ESTALE);
+    EXPECT_NE(s.message.find("piece1': row 290 at place 1 of a list, at byte " +
+                             std::to_string(8 + 190 * 128)),
+              std::string::npos)
+        << s.message;
+}
+
+TEST_F(tables, scattered_rows_are_gathered_and_reach_the_files) {
+    make({.writable = true});
+    std::vector<std::int32_t> numbers;
+    for (std::int32_t i = 0; i < 600; i += 7) numbers.push_back(i);
+    const auto values = pattern(9, numbers.size() * row);
+    numbers.push_back(-1);
+    ASSERT_EQ(rows->scatter(numbers.data(), numbers.size(), values.data(), {.padding = -1}), 0);
+    EXPECT_EQ(rows->sync(), 0);
+    EXPECT_TRUE(rows->check().ok());
+    numbers.pop_back();
+    std::vector<std::uint8_t> got(values.size());
+    ASSERT_EQ(rows->gather(numbers.data(), numbers.size(), got.data()), 0);
+    EXPECT_EQ(got, values);
+    for (std::size_t i = 0; i < numbers.size(); ++i)
+        std::memcpy(const_cast<std::uint8_t*>(expected(static_cast<std::uint64_t>(numbers[i]))),
+                    &values[i * row], row);
+    for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(bytes_on_disk(layout.pieces[i].path), bytes[i]);
+}
+
+TEST_F(tables, prefetched_rows_are_hits) {
+    make();
+    const std::vector<std::int32_t> numbers = {0, 1, 2, 0};
+    ASSERT_EQ(rows->prefetch(numbers.data(), numbers.size()), 0);
+    const std::uint64_t misses = rt->stats().misses;
+    std::vector<std::uint8_t> got(numbers.size() * row);
+    ASSERT_EQ(rows->gather(numbers.data(), numbers.size(), got.data()), 0);
+    EXPECT_EQ(rt->stats().misses, misses);
+    expect_rows(numbers, got);
+}
+
+TEST_F(tables, kernels_read_rows_by_themselves) {
+    make();
+    std::vector<std::uint8_t> got(600 * row);
+    const auto body = [&, table = rows->ref()](const auto& g, const runtime_ref& fs,
+                                               std::uint64_t i) {
+        EXPECT_EQ(read_row(g, fs, table, i, &got[i * row]), static_cast<std::int64_t>(row));
+    };
+    ASSERT_EQ(launch(*rt, 600, body), 0);
+    for (std::uint64_t i = 0; i < 600; ++i)
+        ASSERT_EQ(std::memcmp(&got[i * row], expected(i), row), 0) << i;
+    std::vector<std::uint8_t> nothing(row, 0xa5);
+    EXPECT_EQ(read_row(lane{}, rt->ref(), rows->ref(), 600, nothing.data()), -ERANGE);
+    EXPECT_TRUE(is_zero(nothing, 0));
+    EXPECT_EQ(rows->check().code, -ERANGE);
+    const std::uint32_t few[] = {599, 0, 1000};
+    EXPECT_EQ(gather(lane{}, rt->ref(), rows->ref(), few, 3, got.data()), 1u);
+    EXPECT_EQ(std::memcmp(&got[row], expected(0), row), 0);
+}
+
+TEST_F(tables, wrong_arguments_change_nothing) {
+    make();
+    const std::int32_t number = 0;
+    std::uint8_t out[row];
+    EXPECT_EQ(rows->gather(static_cast<const std::int32_t*>(nullptr), 1, out), -EINVAL);
+    EXPECT_EQ(rows->gather(&number, 1, nullptr), -EINVAL);
+    EXPECT_EQ(rows->gather(&number, 1, out, {.stride_bytes = row - 1}), -EINVAL);
+    EXPECT_EQ(rows->gather(&number, UINT64_MAX / 4, out), -EINVAL);
+    EXPECT_EQ(rows->gather(&number, 0, nullptr), 0);
+    EXPECT_EQ(rows->scatter(&number, 1, out), -EROFS);
+    EXPECT_TRUE(rows->check().ok());
+}
+
+TEST_F(tables, a_layout_that_does_not_fit_its_files_makes_no_table) {
+    make();
+    const auto refused = [&](const table_layout& wrong, int code, const std::string& part) {
+        std::unique_ptr<table> out;
+        const status s = table::make(*rt, wrong, {}, out);
+        EXPECT_EQ(s.code, code) << s.message;
+        EXPECT_NE(s.message.find(part), std::string::npos) << s.message;
+        EXPECT_EQ(out, nullptr);
+    };
+    table_layout wrong = layout;
+    wrong.pieces[2].rows += 1;
+    refused(wrong, -EINVAL, "piece2'");
+    wrong = layout;
+    wrong.pieces[0].rows = UINT64_MAX / 64;
+    refused(wrong, -EINVAL, "piece0'");
+    wrong = layout;
+    wrong.pieces[1].path = folder / "missing";
+    refused(wrong, -ENOENT, "missing'");
+    wrong = layout;
+    wrong.stride_bytes = row - 1;
+    refused(wrong, -EINVAL, "stride_bytes");
+    refused({}, -EINVAL, "row");
+    std::unique_ptr<table> out;
+    const status s = table::make(*rt, layout, {.writable = true}, out);
+    EXPECT_EQ(s.code, -EROFS) << s.message;
+    EXPECT_NE(s.message.find("options::writable"), std::string::npos) << s.message;
+}
+
+TEST_F(tables, room_of_tables_that_ended_is_used_again) {
+    make();
+    for (int i = 0; i < 3000; ++i) {
+        std::unique_ptr<table> out;
+        ASSERT_TRUE(table::make(*rt, layout, {}, out).ok()) << i;
+    }
+}
+
+TEST(tables_options, pages_suit_the_rows) {
+    const auto page = [](std::uint64_t row_bytes, std::uint64_t stride = 0) {
+        table_layout layout;
+        layout.row_bytes = row_bytes;
+        layout.stride_bytes = stride;
+        return options_for(layout, {}).page_bytes;
+    };
+    EXPECT_EQ(page(64), 512u);
+    EXPECT_EQ(page(512), 512u);
+    EXPECT_EQ(page(513), 1024u);
+    EXPECT_EQ(page(3072), 4096u);
+    EXPECT_EQ(page(64, 5000), 8192u);
+    EXPECT_EQ(page(100 << 20), 2u << 20);
+    table_layout large{.row_bytes = 512};
+    large.pieces.push_back({"a", 0, 100 << 20});
+    EXPECT_GE(options_for(large, {}).table_bytes, std::uint64_t{100} << 23);
+}
+
+}  // namespace penstock::test
