@@ -138,6 +138,8 @@ constexpr bench_case case_table[] = {
      element_on_gpu},
     {"gather", "random rows by an array of their numbers, against the same rows from plain memory",
      gather_on_cpu, gather_on_gpu},
+    {"table", "rows of a table by numbers, against plain memory and take and copy", table_on_cpu,
+     table_on_gpu},
     {"miss", "random pages and records of a file larger than the cache, against the bus or pread",
      miss_on_cpu, miss_on_gpu},
     {"sequential", "a whole file into the cache in order, against a pipeline by hand or pread",

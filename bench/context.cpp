@@ -102,9 +102,7 @@ std::uint64_t context::use_file(std::uint64_t bytes) {
 }
 
 std::unique_ptr<runtime> context::make_runtime(const runtime_shape& shape) {
-    options o;
-    require(options::from_environment(o));
-    o.where = where_;
+    options o = own_options();
     o.page_bytes = shape.page_bytes;
     o.cache_bytes.reset();
     if (shape.cache_bytes != 0) o.cache_bytes = shape.cache_bytes;
@@ -117,6 +115,10 @@ std::unique_ptr<runtime> context::make_runtime(const runtime_shape& shape) {
         o.service_threads = static_cast<std::uint32_t>(shape.service_threads);
     if (shape.worker_threads != 0)
         o.worker_threads = static_cast<std::uint32_t>(shape.worker_threads);
+    return start(o);
+}
+
+std::unique_ptr<runtime> context::start(const options& o) {
     require(o.check());
     std::vector<std::string> notes;
     std::unique_ptr<runtime> out;
@@ -126,8 +128,19 @@ std::unique_ptr<runtime> context::make_runtime(const runtime_shape& shape) {
     return out;
 }
 
+options context::own_options() const {
+    options o;
+    require(options::from_environment(o));
+    o.where = where_;
+    return o;
+}
+
 opened_file context::open(const runtime_shape& shape, int flags) {
-    opened_file out{make_runtime(shape), -1, bytes()};
+    return open(make_runtime(shape), flags);
+}
+
+opened_file context::open(std::unique_ptr<runtime> rt, int flags) {
+    opened_file out{std::move(rt), -1, bytes()};
     out.fd = out.rt->open(file_.path(), flags);
     if (out.fd < 0) file_.fail(out.fd, "it must stay while it is measured");
     return out;

@@ -155,8 +155,12 @@ public:
     void forget_file() { file_.remove(); }
 
     std::unique_ptr<runtime> make_runtime(const runtime_shape& shape);
+    // One with the settings of a program: the environment's, of the case's back end.
+    [[nodiscard]] options own_options() const;
+    std::unique_ptr<runtime> start(const options& o);
     // The same, and the file opened in it.
     opened_file open(const runtime_shape& shape, int flags = open_read);
+    opened_file open(std::unique_ptr<runtime> rt, int flags = open_read);
 
     // Says on standard error what is being done.
     void progress(const std::string& text) const;

@@ -1,0 +1,297 @@
+// Tables on a GPU: gathers on the caller's stream, in captured graphs that are launched again with
+// new numbers while pages come and go, and what is noted when a row cannot be had.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "device/support.cuh"
+#include "penstock/launch.hpp"
+#include "penstock/table.hpp"
+
+namespace penstock::test {
+
+namespace {
+
+constexpr std::uint64_t file_rows = 20000;
+
+class device_tables : public testing::Test {
+protected:
+    // Three files; their rows are pieces of one table.
+    void start(std::uint64_t bytes_of_row, std::uint64_t page_bytes, std::uint64_t frames,
+               bool windows, std::uint64_t first_byte = 0) {
+        row = bytes_of_row;
+        layout = {.row_bytes = row};
+        for (std::uint64_t i = 0; i < 3; ++i) {
+            const std::string path = folder / ("piece" + std::to_string(i));
+            bytes.push_back(pattern(i + 1, first_byte + file_rows * row));
+            write_file(path, bytes.back());
+            layout.pieces.push_back({path, first_byte, file_rows});
+        }
+        options o = gpu_options(folder);
+        o.page_bytes = page_bytes;
+        o.cache_bytes = page_bytes * frames;
+        o.table_bytes = 16 << 20;
+        o.frame_wait_ms = 5000;
+        rt = make_runtime(o);
+        ASSERT_NE(rt, nullptr);
+        const status s = table::make(*rt, layout, {}, rows);
+        ASSERT_TRUE(s.ok()) << s.message;
+        if (windows) {
+            ASSERT_GT(rows->open_windows(), 0);
+        }
+        ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+    }
+    void TearDown() override {
+        if (stream != nullptr) {
+            cudaStreamSynchronize(stream);
+            cudaStreamDestroy(stream);
+        }
+        rows.reset();
+    }
+    [[nodiscard]] const std::uint8_t* expected(std::uint64_t number) const {
+        return &bytes[number / file_rows][layout.pieces[0].first_byte + number % file_rows * row];
+    }
+    template <typename Number>
+    void choose(Number* numbers, std::uint64_t count, std::uint64_t seed) const {
+        for (std::uint64_t i = 0; i < count; ++i)
+            numbers[i] = static_cast<Number>(mix64(seed * 1000003 + i) % rows->size());
+    }
+    template <typename Number>
+    [[nodiscard]] std::uint64_t wrong_rows(const Number* numbers, std::uint64_t count,
+                                           const std::uint8_t* out) const {
+        std::uint64_t wrong = 0;
+        for (std::uint64_t i = 0; i < count; ++i)
+            wrong += std::memcmp(out + i * row, expected(static_cast<std::uint64_t>(numbers[i])),
+                                 row) != 0;
+        return wrong;
+    }
+    template <typename Number>
+    void gather_twice(std::uint64_t count) {
+        const shared_array<Number> numbers(count);
+        const shared_array<std::uint8_t> out(count * row);
+        for (std::uint64_t seed = 1; seed <= 2; ++seed) {
+            choose(numbers.get(), count, seed);
+            ASSERT_EQ(rows->gather(numbers.get(), count, out.get(), {.stream = stream}), 0);
+            ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+            EXPECT_EQ(wrong_rows(numbers.get(), count, out.get()), 0u) << row;
+        }
+        const status s = rows->check();
+        EXPECT_TRUE(s.ok()) << s.message;
+    }
+    void replay(cudaStreamCaptureMode mode, std::uint64_t replays);
+
+    const temporary_folder folder;
+    std::uint64_t row = 0;
+    table_layout layout;
+    std::vector<std::vector<std::uint8_t>> bytes;
+    std::unique_ptr<runtime> rt;
+    std::unique_ptr<table> rows;
+    cudaStream_t stream = nullptr;
+};
+
+std::uint64_t replays_wanted() {
+    const char* const asked = std::getenv("PENSTOCK_TEST_REPLAYS");
+    return asked != nullptr ? std::strtoull(asked, nullptr, 10) : 1000;
+}
+
+}  // namespace
+
+TEST_F(device_tables, short_rows_by_request) {
+    PENSTOCK_NEEDS_GPU();
+    start(64, 512, 2048, false);
+    gather_twice<std::int32_t>(5000);
+}
+TEST_F(device_tables, short_rows_through_windows_with_a_small_cache) {
+    PENSTOCK_NEEDS_GPU();
+    start(160, 512, 2048, true, 8);
+    gather_twice<std::int64_t>(20000);
+    EXPECT_GT(rt->stats().through_reads, 0u);
+    EXPECT_EQ(rt->stats().file_reads, 0u) << "every row lies in a window";
+}
+TEST_F(device_tables, rows_that_straddle_pages) {
+    PENSTOCK_NEEDS_GPU();
+    start(1000, 4096, 1024, true, 4);
+    gather_twice<std::uint32_t>(5000);
+}
+TEST_F(device_tables, rows_of_a_whole_page_at_odd_places) {
+    PENSTOCK_NEEDS_GPU();
+    start(4096, 4096, 1024, true, 3);
+    gather_twice<std::uint64_t>(3000);
+}
+TEST_F(device_tables, long_rows) {
+    PENSTOCK_NEEDS_GPU();
+    start(9000, 16384, 1024, true);
+    gather_twice<std::int32_t>(1000);
+}
+TEST_F(device_tables, resident_rows) {
+    PENSTOCK_NEEDS_GPU();
+    start(512, 512, 65536, true);
+    gather_twice<std::int32_t>(60000);
+    gather_twice<std::int32_t>(60000);
+    EXPECT_GT(rt->stats().misses, 0u) << "pages enter while the cache fills";
+}
+
+// While a graph is launched again and again, its pages are dropped from the system's page cache,
+// evicted by other rows, and one of its files grows.
+void device_tables::replay(cudaStreamCaptureMode mode, std::uint64_t replays) {
+    constexpr std::uint64_t count = 96;
+    const shared_array<std::int32_t> numbers(count);
+    const shared_array<std::uint8_t> out(count * row);
+    const shared_array<std::int32_t> others(4 * count);
+    const shared_array<std::uint8_t> others_out(4 * count * row);
+    ASSERT_EQ(cudaStreamBeginCapture(stream, mode), cudaSuccess);
+    const int captured =
+        rows->gather(numbers.get(), count, out.get(), {.stream = stream, .padding = -1});
+    cudaGraph_t graph = nullptr;
+    ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+    ASSERT_EQ(captured, 0);
+    cudaGraphExec_t exec = nullptr;
+    ASSERT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+    std::uint64_t wrong = 0, wrong_padding = 0;
+    const int grows = ::open(layout.pieces[2].path.c_str(), O_WRONLY | O_APPEND);
+    for (std::uint64_t i = 0; i < replays; ++i) {
+        choose(numbers.get(), count, i);
+        numbers[i % count] = -1;
+        if (i % 16 == 0) {
+            choose(others.get(), 4 * count, ~i);
+            ASSERT_EQ(rows->gather(others.get(), 4 * count, others_out.get(), {.stream = stream}),
+                      0);
+        }
+        if (i % 64 == 0) {
+            const int fd = ::open(layout.pieces[i / 64 % 3].path.c_str(), O_RDONLY);
+            ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+            ::close(fd);
+        }
+        if (i % 128 == 0 && grows >= 0) {
+            ASSERT_EQ(::write(grows, "more", 4), 4);
+        }
+        std::memset(out.get(), 0xa5, count * row);
+        ASSERT_EQ(cudaGraphLaunch(exec, stream), cudaSuccess);
+        ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+        for (std::uint64_t k = 0; k < row; ++k) wrong_padding += out[i % count * row + k] != 0;
+        numbers[i % count] = 0;
+        std::memcpy(out.get() + i % count * row, expected(0), row);
+        wrong += wrong_rows(numbers.get(), count, out.get());
+    }
+    ::close(grows);
+    EXPECT_EQ(wrong, 0u);
+    EXPECT_EQ(wrong_padding, 0u);
+    const status s = rows->check();
+    EXPECT_TRUE(s.ok()) << s.message;
+    std::printf("    %llu replays, %s\n", static_cast<unsigned long long>(replays),
+                rt->stats().to_json().c_str());
+    // An error in a graph arrives as well.
+    choose(numbers.get(), count, 1);
+    numbers[7] = 1 << 30;
+    ASSERT_EQ(cudaGraphLaunch(exec, stream), cudaSuccess);
+    ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    EXPECT_EQ(rows->gather(numbers.get(), 1, out.get(), {.stream = stream}), -ERANGE);
+    const status noted = rows->check();
+    EXPECT_EQ(noted.code, -ERANGE);
+    EXPECT_NE(noted.message.find("at place 7"), std::string::npos) << noted.message;
+    cudaGraphExecDestroy(exec);
+    cudaGraphDestroy(graph);
+}
+
+TEST_F(device_tables, a_graph_is_replayed_while_pages_come_and_go) {
+    PENSTOCK_NEEDS_GPU();
+    start(256, 512, 2048, true);
+    replay(cudaStreamCaptureModeGlobal, replays_wanted());
+}
+TEST_F(device_tables, a_graph_asks_the_host_for_rows) {
+    PENSTOCK_NEEDS_GPU();
+    start(256, 512, 1024, false);
+    replay(cudaStreamCaptureModeThreadLocal, replays_wanted() / 4);
+}
+TEST_F(device_tables, a_graph_of_a_relaxed_capture) {
+    PENSTOCK_NEEDS_GPU();
+    start(4096, 4096, 512, true);
+    replay(cudaStreamCaptureModeRelaxed, replays_wanted() / 8);
+}
+
+TEST_F(device_tables, two_streams_at_once) {
+    PENSTOCK_NEEDS_GPU();
+    start(256, 512, 2048, true);
+    cudaStream_t second = nullptr;
+    ASSERT_EQ(cudaStreamCreateWithFlags(&second, cudaStreamNonBlocking), cudaSuccess);
+    constexpr std::uint64_t count = 20000;
+    const shared_array<std::int32_t> a(count), b(count);
+    const shared_array<std::uint8_t> of_a(count * row), of_b(count * row);
+    choose(a.get(), count, 1);
+    choose(b.get(), count, 2);
+    for (int i = 0; i < 20; ++i) {
+        ASSERT_EQ(rows->gather(a.get(), count, of_a.get(), {.stream = stream}), 0);
+        ASSERT_EQ(rows->gather(b.get(), count, of_b.get(), {.stream = second}), 0);
+    }
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    EXPECT_EQ(wrong_rows(a.get(), count, of_a.get()), 0u);
+    EXPECT_EQ(wrong_rows(b.get(), count, of_b.get()), 0u);
+    cudaStreamDestroy(second);
+}
+
+TEST_F(device_tables, a_cut_file_and_unreachable_memory) {
+    PENSTOCK_NEEDS_GPU();
+    start(256, 512, 2048, true);
+    const shared_array<std::int32_t> numbers(3);
+    const shared_array<std::uint8_t> out(3 * row);
+    std::vector<std::int32_t> of_host(3);
+    EXPECT_EQ(rows->gather(of_host.data(), 3, out.get(), {.stream = stream}), -EFAULT);
+    ASSERT_EQ(::truncate(layout.pieces[1].path.c_str(), 100 * 256), 0);
+    numbers[0] = 5, numbers[1] = file_rows + 15000, numbers[2] = 2 * file_rows + 9;
+    ASSERT_EQ(rows->gather(numbers.get(), 3, out.get(), {.stream = stream}), 0);
+    ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    EXPECT_EQ(std::memcmp(out.get(), expected(5), row), 0);
+    EXPECT_EQ(std::memcmp(out.get() + 2 * row, expected(2 * file_rows + 9), row), 0);
+    for (std::uint64_t k = 0; k < row; ++k) ASSERT_EQ(out[row + k], 0) << k;
+    EXPECT_EQ(rows->check().code, -ESTALE);
+}
+
+TEST_F(device_tables, an_interrupt_ends_a_gather) {
+    PENSTOCK_NEEDS_GPU();
+    start(256, 512, 2048, true);
+    const shared_array<std::int32_t> numbers(1000);
+    const shared_array<std::uint8_t> out(1000 * row);
+    choose(numbers.get(), 1000, 1);
+    rt->interrupt();
+    usleep(100000);  // the runtime tells kernels with its next beat
+    ASSERT_EQ(rows->gather(numbers.get(), 1000, out.get(), {.stream = stream}), 0);
+    ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    EXPECT_EQ(rows->check().code, -ECANCELED);
+    rt->resume();
+    usleep(100000);
+    ASSERT_EQ(rows->gather(numbers.get(), 1000, out.get(), {.stream = stream}), 0);
+    ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+    EXPECT_EQ(wrong_rows(numbers.get(), 1000, out.get()), 0u);
+}
+
+namespace {
+
+struct read_rows_alone {
+    table_ref rows;
+    std::uint8_t* out;
+    unsigned long long* failed;
+
+    template <typename Group>
+    __device__ void operator()(const Group& g, const runtime_ref& fs, std::uint64_t i) const {
+        const std::int64_t done =
+            read_row(g, fs, rows, i * 31 % rows.size(), out + i * rows.row_bytes());
+        if (done != static_cast<std::int64_t>(rows.row_bytes()) && g.is_leader())
+            atomicAdd(failed, 1ull);
+    }
+};
+
+}  // namespace
+
+TEST_F(device_tables, kernels_read_rows_by_themselves) {
+    PENSTOCK_NEEDS_GPU();
+    start(256, 512, 4096, true);
+    constexpr std::uint64_t count = 2000;
+    const shared_array<std::uint8_t> out(count * row);
+    const device_counters failed(1);
+    ASSERT_EQ(
+        launch<width::warp>(*rt, count, read_rows_alone{rows->ref(), out.get(), failed.get()}), 0);
+    EXPECT_EQ(failed.read()[0], 0u);
+    for (std::uint64_t i = 0; i < count; ++i)
+        ASSERT_EQ(std::memcmp(out.get() + i * row, expected(i * 31 % rows->size()), row), 0) << i;
+}
+
+}  // namespace penstock::test
