@@ -54,10 +54,10 @@ struct options {
     // tier_bytes. Such memory cannot be reclaimed meanwhile. 0: no windows, and no tier.
     std::optional<std::uint64_t> window_bytes = std::nullopt;
 
-    // How often a page that a group reads in whole through a window enters the cache: one time in so
-    // many. The other times its bytes go straight to the caller. Pages of which a call wants little
-    // enter less often, and while the cache has frames that were never used, more often. 1: every
-    // time.
+    // How often a page that a group reads in whole through a window enters the cache: one time in
+    // so many. The other times its bytes go straight to the caller. Pages of which a call wants
+    // little enter less often, and while the cache has frames that were never used, more often. 1:
+    // every time.
     std::uint32_t admit_one_in = 4;
 
     // Bytes of the host tier: host memory (pinned, on gpu) for pages that the cache dropped, and

@@ -95,7 +95,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t gather(const Group& g, const runtime_r
     const engine::number_list list{numbers, detail::type_of_number<Number>(), false, 0};
     const std::uint64_t failed = engine::deliver_list(
         g, fs.view, table.view, list, static_cast<std::byte*>(out),
-        out_stride_bytes != 0 ? out_stride_bytes : table.view.row_bytes, 0, count);
+        out_stride_bytes != 0 ? out_stride_bytes : table.view.row_bytes, 0, count, count);
     g.sync();
     return failed;
 }

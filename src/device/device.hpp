@@ -82,7 +82,7 @@ PENSTOCK_HD PENSTOCK_INLINE void run_part(const Group& g, const runtime_ref& fs,
                                           std::uint64_t end) {
     if constexpr (Verb == table_verb::gather)
         engine::deliver_list(g, fs.view, job.table, job.list, job.memory, job.stride_bytes, begin,
-                             end);
+                             end, job.count);
     else if constexpr (Verb == table_verb::scatter)
         penstock::detail::scatter_list(g, fs, job.table, job.list, job.memory, job.stride_bytes,
                                        begin, end);

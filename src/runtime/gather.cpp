@@ -55,7 +55,8 @@ void sort_by_span(const gather_job& job, const engine::row_geometry& rows, std::
 // are left out.
 template <typename Piece>
 std::int64_t run_pieces(runtime& rt, const gather_job& job, const Piece& piece) {
-    const std::uint64_t rows_at_a_time = rows_of_a_piece(job.count, job.shape.row_bytes, *rt.settings().worker_threads);
+    const std::uint64_t rows_at_a_time =
+        rows_of_a_piece(job.count, job.shape.row_bytes, *rt.settings().worker_threads);
     std::atomic<std::uint64_t> next{0};
     std::atomic<std::int64_t> failed{0};
     const auto work = [&](std::uint32_t, std::uint32_t) {

@@ -87,8 +87,9 @@ constexpr option_entry entries[] = {
     {{"admit_one_in", "PENSTOCK_ADMIT_ONE_IN", "", part::way},
      {&options::admit_one_in, unit::none, 1, 65536},
      {"", "; 1: every page that is missed",
-      "files are read through windows, and the pages that are wanted change often: less; nearly all "
-      "reads are of pages that are wanted once: more",
+      "files are read through windows, and the pages that are wanted change often: less; most "
+      "pages "
+      "are wanted once: more",
       "small numbers: pages push out others that were wanted more often; large ones: it takes "
       "longer until a page that is wanted often is in the cache"}},
     {{"tier_bytes", "PENSTOCK_TIER", "", part::way},

@@ -12,6 +12,7 @@
 #include "os/exceptions.hpp"
 #include "penstock/runtime.hpp"
 #include "runtime/runtime_state.hpp"
+#include "table/cpu_rows.hpp"
 
 namespace penstock {
 
@@ -200,15 +201,15 @@ void table::parts::run_on_cpu(const host::table_job& job) {
     const std::uint64_t piece =
         host::rows_of_a_piece(job.count, layout.row_bytes, *rt.settings().worker_threads);
     const runtime_ref fs = rt.ref();
+    host::runtime_state& state = rt.state();
+    host::cpu_rows rows(fs, *state.hooks.env, *state.files, job);
     std::atomic<std::uint64_t> next{0};
     const auto work = [&](std::uint32_t, std::uint32_t) {
         for (std::uint64_t first = next.fetch_add(piece); first < job.count;
              first = next.fetch_add(piece)) {
             const std::uint64_t end = std::min(first + piece, job.count);
             switch (job.verb) {
-                case host::table_verb::gather:
-                    host::run_part<host::table_verb::gather>(lane{}, fs, job, first, end);
-                    break;
+                case host::table_verb::gather: rows.deliver(first, end); break;
                 case host::table_verb::scatter:
                     host::run_part<host::table_verb::scatter>(lane{}, fs, job, first, end);
                     break;

@@ -216,6 +216,7 @@ private:
             complain("statistics differ from what the actors counted: " + s.to_json());
         met_.operations = last_.steps;
         met_.window_loads = s.window_loads;
+        met_.through_reads = s.through_reads;
         met_.request_loads = s.misses - s.window_loads - s.tier_loads;
         met_.tier_loads = s.tier_loads;
         met_.tier_saves = s.tier_saves;

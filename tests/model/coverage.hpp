@@ -12,6 +12,7 @@ struct coverage {
     std::uint64_t operations = 0;
     std::uint64_t window_loads = 0, tier_loads = 0,
                   request_loads = 0;  // pages, by where they came from
+    std::uint64_t through_reads = 0;  // pages that were read past the cache
     std::uint64_t tier_saves = 0, pages_read_ahead = 0;
     std::uint64_t direct_reads = 0;  // past the operating system's page cache
     bool no_direct_reads = false;    // the file system has none
@@ -26,6 +27,7 @@ struct coverage {
     void visit(const Visit& each) {
         each("operations", operations), each("window_loads", window_loads),
             each("request_loads", request_loads);
+        each("through_reads", through_reads);
         each("tier_loads", tier_loads), each("tier_saves", tier_saves),
             each("pages_read_ahead", pages_read_ahead);
         each("direct_reads", direct_reads);

@@ -76,6 +76,8 @@ struct tiny_shape {
         constexpr std::uint64_t tier_pages[] = {0, 24, 300};
         o.tier_bytes = tier_pages[s.seed % 3] * o.page_bytes;
         *o.window_bytes += o.tier_bytes;  // so that windows have their budget as it was
+        constexpr std::uint32_t rates[] = {1, 2, 4, 1000};
+        o.admit_one_in = rates[mix64(s.seed ^ 15) % 4];
         hooks.windows_on_cpu = true;
         hooks.max_handles = mix64(s.seed ^ 10) % 2 != 0 ? 8 : 0;
         constexpr std::uint32_t slots[] = {4, 16, 64};
@@ -305,6 +307,7 @@ private:
             complain("statistics: windows " + s.to_json());
         met_.operations = report_.steps;
         met_.window_loads = s.window_loads;
+        met_.through_reads = s.through_reads;
         met_.request_loads = s.misses - s.window_loads - s.tier_loads;
         // Met by the program as a whole; a run without a tier meets nothing of it.
         met_.tier_loads = s.tier_loads;

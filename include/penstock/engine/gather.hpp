@@ -307,6 +307,9 @@ struct file_rows {
     PENSTOCK_HD PENSTOCK_INLINE std::byte* place(std::uint64_t i) const {
         return out + list.position(i) * rows.row_bytes;
     }
+    PENSTOCK_HD PENSTOCK_INLINE std::uint32_t entry_rate() const {
+        return entry_rate_of(c, rows.row_bytes, c.page_bytes());
+    }
 };
 
 // Whole group. Delivers rows that are in the cache or in a window of the file, from row `begin` of
@@ -320,8 +323,8 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t gather_present(const Group& g, const c
 #if PENSTOCK_ON_DEVICE
     const window_word window = g.broadcast(g.is_leader() ? window_of(c, f) : 0);
     if (window != 0)
-        return copy_rows_by_unit<Unit>(g, c, file_rows<List>{c, f, rows, list, out, window}, begin,
-                                       count);
+        return copy_rows_by_unit<Unit, true>(g, c, file_rows<List>{c, f, rows, list, out, window},
+                                             begin, count);
 #endif
     return gather_hits<Unit, call_kind::direct>(g, c, f, rows, list, begin, count, out);
 }

@@ -142,17 +142,18 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t find_word(const cache_view& c, const f
 }
 
 // Leader only: asks the host for a piece of the arena for the file, and makes room for it if need
-// be. Returns 0 or a negative errno.
+// be and the caller may wait. Returns 0 or a negative errno.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t ask_for_words(const Group& g, const cache_view& c,
                                                          const file_handle& f, leaf_kind kind,
                                                          std::uint64_t number,
-                                                         std::uint64_t& word_index) {
+                                                         std::uint64_t& word_index,
+                                                         bool may_wait = true) {
     const ring_request request = leaf_request{f.slot, f.generation, kind, number}.packed();
     wait_deadline room(g, c.frame_wait_ns);
     for (std::uint32_t round = 0;; ++round) {
         ring_ticket at{};
-        if (const std::int64_t code = claim_slot(g, c, true, at); code != 0) return code;
+        if (const std::int64_t code = claim_slot(g, c, may_wait, at); code != 0) return code;
         post(g, c, at, request);
         if (const std::int64_t code = await(g, c, at); code != 0) {
             orphan_slot(c, at);
@@ -162,7 +163,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t ask_for_words(const Group& g, const c
         const std::int64_t result = reply.result;
         word_index = reply.words[0];
         recycle_slot(c, at);
-        if (result != -ENOSPC) return result;
+        if (result != -ENOSPC || !may_wait) return result;
         // The arena is full: take down a closed file and ask again.
         const std::int64_t code = retire_one(g, c);
         if (code != 0 && code != -ENFILE) return code;
@@ -200,7 +201,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t make_growth(const Group& g, const cac
 // Leader only: asks the host for the leaf of `page` and enters it. Returns 0 or a negative errno.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t ask_for_leaf(const Group& g, const cache_view& c,
-                                                        const file_handle& f, std::uint64_t page) {
+                                                        const file_handle& f, std::uint64_t page,
+                                                        bool may_wait = true) {
     const std::uint64_t known = c.file_records[f.slot].page_count;
     std::uint64_t directory = f.table, number = page >> c.leaf_shift, leaf = 0;
     leaf_kind kind = leaf_of_table;
@@ -210,7 +212,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t ask_for_leaf(const Group& g, const ca
         if (number >= c.growth_entries) return -EFBIG;
         if (const std::int64_t code = make_growth(g, c, f, directory); code != 0) return code;
     }
-    const std::int64_t code = ask_for_words(g, c, f, kind, number, leaf);
+    const std::int64_t code = ask_for_words(g, c, f, kind, number, leaf, may_wait);
     if (code == 0) atomic_store<order::release>(&c.words[directory + number], leaf + 1);
     return code;
 }

@@ -71,16 +71,20 @@ struct number_list {
     }
 };
 
-PENSTOCK_HD PENSTOCK_INLINE const table_run& run_of(const table_view& t, std::uint64_t row) {
-    if (t.run_count == 1) return t.only;
-    if (t.rows_per_run != 0) return t.runs[row / t.rows_per_run];
+// The row is one of the table.
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t run_number(const table_view& t, std::uint64_t row) {
+    if (t.run_count == 1) return 0;
+    if (t.rows_per_run != 0) return row / t.rows_per_run;
     std::uint32_t low = 0, high = t.run_count - 1;  // the last run that begins at `row` or before
     while (low < high) {
         const std::uint32_t middle = high - (high - low) / 2;
         if (t.runs[middle].first_row <= row) low = middle;
         else high = middle - 1;
     }
-    return t.runs[low];
+    return low;
+}
+PENSTOCK_HD PENSTOCK_INLINE const table_run& run_of(const table_view& t, std::uint64_t row) {
+    return t.run_count == 1 ? t.only : t.runs[run_number(t, row)];
 }
 
 PENSTOCK_HD PENSTOCK_INLINE row_source source_of(const table_view& t, std::uint64_t row) {
@@ -98,6 +102,9 @@ PENSTOCK_HD PENSTOCK_INLINE row_source source_of(const table_view& t, const numb
     return source_of(t, static_cast<std::uint64_t>(number));  // a negative number is too large
 }
 
+// The caller of so few rows waits for the slowest of them.
+inline constexpr std::uint64_t few_rows = 2048;
+
 // The rows of a list and their places, as copies by unit take them.
 struct listed_table_rows {
     const cache_view& c;
@@ -106,6 +113,7 @@ struct listed_table_rows {
     std::byte* out;
     std::uint64_t out_stride_bytes;
     window_word only_window;  // of a table of one run
+    std::uint64_t count;      // of the whole list, which many groups may share out
 
     PENSTOCK_HD PENSTOCK_INLINE std::uint64_t row_bytes() const { return t.row_bytes; }
     PENSTOCK_HD PENSTOCK_INLINE row_source source(std::uint64_t i) const {
@@ -116,6 +124,13 @@ struct listed_table_rows {
     }
     PENSTOCK_HD PENSTOCK_INLINE std::byte* place(std::uint64_t i) const {
         return out + i * out_stride_bytes;
+    }
+    // An entry takes as long as a list of few rows, so at most one in four such lists has one.
+    PENSTOCK_HD PENSTOCK_INLINE std::uint32_t entry_rate() const {
+        const std::uint32_t rate = entry_rate_of(c, t.row_bytes, c.page_bytes());
+        if (c.admit_one_in <= 1 || count > few_rows) return rate;
+        const auto of_list = static_cast<std::uint32_t>(4 * count);
+        return of_list > rate ? of_list : rate;
     }
 };
 
@@ -153,18 +168,20 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t deliver_row(const Group& g, const cache
 
 #if defined(__CUDACC__)
 
-// Whole group. Delivers rows that are in the cache or in windows, from row `begin` on. Returns the
-// first row that it did not deliver, or a row before it.
-template <typename Group>
+// Whole group. Delivers rows that are in the cache, or with `Windows` in windows too, from row
+// `begin` on. Returns the first row that it did not deliver, or a row before it.
+template <bool Windows, typename Group>
 PENSTOCK_D PENSTOCK_INLINE std::uint64_t copy_present_rows(const Group& g, const cache_view& c,
                                                            const listed_table_rows& rows,
                                                            std::uint64_t begin, std::uint64_t end) {
     const std::uint64_t low =
         rows.t.low_bits | reinterpret_cast<std::uintptr_t>(rows.out) | rows.out_stride_bytes;
-    if ((low & 15) == 0) return copy_rows_by_unit<unit_for<16>>(g, c, rows, begin, end);
-    if ((low & 7) == 0) return copy_rows_by_unit<unit_for<8>>(g, c, rows, begin, end);
-    if ((low & 3) == 0) return copy_rows_by_unit<unit_for<4>>(g, c, rows, begin, end);
-    return copy_rows_by_unit<unit_for<1>>(g, c, rows, begin, end);
+    if ((low & 15) == 0) return copy_rows_by_unit<unit_for<16>, Windows>(g, c, rows, begin, end);
+    // Rows at odd places take the copy that knows windows too: one body for each unit is enough.
+    if constexpr (!Windows) return begin;
+    if ((low & 7) == 0) return copy_rows_by_unit<unit_for<8>, true>(g, c, rows, begin, end);
+    if ((low & 3) == 0) return copy_rows_by_unit<unit_for<4>, true>(g, c, rows, begin, end);
+    return copy_rows_by_unit<unit_for<1>, true>(g, c, rows, begin, end);
 }
 
 #endif
@@ -176,9 +193,13 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t deliver_rows(const Group& g, const cac
                                                        std::uint64_t begin, std::uint64_t end) {
     std::uint64_t failed = 0;
     const std::int64_t stop = shared_stop_code(g, c);
+    [[maybe_unused]] bool misses = false;
     for (std::uint64_t i = begin; i < end; ++i) {
 #if PENSTOCK_ON_DEVICE
-        if (stop == 0) i = copy_present_rows(g, c, rows, i, end);
+        if (stop == 0 && !misses) i = copy_present_rows<false>(g, c, rows, i, end);
+        if (i >= end) break;
+        misses = true;  // for the rest of this call: the leanest copy knows the cache alone
+        if (stop == 0) i = copy_present_rows<true>(g, c, rows, i, end);
         if (i >= end) break;
 #endif
         const std::int64_t done = deliver_row(g, c, rows.t, rows.source(i), rows.place(i), stop);
@@ -195,11 +216,12 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t deliver_list(const Group& g, const cac
                                                        const table_view& t, const number_list& list,
                                                        std::byte* out,
                                                        std::uint64_t out_stride_bytes,
-                                                       std::uint64_t begin, std::uint64_t end) {
+                                                       std::uint64_t begin, std::uint64_t end,
+                                                       std::uint64_t count) {
     const window_word window =
         t.run_count == 1 ? g.broadcast(g.is_leader() ? window_of(c, t.only.file) : 0) : 0;
-    return deliver_rows(g, c, listed_table_rows{c, t, list, out, out_stride_bytes, window}, begin,
-                        end);
+    return deliver_rows(g, c, listed_table_rows{c, t, list, out, out_stride_bytes, window, count},
+                        begin, end);
 }
 
 // Whole group. Brings the pages of rows [begin, end) of the list into the cache. Rows that cannot

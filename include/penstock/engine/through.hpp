@@ -31,22 +31,44 @@
 
 namespace penstock::engine {
 
-// Leader only. Should a page enter the cache of which a caller wants `bytes` bytes? True one time
-// in so many; `rows`: for so many such rows at once, one of which may enter. A page of which the
-// caller wants little must earn more reads until its bytes have paid the bus: the rate keeps them
-// at a sixteenth of what is read through. While frames were never used, pages enter more often, for
-// they take no other page's place.
+// What entering costs besides its bytes on the bus, as so many bytes: a claim, a frame and an
+// eviction take a GPU as long as these (bench/results/h100/2026-11-25-tables.json).
+inline constexpr std::uint32_t entry_bytes = 2048;
+
+// One in so many accesses that want `wanted` bytes of a page should let it enter, where this costs
+// `extra` bytes of the bus. The rate keeps what entering costs at a sixteenth of what is read
+// through. While frames were never used, pages enter more often, for they take no other page's
+// place.
+PENSTOCK_HD PENSTOCK_INLINE std::uint32_t entry_rate_of(const cache_view& c, std::uint64_t wanted,
+                                                        std::uint64_t extra) {
+    if (c.admit_one_in <= 1) return 1;
+    const auto part = static_cast<std::uint32_t>(wanted < c.page_bytes() ? wanted : c.page_bytes());
+    if (is_filling(c)) return static_cast<std::uint32_t>(c.page_bytes()) / part;
+    const std::uint32_t rate =
+        4 * c.admit_one_in * (static_cast<std::uint32_t>(extra) + entry_bytes) / part;
+    return rate < c.admit_one_in ? c.admit_one_in : rate;
+}
+
+// Leader only. True one time in so many; for `accesses` at once, of which one may let its page
+// enter.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE bool admits(const Group& g, const cache_view& c, std::uint64_t bytes,
-                                        std::uint32_t rows = 1) {
-    if (c.admit_one_in <= 1) return true;
-    std::uint32_t parts = 1;
-    if (bytes < c.page_bytes()) parts = static_cast<std::uint32_t>(c.page_bytes() / bytes);
-    std::uint32_t rate = parts;
-    if (!is_filling(c)) rate = c.admit_one_in * (parts > 1 ? 4 * (parts - 1) : 1);
-    if (rate <= rows) return true;
+PENSTOCK_HD PENSTOCK_INLINE bool draws(const Group& g, std::uint32_t rate,
+                                       std::uint32_t accesses = 1) {
+    if (rate <= accesses) return true;
     const std::uint64_t drawn = mix64(g.now_ns() + (std::uint64_t{g.home()} << 40));
-    return static_cast<std::uint32_t>(drawn >> 32) % (rate / rows) == 0;
+    return static_cast<std::uint32_t>(drawn >> 32) % (rate / accesses) == 0;
+}
+
+template <typename Group>
+PENSTOCK_HD PENSTOCK_INLINE bool admits(const Group& g, const cache_view& c, std::uint64_t wanted,
+                                        std::uint64_t extra) {
+    return draws(g, entry_rate_of(c, wanted, extra));
+}
+
+// The bytes of a page that a caller does not want.
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t unwanted_of_page(const cache_view& c,
+                                                           std::uint64_t wanted) {
+    return wanted < c.page_bytes() ? c.page_bytes() - wanted : 0;
 }
 
 // Whole group; `offset` and the `wanted` bytes behind it lie in the file. Reads through as many
@@ -62,7 +84,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::uint64_t read_through(const Group& g, const c
     through_look look;
     if (g.is_leader()) {
         look_through(c, f, offset, wanted, look);
-        if (look.length > 0 && !must && admits(g, c, look.length)) look.length = 0;
+        if (look.length > 0 && !must && admits(g, c, look.length, unwanted_of_page(c, look.length)))
+            look.length = 0;
     }
     const std::uint64_t length = g.broadcast(look.length);
     if (length == 0) return 0;
@@ -90,10 +113,16 @@ PENSTOCK_HD PENSTOCK_INLINE void count_through(const Group& g, const cache_view&
 }
 
 // Whole group. Lets a page enter the cache, if that needs no wait for a frame. It may fail, which
-// costs nothing but the next read.
+// costs nothing but the next read. A page without a word asks the host for its leaf, which takes
+// one trip; where the arena is full, asking is in vain, so only one in so many such pages asks.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE void admit_page(const Group& g, const cache_view& c,
                                               const file_handle& f, std::uint64_t page) {
+    constexpr std::uint32_t leaf_rate = 16;
+    bool has_word = true;
+    if (g.is_leader() && find_word(c, f, page) == no_word)
+        has_word = draws(g, leaf_rate) && ask_for_leaf(g, c, f, page, false) == 0;
+    if (g.broadcast(has_word ? 1 : 0) == 0) return;
     wait_deadline deadline(g, c.frame_wait_ns);
     pending_load load;
     if (begin_load(g, c, f, page, false, deadline, load) != 1) return;
