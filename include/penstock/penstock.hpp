@@ -16,6 +16,7 @@
 #include "penstock/runtime.hpp"
 #include "penstock/statistics.hpp"
 #include "penstock/stream.hpp"
+#include "penstock/table.hpp"
 #include "penstock/table_layout.hpp"
 #include "penstock/version.hpp"
 #include "penstock/view.hpp"

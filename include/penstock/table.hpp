@@ -21,7 +21,7 @@
 // clears the note.
 //
 // Rows that lie in a window and not in the cache go straight to their place
-// (docs/protocol/read.md), so for rows of files in memory open the windows of the table first.
+// (docs/protocol/through.md), so for rows of files in memory open the windows of the table first.
 #pragma once
 
 #include <cstdint>

@@ -59,7 +59,11 @@ void of_settings_and_reports() {
 
 void of_tables() {
     take(&ps::describe, &ps::describe_raw, &ps::describe_npy, &ps::describe_safetensors,
-         &ps::describe_checkpoint, &ps::table_layout::rows);
+         &ps::describe_checkpoint, &ps::table_layout::rows, &ps::options_for, &ps::table::make,
+         &ps::table::ref, &ps::table::size, &ps::table::row_bytes, &ps::table::layout,
+         &ps::table::check, &ps::table::sync, &ps::table::open_windows,
+         &ps::table::gather<std::int32_t>, &ps::table::scatter<std::int64_t>,
+         &ps::table::prefetch<std::uint32_t>);
 }
 
 }  // namespace
