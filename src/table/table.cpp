@@ -188,7 +188,8 @@ int table::parts::begin(std::uint64_t count, const void* numbers, const void* me
                         const row_options& settings) const {
     if (const int code = rt.process_code(); code != 0) return code;
     const engine::table_note& note = *room.words;
-    if (engine::look_published(&note.published) != note.taken) return static_cast<int>(note.code);
+    if (engine::look_published(&note.published) != engine::look_taken(&note.taken))
+        return static_cast<int>(note.code);
     if (settings.stride_bytes != 0 && settings.stride_bytes < layout.row_bytes) return -EINVAL;
     if (count == 0) return 0;
     if (numbers == nullptr || memory == nullptr) return -EINVAL;

@@ -193,12 +193,14 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t deliver_rows(const Group& g, const cac
                                                        std::uint64_t begin, std::uint64_t end) {
     std::uint64_t failed = 0;
     const std::int64_t stop = shared_stop_code(g, c);
-    [[maybe_unused]] bool misses = false;
+    // The leanest copy knows the cache alone. A caller of few rows waits for each trip to memory,
+    // so it pays for no look in vain.
+    [[maybe_unused]] bool misses = rows.count <= few_rows && rows.only_window != 0;
     for (std::uint64_t i = begin; i < end; ++i) {
 #if PENSTOCK_ON_DEVICE
         if (stop == 0 && !misses) i = copy_present_rows<false>(g, c, rows, i, end);
         if (i >= end) break;
-        misses = true;  // for the rest of this call: the leanest copy knows the cache alone
+        misses = true;  // for the rest of this call
         if (stop == 0) i = copy_present_rows<true>(g, c, rows, i, end);
         if (i >= end) break;
 #endif
