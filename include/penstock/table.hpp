@@ -4,7 +4,7 @@
 //
 //   penstock::table_layout layout;                       // where the rows lie (table_layout.hpp)
 //   penstock::describe("model/", "embed.weight", layout);
-//   penstock::runtime::make(penstock::options_for(layout), rt);
+//   penstock::runtime::make(penstock::options_for(layout, {}), rt);
 //   penstock::table::make(*rt, layout, {}, rows);
 //   rows->gather(numbers, count, out, {.stream = stream});         // from the host
 //   penstock::gather(g, fs, rows->ref(), numbers, count, out);     // in a kernel of your own

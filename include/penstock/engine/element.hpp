@@ -110,8 +110,7 @@ PENSTOCK_D PENSTOCK_INLINE bool try_element(const cache_view& c, const file_hand
 }
 
 // One lane, whose element's page was not in the cache a moment ago. The same as read_through for a
-// single element; the address of the second looks depends on the value for the reason that
-// unchanged_since_load has.
+// single element; a fence of the whole device stands between value and second looks.
 template <typename T>
 PENSTOCK_D PENSTOCK_INLINE bool try_element_through(const cache_view& c, const file_handle& f,
                                                     std::uint64_t at, T& out) {

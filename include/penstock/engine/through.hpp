@@ -4,9 +4,8 @@
 //   look    the page words are absent, the file has no writer in this runtime, and its window shows
 //           the bytes
 //   copy    window -> caller
-//   check   each page word is as it was, and so is the window word; else the bytes do not count,
-//   and
-//           the caller loads the page
+//   check   page words and window word are as they were; else the bytes do not count, and the
+//           caller loads the page
 //
 // Why the bytes count
 //   They are the file's: the host clears the window word before it lets the file become shorter,
@@ -32,7 +31,7 @@
 namespace penstock::engine {
 
 // What entering costs besides its bytes on the bus, as so many bytes: a claim, a frame and an
-// eviction take a GPU as long as these (bench/results/h100/2026-11-25-tables.json).
+// eviction take a GPU as long as these (bench/results/h100/2026-11-25-tables-entries.json).
 inline constexpr std::uint32_t entry_bytes = 2048;
 
 // One in so many accesses that want `wanted` bytes of a page should let it enter, where this costs
@@ -44,8 +43,10 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint32_t entry_rate_of(const cache_view& c, std
     if (c.admit_one_in <= 1) return 1;
     const auto part = static_cast<std::uint32_t>(wanted < c.page_bytes() ? wanted : c.page_bytes());
     if (is_filling(c)) return static_cast<std::uint32_t>(c.page_bytes()) / part;
+    const std::uint64_t cost = std::uint64_t{c.admit_one_in} * 4 * (extra + entry_bytes);
+    // Large pages and large rates: once in 2^31 accesses is never.
     const std::uint32_t rate =
-        4 * c.admit_one_in * (static_cast<std::uint32_t>(extra) + entry_bytes) / part;
+        cost >> 32 == 0 ? static_cast<std::uint32_t>(cost) / part : std::uint32_t{1} << 31;
     return rate < c.admit_one_in ? c.admit_one_in : rate;
 }
 
