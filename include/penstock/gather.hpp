@@ -155,7 +155,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t gather(const Group& g, const view<T>& e
                                                 T* out) {
     std::int64_t done = detail::check_gather(indices, count, out, sizeof(T));
     if (done == 0 && count > 0)
-        done = engine::gather_in_units<engine::unit_for<sizeof(T)>, engine::call_kind::by_address>(
+        done = engine::gather_in_units<engine::unit_for<sizeof(T)>, call_kind::by_address>(
             g, elements.cache(), elements.file(), elements.geometry(), engine::listed_rows{indices},
             count, reinterpret_cast<std::byte*>(out));
     return detail::end_gather(g, elements.cache(), done, sizeof(T));

@@ -36,7 +36,7 @@ struct options {
     std::uint64_t page_bytes = 65536;
 
     // Bytes for the page tables of all open and remembered files, in device memory: 8 per page of a
-    // file. A file whose table takes more than a quarter of it gets a two-level table.
+    // file. A file whose table takes more than half of it gets a two-level table.
     std::uint64_t table_bytes = std::uint64_t{256} << 20;
 
     // How many files can be open or remembered at once.

@@ -73,11 +73,9 @@ template <group Group>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t read_row(const Group& g, const runtime_ref& fs,
                                                   const table_ref& table, std::uint64_t number,
                                                   void* to) {
-    const std::int64_t done = engine::deliver_row(
-        g, fs.view, table.view, engine::source_of(table.view, number), static_cast<std::byte*>(to));
+    const std::int64_t done =
+        engine::deliver_row(g, fs.view, table.view, number, static_cast<std::byte*>(to));
     g.sync();
-    if (done < 0 && g.is_leader())
-        engine::note_row(table.view, done, static_cast<std::int64_t>(number), 0, false);
     return done;
 }
 

@@ -74,8 +74,8 @@ void cpu_rows::deliver(std::uint64_t begin, std::uint64_t end) {
             const auto row = static_cast<std::uint64_t>(job_.list.at(i));
             if (read_past(source, engine::run_number(t, row), to, turn + i)) continue;
         }
-        const std::int64_t done = engine::deliver_row(lane{}, fs_.view, t, source, to);
-        if (done < 0) engine::note_row(t, done, job_.list.at(i), i, true);
+        engine::deliver_list(lane{}, fs_.view, t, job_.list, job_.memory, job_.stride_bytes, i,
+                             i + 1, job_.count);
     }
 }
 

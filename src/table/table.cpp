@@ -79,9 +79,14 @@ options options_for(const table_layout& layout, const options& base) {
         std::uint64_t& end = ends[piece.path];
         end = std::max(end, end_of(layout, piece).value_or(0));
     }
-    std::uint64_t words = 0;
-    for (const auto& [path, end] : ends) words += end / out.page_bytes + 1;
-    out.table_bytes = std::max(out.table_bytes, std::min(words * 8 / 4 * 5, most_table_bytes));
+    // A file whose table is more than half of all has one of two levels, which costs a trip more.
+    std::uint64_t words = 0, most_words = 0;
+    for (const auto& [path, end] : ends) {
+        words += end / out.page_bytes + 1;
+        most_words = std::max(most_words, end / out.page_bytes + 1);
+    }
+    const std::uint64_t wanted = 8 * std::max(words / 4 * 5, 2 * most_words);
+    out.table_bytes = std::max(out.table_bytes, std::min(wanted, most_table_bytes));
     return out;
 }
 
@@ -133,7 +138,7 @@ status table::parts::place_runs() {
     t.note = room.words;
     t.rows_per_run = layout.pieces[0].rows;
     std::vector<engine::table_run> runs;
-    std::uint64_t low = t.row_bytes | t.stride_bytes;
+    std::uint64_t low = t.stride_bytes;
     for (std::size_t i = 0; i < layout.pieces.size(); ++i) {
         const table_piece& piece = layout.pieces[i];
         const int fd = fds[file_of[i]];
@@ -155,7 +160,8 @@ status table::parts::place_runs() {
             return wrong_piece(piece, "the table has too many rows");
     }
     t.only = runs[0];
-    t.low_bits = static_cast<std::uint32_t>(low & 15);
+    t.low_bits = static_cast<std::uint32_t>((low | t.row_bytes) & 15);
+    t.parts = engine::parts_of_row(c.page_bytes(), low, t.row_bytes);
     const int code =
         state.device->upload(room.run_words, runs.data(), runs.size() * sizeof runs[0]);
     return {code, code == 0 ? "" : "for a table: " + error_text(code)};

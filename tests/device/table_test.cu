@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "device/support.cuh"
+#include "penstock/group/coalesced.cuh"
 #include "penstock/launch.hpp"
 #include "penstock/table.hpp"
 
@@ -292,6 +293,90 @@ TEST_F(device_tables, kernels_read_rows_by_themselves) {
     EXPECT_EQ(failed.read()[0], 0u);
     for (std::uint64_t i = 0; i < count; ++i)
         ASSERT_EQ(std::memcmp(out.get() + i * row, expected(i * 31 % rows->size()), row), 0) << i;
+}
+
+namespace {
+
+// Group `me` of `groups` gathers its share of the list.
+template <typename Group>
+__device__ void gather_share(const Group& g, const runtime_ref& fs, const table_ref& rows,
+                             const std::int32_t* numbers, std::uint64_t count, std::uint8_t* out,
+                             std::uint64_t stride, unsigned long long* failed, std::uint64_t me,
+                             std::uint64_t groups) {
+    const std::uint64_t begin = count * me / groups, end = count * (me + 1) / groups;
+    const std::uint64_t missed =
+        gather(g, fs, rows, numbers + begin, end - begin, out + begin * stride, stride);
+    if (g.is_leader()) atomicAdd(failed, static_cast<unsigned long long>(missed));
+}
+
+enum class kind_of_group { lane, tile8, warp, block, coalesced };
+
+__global__ void gather_by(kind_of_group kind, const __grid_constant__ runtime_ref fs,
+                          const __grid_constant__ table_ref rows, const std::int32_t* numbers,
+                          std::uint64_t count, std::uint8_t* out, std::uint64_t stride,
+                          unsigned long long* failed) {
+    const std::uint64_t thread = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x,
+                        threads = std::uint64_t{gridDim.x} * blockDim.x;
+    const auto share = [&](const auto& g, std::uint64_t me, std::uint64_t groups) {
+        gather_share(g, fs, rows, numbers, count, out, stride, failed, me, groups);
+    };
+    switch (kind) {
+        case kind_of_group::lane: share(lane{}, thread, threads); break;
+        case kind_of_group::tile8: share(this_tile<8>(), thread / 8, threads / 8); break;
+        case kind_of_group::warp: share(this_warp(), thread / 32, threads / 32); break;
+        case kind_of_group::block: share(this_block(), blockIdx.x, gridDim.x); break;
+        case kind_of_group::coalesced:
+            // The odd lanes of each warp.
+            if (threadIdx.x % 2 != 0) share(coalesced(0xaaaaaaaau), thread / 32, threads / 32);
+    }
+}
+
+}  // namespace
+
+// Rows of every kind for groups of every kind: numbers out of range give zeros, and no byte between
+// the rows is touched.
+TEST_F(device_tables, groups_of_every_kind_gather) {
+    PENSTOCK_NEEDS_GPU();
+    constexpr std::uint64_t count = 3000;
+    const struct {
+        std::uint64_t row, page, frames, first;
+        bool windows;
+        std::uint32_t threads;  // of a block; 96 is no power of two
+    } cases[] = {{160, 512, 2048, 8, true, 96},   {160, 512, 4096, 8, false, 256},
+                 {512, 512, 2048, 0, true, 256},  {700, 4096, 512, 1, true, 64},
+                 {1000, 512, 2048, 4, true, 96},  {16, 512, 2048, 0, true, 32},
+                 {5000, 4096, 1024, 16, true, 64}};
+    for (const auto& of : cases) {
+        bytes.clear();
+        TearDown();
+        start(of.row, of.page, of.frames, of.windows, of.first);
+        const std::uint64_t stride = row + 48;
+        const shared_array<std::int32_t> numbers(count);
+        const shared_array<std::uint8_t> out(count * stride);
+        for (const kind_of_group kind :
+             {kind_of_group::warp, kind_of_group::block, kind_of_group::tile8,
+              kind_of_group::coalesced, kind_of_group::lane}) {
+            choose(numbers.get(), count, static_cast<std::uint64_t>(kind));
+            std::uint64_t outside = 0;
+            for (std::uint64_t i = 5; i < count; i += 997, ++outside)
+                numbers[i] = i % 2 != 0 ? -3 : static_cast<std::int32_t>(rows->size());
+            std::memset(out.get(), 0xa5, count * stride);
+            const device_counters failed(1);
+            gather_by<<<2, of.threads, 0, stream>>>(kind, rt->ref(), rows->ref(), numbers.get(),
+                                                    count, out.get(), stride, failed.get());
+            ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+            EXPECT_EQ(failed.read()[0], outside);
+            EXPECT_EQ(rows->check().code, -ERANGE);
+            const std::vector<std::uint8_t> zeros(row), gap(48, 0xa5);
+            for (std::uint64_t i = 0; i < count; ++i) {
+                const std::uint8_t* const right =
+                    i % 997 == 5 ? zeros.data() : expected(static_cast<std::uint64_t>(numbers[i]));
+                ASSERT_EQ(std::memcmp(out.get() + i * stride, right, row), 0)
+                    << i << ", rows of " << row << ", kind " << static_cast<int>(kind);
+                ASSERT_EQ(std::memcmp(out.get() + i * stride + row, gap.data(), 48), 0) << i;
+            }
+        }
+    }
 }
 
 }  // namespace penstock::test

@@ -303,10 +303,10 @@ TEST_F(registry, generations_leave_out_zero) {
 
 TEST_F(registry, a_table_that_does_not_fit) {
     registry_limits limits = small_limits;
-    limits.word_count = 4;
+    limits.word_count = 3;
     make(limits);
     const open_reply a =
-        must_open("a");  // two pages: a quarter is one word, so two levels with leaves of 16
+        must_open("a");  // two pages: half is one word, so two levels with leaves of 16
     EXPECT_TRUE(a.two_level);
     std::uint64_t word = 0;
     EXPECT_EQ(files->leaf(a.slot, a.generation, engine::leaf_of_table, 0, word), -ENOSPC);

@@ -287,34 +287,44 @@ TEST_F(gathers, a_table_of_two_levels) {
     expect_rows(racing_lane{}, {.row_bytes = 1000}, random_indices(60, 1600, 1));
 }
 
-// How the threads of a group share out a batch: each unit of each row in one place, whatever the
+// How the threads of a group share out parts: each unit of each part is one thread's, whatever the
 // sizes.
-TEST(gather_shares, every_unit_of_a_batch_is_one_threads) {
-    const auto check = [](auto per_thread, std::uint32_t threads) {
-        constexpr std::uint32_t most = decltype(per_thread)::value;
-        for (std::uint32_t units = 1; units <= most * threads; ++units) {
-            std::uint32_t rows = 0;
-            std::vector<int> taken;
+TEST(row_batch, every_unit_of_a_part_is_one_threads) {
+    for (const std::uint32_t threads : {1, 2, 4, 8, 16, 32})
+        for (std::uint32_t units = 1; units <= 4 * threads + 3; ++units) {
+            const std::uint32_t teams = engine::part_teams(threads, 0, units).teams;
+            std::vector<int> taken(std::size_t{teams} * units);
             for (std::uint32_t rank = 0; rank < threads; ++rank) {
-                const engine::unit_shares<most> shares(threads, rank, units);
-                if (rank == 0) taken.resize(std::size_t{rows = shares.rows()} * units);
-                for (std::uint32_t k = 0; k < engine::units_in_flight; ++k) {
-                    if (!shares.has(k)) continue;
-                    ASSERT_LT(shares.row(k), rows);
-                    ASSERT_LT(shares.unit(k), units);
-                    ++taken[std::size_t{shares.row(k)} * units + shares.unit(k)];
+                const engine::part_teams by(threads, rank, units);
+                ASSERT_EQ(by.teams, teams);
+                if (by.my_team >= by.teams) continue;
+                for (std::uint32_t round = 0; round < by.rounds; ++round) {
+                    const std::uint32_t unit = by.my_unit + round * by.team;
+                    if (unit < units) ++taken[std::size_t{by.my_team} * units + unit];
                 }
             }
-            ASSERT_GT(rows, 0u);
+            ASSERT_GT(teams, 0u);
             ASSERT_EQ(std::count(taken.begin(), taken.end(), 1),
                       static_cast<std::ptrdiff_t>(taken.size()))
                 << units << " of " << threads;
         }
-    };
-    for (const std::uint32_t threads : {1, 2, 5, 8, 31, 32, 96, 256}) {
-        check(std::integral_constant<std::uint32_t, 1>{}, threads);
-        check(std::integral_constant<std::uint32_t, 4>{}, threads);
-    }
+}
+
+TEST(row_batch, parts_are_the_most_pages_that_a_row_touches) {
+    for (const std::uint64_t page : {512, 4096})
+        for (const std::uint64_t stride : {1, 8, 24, 64, 96, 512, 4096, 12288})
+            for (const std::uint64_t first : {0, 1, 8, 64, 512, 4096})
+                for (const std::uint64_t row : {1, 8, 64, 511, 512, 513, 4096, 4097}) {
+                    std::uint64_t most = 0;
+                    for (std::uint64_t i = 0; i < 2 * page; ++i) {
+                        const std::uint64_t at = first + i * stride;
+                        most = std::max(most, (at + row - 1) / page - at / page + 1);
+                    }
+                    ASSERT_GE(engine::parts_of_row(page, first | stride, row), most)
+                        << page << " " << stride << " " << first << " " << row;
+                    // A bound that counts pages which no row touches would cost threads.
+                    ASSERT_LE(engine::parts_of_row(page, first | stride, row), most + 1);
+                }
 }
 
 }  // namespace penstock::test

@@ -62,4 +62,16 @@ PENSTOCK_HD PENSTOCK_INLINE Function* by_address(Function* function) {
     return function;
 }
 
+// How a function calls the next one. Code that is inline in the user's kernel calls by address
+// (base/macros.hpp); other code calls directly. A function that is called by address may not
+// call another function by address: the compiler would take that for a circle, and would not know
+// how much stack the kernel needs.
+enum class call_kind { direct, by_address };
+
+template <call_kind Call, typename Function>
+PENSTOCK_HD PENSTOCK_INLINE Function* door(Function* function) {
+    if constexpr (Call == call_kind::by_address) return by_address(function);
+    else return function;
+}
+
 }  // namespace penstock

@@ -324,7 +324,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t load_one(const Group& g, const cache_vi
 // if the window is still open, so that all the bytes were the file's.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE bool copy_windows(const Group& g, const cache_view& c,
-                                              const file_handle& f, const pending_load* loads,
+                                              const file_handle& f, pending_load* loads,
                                               std::uint32_t count) {
     bool any = false;
     for (std::uint32_t i = 0; i < count; ++i) {
@@ -354,23 +354,24 @@ PENSTOCK_HD PENSTOCK_INLINE bool copy_windows(const Group& g, const cache_view& 
 // in flight together. page_of(i), called by the whole group, names the i-th. The whole group calls
 // `consume(page, frame_address)` for each loaded page before another group can have it. Returns how
 // many pages it loaded, or the negative errno of page_of(0). Returns 0 if page_of(0) is not absent
-// or cannot be loaded now; the caller then pins it.
+// or cannot be loaded now; the caller then pins it. Without `must`, no page is waited for, and the
+// first is as good as the others: those that need no wait for a frame are loaded.
 template <typename Group, typename PageOf, typename Consume>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t load_listed(const Group& g, const cache_view& c,
                                                        const file_handle& f, std::uint64_t pages,
                                                        const PageOf& page_of,
                                                        wait_deadline& deadline,
-                                                       const Consume& consume) {
+                                                       const Consume& consume, bool must = true) {
     pending_load loads[max_pending_loads];
     std::uint32_t started = 0;
     std::int64_t first_code = 0;
     for (std::uint64_t i = 0; i < pages && started < max_pending_loads; ++i) {
         const std::uint64_t page = page_of(i);
         const std::int64_t code =
-            begin_load(g, c, f, page, started == 0 && i == 0, deadline, loads[started]);
+            begin_load(g, c, f, page, must && i == 0, deadline, loads[started]);
         if (code == 1) {
             ++started;
-        } else if (i == 0) {
+        } else if (must && i == 0) {
             first_code = code;
             break;  // without its first page the list is of no use to the caller
         } else if (code < 0) {

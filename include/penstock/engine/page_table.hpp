@@ -114,10 +114,9 @@ inline constexpr std::uint64_t no_word = ~std::uint64_t{0};
 // Finds a page word through the directory at `directory`.
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t find_in_leaf(const cache_view& c, std::uint64_t directory,
                                                        std::uint64_t page) {
-    // Acquire: pairs with the release in ask_for_leaf; the leaf was swept clean before the entry
-    // named it.
-    const std::uint64_t entry =
-        atomic_load<order::acquire>(&c.words[directory + (page >> c.leaf_shift)]);
+    // Loads in order: pairs with the release in ask_for_leaf; the leaf was swept clean before the
+    // entry named it.
+    const std::uint64_t entry = load_for_read(&c.words[directory + (page >> c.leaf_shift)]);
     return entry == 0 ? no_word : entry - 1 + (page & ((std::uint64_t{1} << c.leaf_shift) - 1));
 }
 

@@ -292,5 +292,8 @@ PENSTOCK_HD PENSTOCK_INLINE bool unchanged_since_load(const page_word* word, pag
 // again, and same_frame for each word.
 PENSTOCK_HD PENSTOCK_INLINE void end_load_for_read() { order_loads(); }
 PENSTOCK_HD PENSTOCK_INLINE void begin_recheck() { atomic_fence(); }
+// The lighter form, for copies that have stored all that they loaded (unchanged_since_load says why
+// that is enough).
+PENSTOCK_HD PENSTOCK_INLINE void begin_recheck_after_copy() { order_loads(); }
 
 }  // namespace penstock::engine

@@ -17,8 +17,7 @@
 #include <cerrno>
 #include <cstdint>
 
-#include "penstock/engine/read.hpp"
-#include "penstock/engine/row_units.hpp"
+#include "penstock/engine/missing_rows.hpp"
 
 namespace penstock::engine {
 
@@ -49,8 +48,8 @@ struct table_view {
     std::uint64_t rows, row_bytes, stride_bytes;
     std::uint64_t rows_per_run;  // of every run but the last; 0: they differ
     std::uint32_t run_count;
-    std::uint32_t
-        low_bits;  // of all places of rows in their files, and of row_bytes, or-ed together
+    std::uint32_t parts;     // the most pages that a row touches
+    std::uint32_t low_bits;  // of all places of rows in their files, and of row_bytes, or-ed
     std::uint64_t* claimed;
     table_note* note;
 };
@@ -105,17 +104,28 @@ PENSTOCK_HD PENSTOCK_INLINE row_source source_of(const table_view& t, const numb
 // The caller of so few rows waits for the slowest of them.
 inline constexpr std::uint64_t few_rows = 2048;
 
-// The rows of a list and their places, as copies by unit take them.
+// One in so many rows of a list that come through a window lets its page enter. An entry takes as
+// long as a list of few rows, so at most one in sixteen such lists has one.
+PENSTOCK_HD PENSTOCK_INLINE std::uint32_t entry_rate_of(const cache_view& c, const table_view& t,
+                                                        std::uint64_t count) {
+    const std::uint32_t rate = entry_rate_of(c, t.row_bytes, c.page_bytes());
+    if (c.admit_one_in <= 1 || count > few_rows) return rate;
+    const auto of_list = static_cast<std::uint32_t>(16 * count);
+    return of_list > rate ? of_list : rate;
+}
+
+// The rows of a list and their places, as copies by the batch take them.
 struct listed_table_rows {
     const cache_view& c;
     const table_view& t;
     const number_list& list;
     std::byte* out;
     std::uint64_t out_stride_bytes;
-    window_word only_window;  // of a table of one run
     std::uint64_t count;      // of the whole list, which many groups may share out
+    window_word only_window;  // of a table of one run
 
     PENSTOCK_HD PENSTOCK_INLINE std::uint64_t row_bytes() const { return t.row_bytes; }
+    PENSTOCK_HD PENSTOCK_INLINE std::uint32_t parts() const { return t.parts; }
     PENSTOCK_HD PENSTOCK_INLINE row_source source(std::uint64_t i) const {
         return source_of(t, list, i);
     }
@@ -125,12 +135,31 @@ struct listed_table_rows {
     PENSTOCK_HD PENSTOCK_INLINE std::byte* place(std::uint64_t i) const {
         return out + i * out_stride_bytes;
     }
-    // An entry takes as long as a list of few rows, so at most one in four such lists has one.
     PENSTOCK_HD PENSTOCK_INLINE std::uint32_t entry_rate() const {
-        const std::uint32_t rate = entry_rate_of(c, t.row_bytes, c.page_bytes());
-        if (c.admit_one_in <= 1 || count > few_rows) return rate;
-        const auto of_list = static_cast<std::uint32_t>(4 * count);
-        return of_list > rate ? of_list : rate;
+        return entry_rate_of(c, t, count);
+    }
+    PENSTOCK_HD PENSTOCK_INLINE std::uint64_t low_bits() const {
+        return t.low_bits | reinterpret_cast<std::uintptr_t>(out) | out_stride_bytes;
+    }
+};
+
+// One row, as copies by the batch take it.
+struct single_table_row {
+    const cache_view& c;
+    const table_view& t;
+    row_source where;
+    std::byte* to;
+
+    PENSTOCK_HD PENSTOCK_INLINE std::uint64_t row_bytes() const { return t.row_bytes; }
+    PENSTOCK_HD PENSTOCK_INLINE std::uint32_t parts() const { return t.parts; }
+    PENSTOCK_HD PENSTOCK_INLINE row_source source(std::uint64_t) const { return where; }
+    PENSTOCK_HD PENSTOCK_INLINE window_word window_for(const file_handle& f) const {
+        return window_of(c, f);
+    }
+    PENSTOCK_HD PENSTOCK_INLINE std::byte* place(std::uint64_t) const { return to; }
+    PENSTOCK_HD PENSTOCK_INLINE std::uint32_t entry_rate() const { return entry_rate_of(c, t, 1); }
+    PENSTOCK_HD PENSTOCK_INLINE std::uint64_t low_bits() const {
+        return t.low_bits | reinterpret_cast<std::uintptr_t>(to);
     }
 };
 
@@ -147,15 +176,19 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline void note_row(const table_view& t, std::int
     publish_note(&t.note->published, taken + 1);
 }
 
-// Whole group. Copies a row to `to`, or zeros if it cannot be had. Returns the row's bytes, or a
-// negative errno.
+// Whole group, for a row that was not present a moment ago. Copies it to `to`, or zeros if it
+// cannot be had. Returns the row's bytes, or a negative errno.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE std::int64_t deliver_row(const Group& g, const cache_view& c,
-                                                     const table_view& t, const row_source& source,
-                                                     std::byte* to, std::int64_t stop = 0) {
-    std::int64_t done = stop != 0 ? stop : -ERANGE;
-    if (stop == 0 && source.is == row_source::in_file) {
-        done = read_file(g, c, *source.file, to, t.row_bytes, source.at);
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t deliver_alone(const Group& g, const cache_view& c,
+                                                       const table_view& t,
+                                                       const row_source& source, std::byte* to) {
+    std::int64_t done = -ERANGE;
+    if (source.is == row_source::in_file) {
+        done = shared_stop_code(g, c);
+        if (done == 0 && source.at < source.file->size_bytes) {
+            done = read_rest(g, c, source.file->slot, to, t.row_bytes, source.at, 0);
+            if (c.read_ahead_pages != 0) read_ahead(g, c, source.file->slot, source.at, done);
+        }
         // Fewer bytes than the row has: the file was cut.
         if (done >= 0 && done < static_cast<std::int64_t>(t.row_bytes)) done = -ESTALE;
     }
@@ -166,25 +199,49 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t deliver_row(const Group& g, const cache
     return source.is == row_source::padding ? static_cast<std::int64_t>(t.row_bytes) : done;
 }
 
-#if defined(__CUDACC__)
-
-// Whole group. Delivers rows that are in the cache, or with `Windows` in windows too, from row
-// `begin` on. Returns the first row that it did not deliver, or a row before it.
-template <bool Windows, typename Group>
-PENSTOCK_D PENSTOCK_INLINE std::uint64_t copy_present_rows(const Group& g, const cache_view& c,
-                                                           const listed_table_rows& rows,
-                                                           std::uint64_t begin, std::uint64_t end) {
-    const std::uint64_t low =
-        rows.t.low_bits | reinterpret_cast<std::uintptr_t>(rows.out) | rows.out_stride_bytes;
-    if ((low & 15) == 0) return copy_rows_by_unit<unit_for<16>, Windows>(g, c, rows, begin, end);
-    // Rows at odd places take the copy that knows windows too: one body for each unit is enough.
-    if constexpr (!Windows) return begin;
-    if ((low & 7) == 0) return copy_rows_by_unit<unit_for<8>, true>(g, c, rows, begin, end);
-    if ((low & 3) == 0) return copy_rows_by_unit<unit_for<4>, true>(g, c, rows, begin, end);
-    return copy_rows_by_unit<unit_for<1>, true>(g, c, rows, begin, end);
+// Whole group. The same for row `i` of a list, and where that goes well for some that follow. Their
+// pages are loaded together. Returns how many rows it delivered, or the negative errno of row `i`,
+// which is noted.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t deliver_listed(const Group g, const cache_view& c,
+                                                          const listed_table_rows rows,
+                                                          std::uint64_t i, std::uint64_t end) {
+    const row_source source = rows.source(i);
+    if (source.is == row_source::in_file && shared_stop_code(g, c) == 0) {
+        const file_handle f = handle_of(c, source.file->slot);
+        std::uint64_t failed = 0;
+        const std::int64_t delivered = deliver_missing(g, c, f, rows, i, end, failed);
+        if (delivered > 0) {
+            if (c.read_ahead_pages != 0)
+                read_ahead(g, c, f.slot, source.at, static_cast<std::int64_t>(rows.row_bytes()));
+            return delivered;
+        }
+    }
+    const std::int64_t done = deliver_alone(g, c, rows.t, source, rows.place(i));
+    if (done < 0 && g.is_leader()) note_row(rows.t, done, rows.list.at(i), i, true);
+    return done < 0 ? done : 1;
 }
 
-#endif
+// Whole group. The same for a row by its number.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t deliver_numbered(const Group g, const cache_view& c,
+                                                            const table_view& t,
+                                                            std::uint64_t number, std::byte* to) {
+    const std::int64_t done = deliver_alone(g, c, t, source_of(t, number), to);
+    if (done < 0 && g.is_leader()) note_row(t, done, static_cast<std::int64_t>(number), 0, false);
+    return done;
+}
+
+// Whole group. Copies a row to `to`, or zeros if it cannot be had, with a note. Returns the row's
+// bytes, or a negative errno.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t deliver_row(const Group& g, const cache_view& c,
+                                                     const table_view& t, std::uint64_t number,
+                                                     std::byte* to) {
+    const single_table_row row{c, t, source_of(t, number), to};
+    if (copy_present_rows(g, c, row, 0, 1) == 1) return static_cast<std::int64_t>(t.row_bytes);
+    return by_address(&deliver_numbered<Group>)(g, c, t, number, to);
+}
 
 // Whole group. Delivers rows [begin, end) of the list. Returns how many could not be had.
 template <typename Group>
@@ -192,24 +249,13 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t deliver_rows(const Group& g, const cac
                                                        const listed_table_rows& rows,
                                                        std::uint64_t begin, std::uint64_t end) {
     std::uint64_t failed = 0;
-    const std::int64_t stop = shared_stop_code(g, c);
-    // The leanest copy knows the cache alone. A caller of few rows waits for each trip to memory,
-    // so it pays for no look in vain.
-    [[maybe_unused]] bool misses = rows.count <= few_rows && rows.only_window != 0;
-    for (std::uint64_t i = begin; i < end; ++i) {
-#if PENSTOCK_ON_DEVICE
-        if (stop == 0 && !misses) i = copy_present_rows<false>(g, c, rows, i, end);
-        if (i >= end) break;
-        misses = true;  // for the rest of this call
-        if (stop == 0) i = copy_present_rows<true>(g, c, rows, i, end);
-        if (i >= end) break;
-#endif
-        const std::int64_t done = deliver_row(g, c, rows.t, rows.source(i), rows.place(i), stop);
-        if (done >= 0) continue;
-        ++failed;
-        if (g.is_leader()) note_row(rows.t, done, rows.list.at(i), i, true);
+    for (;;) {
+        begin = copy_present_rows(g, c, rows, begin, end);
+        if (begin >= end) return failed;
+        const std::int64_t done = by_address(&deliver_listed<Group>)(g, c, rows, begin, end);
+        if (done < 0) ++failed;
+        begin += done < 0 ? 1 : static_cast<std::uint64_t>(done);
     }
-    return failed;
 }
 
 // Whole group. The same, from the parts of a call.
@@ -220,24 +266,75 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t deliver_list(const Group& g, const cac
                                                        std::uint64_t out_stride_bytes,
                                                        std::uint64_t begin, std::uint64_t end,
                                                        std::uint64_t count) {
-    const window_word window =
-        t.run_count == 1 ? g.broadcast(g.is_leader() ? window_of(c, t.only.file) : 0) : 0;
-    return deliver_rows(g, c, listed_table_rows{c, t, list, out, out_stride_bytes, window, count},
-                        begin, end);
+    const listed_table_rows rows{
+        c, t, list, out, out_stride_bytes, count, t.run_count == 1 ? window_of(c, t.only.file) : 0};
+    return deliver_rows(g, c, rows, begin, end);
 }
 
-// Whole group. Brings the pages of rows [begin, end) of the list into the cache. Rows that cannot
-// be had are noted.
+// Whole group. Brings the pages of one row into the cache. A row that cannot be had is noted.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_INLINE void bring_in_alone(const Group& g, const cache_view& c,
+                                                const table_view& t, const number_list& list,
+                                                std::uint64_t i) {
+    const row_source source = source_of(t, list, i);
+    std::int64_t done = source.is == row_source::outside ? -ERANGE : 0;
+    if (source.is == row_source::in_file)
+        done = bring_in(g, c, source.file->slot, source.at, source.at + t.row_bytes);
+    if (done < 0 && g.is_leader()) note_row(t, done, list.at(i), i, true);
+}
+
+// Whole group. Lists the pages of rows from `begin` on that are absent, as many as are loaded
+// together, of one file. Returns the first row whose pages are not in the list.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t list_absent(const Group& g, const cache_view& c,
+                                                      const file_handle& f, const table_view& t,
+                                                      const number_list& list, std::uint64_t begin,
+                                                      std::uint64_t end, page_list& absent) {
+    for (std::uint64_t i = begin; i < end; ++i) {
+        const row_source source = source_of(t, list, i);
+        if (source.is == row_source::padding) continue;
+        if (!is_row_in(f, t.row_bytes, source)) return i;
+        const std::uint64_t first = source.at >> c.page_shift,
+                            last = (source.at + t.row_bytes - 1) >> c.page_shift;
+        if (last - first >= max_pending_loads - absent.count) return i;
+        for (std::uint64_t page = first; page <= last; ++page)
+            if (!absent.has(page) && !is_under_way(g, c, f, page))
+                absent.page[absent.count++] = page;
+    }
+    return end;
+}
+
+// Whole group. Brings the pages of rows [begin, end) of the list into the cache, many at a time.
+// Rows that cannot be had are noted.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE void bring_in_list(const Group& g, const cache_view& c,
                                                const table_view& t, const number_list& list,
                                                std::uint64_t begin, std::uint64_t end) {
-    for (std::uint64_t i = begin; i < end; ++i) {
+    for (std::uint64_t i = begin; i < end;) {
         const row_source source = source_of(t, list, i);
-        std::int64_t done = source.is == row_source::outside ? -ERANGE : 0;
-        if (source.is == row_source::in_file)
-            done = bring_in(g, c, source.file->slot, source.at, source.at + t.row_bytes);
-        if (done < 0 && g.is_leader()) note_row(t, done, list.at(i), i, true);
+        std::uint64_t next = i;
+        bool good = source.is == row_source::in_file;
+        // Each round loads at least one page of the list, or finds all of them under way.
+        for (std::uint32_t round = 0; good && round <= max_pending_loads; ++round) {
+            const file_handle f = handle_of(c, source.file->slot);
+            page_list absent;
+            next = list_absent(g, c, f, t, list, i, end, absent);
+            if (absent.count == 0) break;
+            wait_deadline deadline(g, c.frame_wait_ns);
+            good = load_listed(
+                       g, c, f, absent.count, [&](std::uint64_t k) { return absent.page[k]; },
+                       deadline,
+                       [&](std::uint64_t page, const std::byte*) {
+                           // No group has read it yet: with its use bit clear the clock might
+                           // evict it unread.
+                           if (g.is_leader()) touch(&c.words[find_word(c, f, page)], 0);
+                       }) >= 0;
+        }
+        if (!good || next == i) {
+            bring_in_alone(g, c, t, list, i);
+            next = i + 1;
+        }
+        i = next;
     }
 }
 

@@ -50,7 +50,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint32_t entry_rate_of(const cache_view& c, std
     return rate < c.admit_one_in ? c.admit_one_in : rate;
 }
 
-// Leader only. True one time in so many; for `accesses` at once, of which one may let its page
+// One thread. True one time in so many; for `accesses` at once, of which one may let its page
 // enter.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE bool draws(const Group& g, std::uint32_t rate,
@@ -113,21 +113,40 @@ PENSTOCK_HD PENSTOCK_INLINE void count_through(const Group& g, const cache_view&
     count(g, c, count_through_reads);
 }
 
-// Whole group. Lets a page enter the cache, if that needs no wait for a frame. It may fail, which
-// costs nothing but the next read. A page without a word asks the host for its leaf, which takes
-// one trip; where the arena is full, asking is in vain, so only one in so many such pages asks.
+// Pages that are to enter the cache together at the end of a call: each thread keeps one of them.
+// An entry has fences, which wait for the bus while other groups read through; together the pages
+// have them once.
+struct entering_pages {
+    std::uint64_t page = 0;
+    std::uint32_t slot = 0;
+    std::uint32_t count = 0;  // equal in all threads of the group
+};
+
+// Whole group. Lets the pages enter the cache, if that needs no wait for a frame. It may fail,
+// which costs nothing but the next read. A page without a word asks the host for its leaf, which
+// takes one trip; where the arena is full, asking is in vain, so only one in so many such pages
+// asks.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE void admit_page(const Group& g, const cache_view& c,
-                                              const file_handle& f, std::uint64_t page) {
+PENSTOCK_HD PENSTOCK_NOINLINE void admit_pages(const Group g, const cache_view& c,
+                                               const entering_pages pages) {
     constexpr std::uint32_t leaf_rate = 16;
-    bool has_word = true;
-    if (g.is_leader() && find_word(c, f, page) == no_word)
-        has_word = draws(g, leaf_rate) && ask_for_leaf(g, c, f, page, false) == 0;
-    if (g.broadcast(has_word ? 1 : 0) == 0) return;
-    wait_deadline deadline(g, c.frame_wait_ns);
-    pending_load load;
-    if (begin_load(g, c, f, page, false, deadline, load) != 1) return;
-    if (fetch_load(g, c, f, load) == 0) publish_load(g, c, f, load, false);
+    for (std::uint32_t next = 0; next < pages.count;) {
+        const file_handle f = handle_of(c, g.from_rank(pages.slot, next));
+        std::uint64_t list[max_pending_loads];
+        std::uint32_t count = 0;
+        for (; next < pages.count && count < max_pending_loads; ++next) {
+            if (g.from_rank(pages.slot, next) != f.slot) break;
+            const std::uint64_t page = g.from_rank(pages.page, next);
+            bool has_word = true;
+            if (g.is_leader() && find_word(c, f, page) == no_word)
+                has_word = draws(g, leaf_rate) && ask_for_leaf(g, c, f, page, false) == 0;
+            if (g.broadcast(has_word ? 1 : 0) != 0) list[count++] = page;
+        }
+        wait_deadline deadline(g, c.frame_wait_ns);
+        load_listed(
+            g, c, f, count, [&](std::uint64_t i) { return list[i]; }, deadline,
+            [](std::uint64_t, const std::byte*) {}, false);
+    }
 }
 
 }  // namespace penstock::engine

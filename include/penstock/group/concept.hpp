@@ -35,6 +35,15 @@
 //                              (16-byte aligned)
 //   copy_frame(to, from, n)    from frame to frame, both of which other groups may use meanwhile
 //                              (16-byte aligned, n a multiple of 16)
+//
+// A narrow group has at most 32 threads, each of which can hand a value to any other:
+//   from_rank(v, r)  the value of 32 or 64 bits that the thread of rank r gave; each thread may
+//   name
+//                    another rank. Orders nothing else
+//   votes(b)         a bit for each rank, set if its thread gave true
+//
+// A group of warps, of which each can be used as a group of its own:
+//   least(v)         the least value that any thread gave, in every thread
 #pragma once
 
 #include <concepts>
@@ -68,6 +77,19 @@ concept group = requires(const Group g, std::uint64_t value, bool flag, std::byt
     {g.copy_store(to, from, bytes)};
     {g.copy_written(to, from, bytes)};
     {g.copy_frame(to, from, bytes)};
+};
+
+template <typename Group>
+concept group_of_warps = group<Group> && requires(const Group g, std::uint64_t value) {
+    { g.least(value) } -> std::same_as<std::uint64_t>;
+};
+
+template <typename Group>
+concept narrow_group = group<Group> &&
+    requires(const Group g, std::uint64_t value, std::uint32_t rank, bool flag) {
+    { g.from_rank(value, rank) } -> std::same_as<std::uint64_t>;
+    { g.from_rank(rank, rank) } -> std::same_as<std::uint32_t>;
+    { g.votes(flag) } -> std::same_as<std::uint32_t>;
 };
 
 }  // namespace penstock

@@ -305,6 +305,20 @@ public:
         return __shfl_sync(mask_, static_cast<unsigned long long>(value), 0, Lanes);
     }
     PENSTOCK_D PENSTOCK_INLINE bool all(bool flag) const { return __all_sync(mask_, flag) != 0; }
+    PENSTOCK_D PENSTOCK_INLINE std::uint32_t from_rank(std::uint32_t value,
+                                                       std::uint32_t rank) const {
+        return __shfl_sync(mask_, value, static_cast<int>(rank), Lanes);
+    }
+    PENSTOCK_D PENSTOCK_INLINE std::uint64_t from_rank(std::uint64_t value,
+                                                       std::uint32_t rank) const {
+        return __shfl_sync(mask_, static_cast<unsigned long long>(value), static_cast<int>(rank),
+                           Lanes);
+    }
+    PENSTOCK_D PENSTOCK_INLINE std::uint32_t votes(bool flag) const {
+        const std::uint32_t of_warp = __ballot_sync(mask_, flag);
+        return (of_warp & mask_) >>
+               (static_cast<std::uint32_t>(__ffs(static_cast<int>(mask_))) - 1u);
+    }
     PENSTOCK_D PENSTOCK_INLINE std::uint32_t home() const { return detail::device_warp_number(); }
     PENSTOCK_D PENSTOCK_INLINE std::uint64_t now_ns() const { return detail::device_now_ns(); }
     PENSTOCK_D PENSTOCK_INLINE void pause(std::uint32_t round) const {
@@ -340,6 +354,15 @@ public:
     }
 
     PENSTOCK_D PENSTOCK_INLINE bool all(bool flag) const { return __syncthreads_and(flag) != 0; }
+    PENSTOCK_D PENSTOCK_INLINE std::uint64_t least(std::uint64_t value) const {
+        __shared__ unsigned long long word;
+        __syncthreads();  // all threads have read the word of the last call
+        if (is_leader()) word = ~0ull;
+        __syncthreads();  // the word is ready
+        atomicMin(&word, static_cast<unsigned long long>(value));
+        __syncthreads();  // every thread's value is in
+        return word;
+    }
     PENSTOCK_D PENSTOCK_INLINE std::uint32_t home() const {
         return detail::device_block_number() * 32u;
     }
@@ -351,7 +374,7 @@ public:
     static constexpr PENSTOCK_HD bool copies_race() { return true; }
 };
 
-static_assert(group<warp> && group<tile<8>> && group<block>);
+static_assert(narrow_group<warp> && narrow_group<tile<8>> && group_of_warps<block>);
 
 template <std::uint32_t Lanes>
 PENSTOCK_D PENSTOCK_INLINE tile<Lanes> this_tile() {

@@ -80,6 +80,11 @@ struct lane {
     PENSTOCK_HD void sync() const {}
     PENSTOCK_HD std::uint64_t broadcast(std::uint64_t value) const { return value; }
     PENSTOCK_HD bool all(bool flag) const { return flag; }
+    template <typename Value>
+    PENSTOCK_HD Value from_rank(Value value, std::uint32_t) const {
+        return value;
+    }
+    PENSTOCK_HD std::uint32_t votes(bool flag) const { return flag ? 1 : 0; }
 
     PENSTOCK_HD std::uint32_t home() const {
 #if PENSTOCK_ON_DEVICE
@@ -200,6 +205,6 @@ struct lane {
     }
 };
 
-static_assert(group<lane>);
+static_assert(narrow_group<lane>);
 
 }  // namespace penstock

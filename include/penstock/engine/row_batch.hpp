@@ -1,0 +1,337 @@
+// Rows by the batch: the threads of a group look for many rows at once, and then copy them
+// together.
+//
+// A part is the piece of a row in one page. Each thread looks for one part: it reads the number,
+// the page word and the chunk word of the window, so that these trips to memory are under way for
+// all parts of a batch together. Then the group copies the parts that were found one after the
+// other, from frames or from windows, each by as many threads as it has units of up to 16 bytes.
+// At the end each thread looks at its words again, as after every copy without a pin
+// (engine/page_word.hpp, engine/through.hpp).
+//
+// Rows are named by a type with
+//   row_bytes()            of each row
+//   parts()                the most pages that a row touches
+//   source(i)              where row i lies
+//   window_for(file)       the word of the file's window, or 0
+//   place(i)               where row i goes
+//   low_bits()             at least the lowest four bits of all places of rows, or-ed together
+//   entry_rate()           one in so many rows that come through a window lets its page enter
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "penstock/engine/element.hpp"
+#include "penstock/engine/through.hpp"
+#include "penstock/group/concept.hpp"
+
+#if defined(__CUDACC__)
+#include "penstock/group/gpu_groups.cuh"
+#endif
+
+namespace penstock::engine {
+
+// Where a row lies.
+struct row_source {
+    enum class kind : std::uint32_t { in_file, padding, outside };
+    static constexpr kind in_file = kind::in_file, padding = kind::padding, outside = kind::outside;
+    kind is;
+    std::uint64_t at;  // its first byte in the file
+    const file_handle* file;
+};
+
+// A unit is the most that one access can load.
+template <std::size_t Bytes>
+using unit_for = std::conditional_t<
+    Bytes == 16, two_words,
+    std::conditional_t<
+        Bytes == 8, std::uint64_t,
+        std::conditional_t<Bytes == 4, std::uint32_t,
+                           std::conditional_t<Bytes == 2, std::uint16_t, std::uint8_t>>>>;
+
+// The most pages that a row touches, if rows begin at places in the file that have the bits of
+// `places` together.
+constexpr PENSTOCK_HD std::uint32_t parts_of_row(std::uint64_t page_bytes, std::uint64_t places,
+                                                 std::uint64_t row_bytes) {
+    // Rows begin at multiples of `apart`, so the last place of a page is `apart` before its end.
+    const std::uint64_t lowest = places & (~places + 1),
+                        apart = lowest == 0 || lowest > page_bytes ? page_bytes : lowest;
+    const std::uint64_t parts = (page_bytes - apart + row_bytes - 1) / page_bytes + 1;
+    return parts < ~0u ? static_cast<std::uint32_t>(parts) : ~0u;
+}
+
+// Rows that are copied between two looks: a longer copy is more often in vain, because a page may
+// leave the cache meanwhile.
+inline constexpr std::uint64_t most_batch_bytes = 65536;
+
+// What a thread found of the part that it looks for.
+struct found_part {
+    const std::byte* from = nullptr;  // null: the part is zeros
+    std::byte* to = nullptr;
+    std::uint64_t word_index = no_word;
+    page_word seen = 0;
+    window_word window = 0;   // 0: the part is not read through a window
+    std::uint32_t bytes = 0;  // 0: the row has no such part
+    std::uint32_t slot = 0;
+    bool is_found = true;
+};
+
+// One thread. Looks for part `number` of row `i`.
+template <typename Rows>
+PENSTOCK_HD PENSTOCK_INLINE found_part find_part(const cache_view& c, const Rows& rows,
+                                                 std::uint64_t i, std::uint32_t number) {
+    found_part out;
+    const row_source source = rows.source(i);
+    out.is_found = source.is != row_source::outside;
+    if (!out.is_found) return out;
+    const std::uint64_t in_first = c.page_bytes() - (source.at & (c.page_bytes() - 1));
+    const std::uint64_t begin = number == 0 ? 0 : in_first + (number - 1) * c.page_bytes();
+    if (begin >= rows.row_bytes()) return out;
+    std::uint64_t end = in_first + number * c.page_bytes();
+    if (end > rows.row_bytes()) end = rows.row_bytes();
+    out.bytes = static_cast<std::uint32_t>(end - begin);
+    out.to = rows.place(i) + begin;
+    if (source.is == row_source::padding) return out;
+    const std::uint64_t at = source.at + begin;
+    out.slot = source.file->slot;
+    out.word_index = find_word(c, *source.file, at >> c.page_shift);
+    if (out.word_index != no_word) out.seen = load_relaxed(&c.words[out.word_index]);
+    // On its way while the page word is looked at.
+    const window_word window = rows.window_for(*source.file);
+    const std::byte* const past = window != 0 ? address_in_window(c, window, at) : nullptr;
+    if (is_valid(out.seen)) {
+        out.from = c.frame_address(frame_of(out.seen)) + (at & (c.page_bytes() - 1));
+    } else if (may_read_past(out.seen) && past != nullptr) {
+        out.from = past;
+        out.window = window;
+    }
+    out.is_found = out.from != nullptr;
+    return out;
+}
+
+// One thread, after the copy. Do the bytes of its part count?
+template <typename Rows>
+PENSTOCK_HD PENSTOCK_INLINE bool is_as_found(const cache_view& c, const Rows& rows, std::uint64_t i,
+                                             std::uint32_t number, const found_part& part) {
+    if (part.from == nullptr) return true;
+    page_word again = 0;
+    if (part.word_index != no_word) {
+        again = load_relaxed(&c.words[part.word_index]);
+    } else {
+        const row_source source = rows.source(i);
+        again = absence_of(c, *source.file, (source.at >> c.page_shift) + number);
+    }
+    const bool same_window = part.window == 0 || load_relaxed(&c.windows[part.slot]) == part.window;
+    if (part.window == 0) touch(&c.words[part.word_index], part.seen);
+    return same_frame(again, part.seen) && same_window;
+}
+
+// How the threads of a group share out parts of at most `units` units: `team` threads to a part.
+struct part_teams {
+    std::uint32_t team, teams, my_team, my_unit, rounds;
+
+    PENSTOCK_HD PENSTOCK_INLINE part_teams(std::uint32_t size, std::uint32_t rank,
+                                           std::uint32_t units)
+        : team(units < size ? units : size),
+          teams(size / team),
+          my_team(rank / team),
+          my_unit(rank % team),
+          rounds((units + team - 1) / team) {}
+};
+
+// Whole group. Copies the first `parts` parts that the threads of the group found.
+template <typename Unit, typename Group>
+PENSTOCK_HD PENSTOCK_INLINE void copy_parts(const Group& g, [[maybe_unused]] const cache_view& c,
+                                            [[maybe_unused]] std::uint64_t row_bytes,
+                                            const found_part& mine, std::uint32_t parts) {
+#if PENSTOCK_ON_DEVICE
+    const std::uint64_t most_bytes = row_bytes < c.page_bytes() ? row_bytes : c.page_bytes();
+    const part_teams by(g.size(), g.rank(), static_cast<std::uint32_t>(most_bytes / sizeof(Unit)));
+    constexpr std::uint32_t in_flight = 4;
+    const std::uint32_t steps = (parts + by.teams - 1) / by.teams * by.rounds;
+    // A thread without a team takes no part.
+    std::uint32_t part = by.my_team < by.teams ? by.my_team : parts, unit = by.my_unit;
+#pragma unroll 1
+    for (std::uint32_t step = 0; step < steps; step += in_flight) {
+        Unit value[in_flight] = {};
+        std::byte* to[in_flight] = {};
+#pragma unroll
+        for (std::uint32_t k = 0; k < in_flight; ++k) {
+            const std::uint32_t finder = part < parts ? part : 0;
+            const auto* const from = reinterpret_cast<const std::byte*>(
+                g.from_rank(reinterpret_cast<std::uintptr_t>(mine.from), finder));
+            to[k] = reinterpret_cast<std::byte*>(
+                g.from_rank(reinterpret_cast<std::uintptr_t>(mine.to), finder));
+            const std::uint32_t bytes = g.from_rank(mine.bytes, finder),
+                                at = unit * static_cast<std::uint32_t>(sizeof(Unit));
+            const bool has = part < parts && at < bytes;
+            if (has && from != nullptr) value[k] = load_shared_element<Unit>(from + at);
+            to[k] = has ? to[k] + at : nullptr;
+            unit += by.team;
+            if (unit >= by.rounds * by.team) {
+                unit = by.my_unit;
+                part += by.teams;
+            }
+        }
+#pragma unroll
+        for (std::uint32_t k = 0; k < in_flight; ++k)
+            if (to[k] != nullptr) *reinterpret_cast<Unit*>(to[k]) = value[k];
+    }
+#else
+    // A group of the host is one thread.
+    if (parts == 0 || mine.bytes == 0) return;
+    if (mine.from == nullptr) std::memset(mine.to, 0, mine.bytes);
+    else if (mine.window != 0) g.copy_through(mine.to, mine.from, mine.bytes);
+    else g.copy_out(mine.to, mine.from, mine.bytes);
+#endif
+}
+
+// How many ranks from 0 on voted true, before the first that did not.
+PENSTOCK_HD PENSTOCK_INLINE std::uint32_t leading_votes(std::uint32_t votes) {
+#if PENSTOCK_ON_DEVICE
+    return votes == ~0u ? 32u : static_cast<std::uint32_t>(__ffs(static_cast<int>(~votes))) - 1u;
+#else
+    return static_cast<std::uint32_t>(std::countr_one(votes));
+#endif
+}
+
+PENSTOCK_HD PENSTOCK_INLINE std::uint32_t votes_in(std::uint32_t votes) {
+#if PENSTOCK_ON_DEVICE
+    return static_cast<std::uint32_t>(__popc(votes));
+#else
+    return static_cast<std::uint32_t>(std::popcount(votes));
+#endif
+}
+
+// How many rows a group looks for at once.
+template <typename Group, typename Rows>
+PENSTOCK_HD PENSTOCK_INLINE std::uint32_t rows_at_once(const Group& g, const Rows& rows) {
+    const std::uint32_t looks = rows.parts() == 1 ? g.size() : g.size() / rows.parts();
+    if (looks * rows.row_bytes() <= most_batch_bytes) return looks;
+    return rows.row_bytes() < most_batch_bytes
+               ? static_cast<std::uint32_t>(most_batch_bytes / rows.row_bytes())
+               : 1;
+}
+
+// Whole group. Counts the rows of a batch that came through windows, a vote for each part, and lets
+// the page of one of them enter sometimes.
+template <typename Group, typename Rows>
+PENSTOCK_HD PENSTOCK_INLINE void end_batch(const Group& g, const cache_view& c, const Rows& rows,
+                                           std::uint64_t first, std::uint32_t batch,
+                                           std::uint32_t through, entering_pages& entering) {
+    bool enters = false;
+    if (g.is_leader()) {
+        count(g, c, count_through_reads, votes_in(through));
+        enters =
+            (through & 1) != 0 && entering.count < g.size() && draws(g, rows.entry_rate(), batch);
+    }
+    if (g.broadcast(enters ? 1 : 0) == 0) return;
+    const row_source source = rows.source(first);
+    if (g.rank() == entering.count) {
+        entering.page = source.at >> c.page_shift;
+        entering.slot = source.file->slot;
+    }
+    ++entering.count;
+}
+
+// Whole group. Delivers rows that are in the cache or in windows, from row `begin` on. All places
+// and all of the geometry are multiples of the unit. Returns the first row that it did not deliver.
+template <typename Unit, typename Group, typename Rows>
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t copy_rows(const Group& g, const cache_view& c,
+                                                    const Rows& rows, std::uint64_t begin,
+                                                    std::uint64_t end, entering_pages& entering) {
+    const std::uint32_t parts = rows.parts(), at_once = rows_at_once(g, rows);
+    std::uint32_t my_row = g.rank(), my_part = 0;
+    if (parts != 1) {
+        my_row = g.rank() / parts;
+        my_part = g.rank() % parts;
+    }
+    for (std::uint64_t i = begin; i < end; i += at_once) {
+        const std::uint32_t batch =
+            end - i < at_once ? static_cast<std::uint32_t>(end - i) : at_once;
+        // Every call looks once at least, and then in turn; the caller tells why.
+        const bool stopped =
+            g.is_leader() && (i == begin ? stop_code(c) : stop_code_in_turn(c)) != 0;
+        found_part mine;
+        if (my_row < batch) mine = find_part(c, rows, i + my_row, my_part);
+        end_load_for_read();
+        std::uint32_t done = leading_votes(g.votes(mine.is_found && !stopped));
+        if (parts != 1) done /= parts;
+        if (done > batch) done = batch;
+        g.sync();  // every thread's look comes before any thread's copy
+        copy_parts<Unit>(g, c, rows.row_bytes(), mine, done * parts);
+        begin_recheck_after_copy();
+        g.sync();  // every thread has copied before any looks again
+        const bool counts = my_row >= done || is_as_found(c, rows, i + my_row, my_part, mine);
+        const std::uint32_t good = leading_votes(g.votes(counts)) / parts;
+        if (good < done) done = good;
+        const std::uint32_t through = g.votes(my_row < done && mine.window != 0);
+        if (through != 0) end_batch(g, c, rows, i, batch, through, entering);
+        if (done < batch) return i + done;
+    }
+    return end;
+}
+
+// Whole group. The same, and some of the pages that were read through enter.
+template <typename Unit, call_kind Call, typename Group, typename Rows>
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t copy_batches(const Group& g, const cache_view& c,
+                                                       const Rows& rows, std::uint64_t begin,
+                                                       std::uint64_t end) {
+    if (rows.parts() > g.size()) return begin;
+    entering_pages entering;
+    const std::uint64_t next = copy_rows<Unit>(g, c, rows, begin, end, entering);
+    if (entering.count != 0) door<Call> (&admit_pages<Group>)(g, c, entering);
+    return next;
+}
+
+// Whole group. The same, also for groups of many warps, which share out the rows; then other rows
+// behind the first that was not delivered may have been. Groups of another kind deliver nothing.
+template <typename Unit, call_kind Call, typename Group, typename Rows>
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t copy_in_batches(const Group& g, const cache_view& c,
+                                                          const Rows& rows, std::uint64_t begin,
+                                                          std::uint64_t end) {
+    if constexpr (!Group::copies_race()) {
+        return begin;
+    } else if constexpr (narrow_group<Group>) {
+        return copy_batches<Unit, Call>(g, c, rows, begin, end);
+    } else if constexpr (group_of_warps<Group>) {
+#if PENSTOCK_ON_DEVICE
+        if (g.size() % 32 != 0) return begin;
+        const std::uint64_t warps = g.size() / 32, share = (end - begin + warps - 1) / warps,
+                            first = begin + g.rank() / 32 * share,
+                            last = first + share < end ? first + share : end;
+        const std::uint64_t done =
+            first < last ? copy_batches<Unit, Call>(warp(), c, rows, first, last) : end;
+        return g.least(done == last ? end : done);
+#endif
+    }
+    return begin;
+}
+
+// Whole group. The same, for rows whose places are not all multiples of 16 bytes.
+template <typename Group, typename Rows>
+PENSTOCK_HD PENSTOCK_NOINLINE std::uint64_t copy_odd_rows(const Group g, const cache_view& c,
+                                                          const Rows rows, std::uint64_t begin,
+                                                          std::uint64_t end) {
+    const std::uint64_t low = rows.low_bits();
+    if ((low & 7) == 0)
+        return copy_in_batches<unit_for<8>, call_kind::direct>(g, c, rows, begin, end);
+    if ((low & 3) == 0)
+        return copy_in_batches<unit_for<4>, call_kind::direct>(g, c, rows, begin, end);
+    return copy_in_batches<unit_for<1>, call_kind::direct>(g, c, rows, begin, end);
+}
+
+// Whole group. The same, for rows anywhere.
+template <typename Group, typename Rows>
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t copy_present_rows(const Group& g, const cache_view& c,
+                                                            const Rows& rows, std::uint64_t begin,
+                                                            std::uint64_t end) {
+    if ((rows.low_bits() & 15) == 0)
+        return copy_in_batches<unit_for<16>, call_kind::by_address>(g, c, rows, begin, end);
+    return by_address(&copy_odd_rows<Group, Rows>)(g, c, rows, begin, end);
+}
+
+}  // namespace penstock::engine
