@@ -138,8 +138,10 @@ constexpr bench_case case_table[] = {
      element_on_gpu},
     {"gather", "random rows by an array of their numbers, against the same rows from plain memory",
      gather_on_cpu, gather_on_gpu},
-    {"table", "rows of a table by numbers, against plain memory and take and copy", table_on_cpu,
-     table_on_gpu},
+    {"table", "rows of a table by numbers, against plain memory", table_on_cpu, table_on_gpu},
+    {"table-lists",
+     "few and many rows of a table a call, against plain memory and what is done by hand", nullptr,
+     lists_on_gpu},
     {"miss", "random pages and records of a file larger than the cache, against the bus or pread",
      miss_on_cpu, miss_on_gpu},
     {"sequential", "a whole file into the cache in order, against a pipeline by hand or pread",
@@ -193,7 +195,9 @@ constexpr bench_case case_table[] = {
 void run_case(const bench_case& entry, context& here) {
     const case_body body = here.on_gpu() ? entry.on_gpu : entry.on_cpu;
     if (body == nullptr)
-        return here.leave_out(entry.name, "it has nothing to measure on a GPU; give --backend cpu");
+        return here.leave_out(
+            entry.name, here.on_gpu() ? "it has nothing to measure on a GPU; give --backend cpu"
+                                      : "it has nothing to measure without a GPU");
     here.progress(std::string(entry.name) + ": " + entry.about);
     try {
         body(here);

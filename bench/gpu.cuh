@@ -4,10 +4,16 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <cuda_runtime.h>
+#include <optional>
+#include <sys/mman.h>
 
 #include "bench.hpp"
 #include "common/gpu.cuh"
+#include "scratch_file.hpp"
 
 namespace penstock::bench {
 
@@ -33,6 +39,23 @@ public:
 
 private:
     void* data_;
+};
+
+// Host memory that kernels and copies reach, in huge pages: with small ones kernels would be bound
+// by their translation. It is no memory of CUDA's own, so the kernel can pin it for reads too.
+class huge_host_memory {
+public:
+    explicit huge_host_memory(std::uint64_t bytes)
+        : memory_(bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS) {
+        ::madvise(memory_.as<void>(), bytes, MADV_HUGEPAGE);
+        std::memset(memory_.as<void>(), 1, bytes);
+        registered_.emplace(memory_.as<void>(), bytes, 0);
+    }
+    [[nodiscard]] std::byte* get() const { return memory_.as<std::byte>(); }
+
+private:
+    mapped_memory memory_;
+    std::optional<registered_memory> registered_;
 };
 
 inline int multiprocessors() {

@@ -15,9 +15,9 @@ from support import FLAGS, PROGRAM, InFolder, clean_environment, penstock
 
 PLOTS = pathlib.Path(__file__).resolve().parents[2] / "tools" / "plots.py"
 HAS_FUSE = os.access("/dev/fuse", os.R_OK | os.W_OK)
-CASES = ["hit", "map", "element", "gather", "miss", "sequential", "cold", "request", "write",
-         "append", "fsync", "acquire", "sharing", *(["peer", "mount"] if HAS_FUSE else []), "evict",
-         "merge", "signature", "exchange", "buffer", "policy", "admission"]
+CASES = ["hit", "map", "element", "gather", "table", "miss", "sequential", "cold", "request",
+         "write", "append", "fsync", "acquire", "sharing", *(["peer", "mount"] if HAS_FUSE else []),
+         "evict", "merge", "signature", "exchange", "buffer", "policy", "admission"]
 TINY = ["--file", "2MiB", "--repeats", "1", "--threads", "2", "--page", "4KiB"]
 KEYS = {"goal", "case", "backend", "page_bytes", "value", "unit", "baseline", "baseline_value",
         "ratio", "cpu_cores_used", "note"}
