@@ -43,6 +43,7 @@ inline constexpr case_body hit_on_gpu = nullptr, map_on_gpu = nullptr, element_o
 
 // The same body on both back ends.
 void cold(context& here);
+void cold_rows(context& here);
 void request_path(context& here);
 void write_path(context& here);
 void append_path(context& here);

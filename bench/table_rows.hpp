@@ -49,10 +49,13 @@ struct opened_table {
     opened_file file;
     std::unique_ptr<table> rows;
 
-    opened_table(context& here, std::uint64_t row_bytes, std::uint64_t cache_bytes) {
+    // `worker_threads`: as runtime_shape has it.
+    opened_table(context& here, std::uint64_t row_bytes, std::uint64_t cache_bytes,
+                 std::uint64_t worker_threads = 0) {
         const table_layout layout = rows_of_file(here, row_bytes);
         options o = options_for(layout, here.own_options());
         o.cache_bytes = std::max(cache_bytes, 1024 * o.page_bytes);
+        if (worker_threads != 0) o.worker_threads = static_cast<std::uint32_t>(worker_threads);
         file = here.open(here.start(o));
         require(table::make(*file.rt, layout, {}, rows));
     }

@@ -15,9 +15,12 @@ from support import FLAGS, PROGRAM, InFolder, clean_environment, penstock
 
 PLOTS = pathlib.Path(__file__).resolve().parents[2] / "tools" / "plots.py"
 HAS_FUSE = os.access("/dev/fuse", os.R_OK | os.W_OK)
-CASES = ["hit", "map", "element", "gather", "table", "miss", "sequential", "cold", "request",
-         "write", "append", "fsync", "acquire", "sharing", *(["peer", "mount"] if HAS_FUSE else []),
-         "evict", "merge", "signature", "exchange", "buffer", "policy", "admission"]
+HAS_URING = {"what": "io_uring", "why": "", "works": True} in json.loads(
+    penstock("info", "--json").stdout)["works"]
+CASES = ["hit", "map", "element", "gather", "table", *(["table-cold"] if HAS_URING else []), "miss",
+         "sequential", "cold", "request", "write", "append", "fsync", "acquire", "sharing",
+         *(["peer", "mount"] if HAS_FUSE else []), "evict", "merge", "signature", "exchange",
+         "buffer", "policy", "admission"]
 TINY = ["--file", "2MiB", "--repeats", "1", "--threads", "2", "--page", "4KiB"]
 KEYS = {"goal", "case", "backend", "page_bytes", "value", "unit", "baseline", "baseline_value",
         "ratio", "cpu_cores_used", "note"}
@@ -122,6 +125,22 @@ class Bench(InFolder):
             self.assertIn("median of 2, spread ", row["note"])
             self.assertIn("all rows compared; misses 0" if "cpu" in FLAGS else "all compared",
                           row["note"])
+
+    @unittest.skipUnless(HAS_URING, "there is no io_uring")
+    def test_cold_rows_stand_beside_the_best_depth_of_io_uring(self):
+        rows = self.bench("table-cold", "--file", "4MiB", "--repeats", "2", "--threads", "2")
+        for size, page in (("4 KiB", 4096), ("512 B", 512)):
+            by_hand, tables = ([row for row in rows if f"cold rows of {size}" in row["case"]
+                                and row["page_bytes"] == kind] for kind in (0, page))
+            rates = {int(row["case"].rsplit(" ", 1)[1]): row["value"] for row in by_hand}
+            self.assertLessEqual({32, 128, 256, 1024}, set(rates))
+            best = max(rates.values())
+            self.assertEqual({row["baseline_value"] for row in by_hand}, {best})
+            disk = [row for row in tables if "the disk's best" in row["baseline"]]
+            self.assertEqual({row["baseline_value"] for row in disk}, {best})
+            self.assertEqual(len(disk), len([row for row in tables if "same depth" in row["case"]]))
+            for row in tables:
+                self.assertIn("all compared", row["note"])
 
     def test_append_counts_records_and_says_that_all_were_found(self):
         rows = self.bench("append", "--file", "8MiB", "--repeats", "2", "--threads", "2", "--page",
