@@ -111,12 +111,20 @@ constexpr PENSTOCK_HD bool in_hole(const world& w, std::uint32_t file, std::uint
     return true;
 }
 
+// A version's own number, which all of its words are made from.
+constexpr PENSTOCK_HD std::uint64_t version_key(const world& w, std::uint32_t file,
+                                                std::uint64_t version) {
+    return mix64(w.seed * 0x9e3779b97f4a7c15ull + (std::uint64_t{file} << 40 | version));
+}
 // The eight bytes at `word` * 8, the first in the lowest bits.
+constexpr PENSTOCK_HD std::uint64_t word_by_key(const world& w, std::uint32_t file,
+                                                std::uint64_t key, std::uint64_t word) {
+    if (w.is_big(file) && in_hole(w, file, word * 8)) return 0;
+    return mix64(key + word * 0xd6e8feb86659fd93ull);
+}
 constexpr PENSTOCK_HD std::uint64_t word_of(const world& w, std::uint32_t file,
                                             std::uint64_t version, std::uint64_t word) {
-    if (w.is_big(file) && in_hole(w, file, word * 8)) return 0;
-    return mix64(mix64(w.seed * 0x9e3779b97f4a7c15ull + (std::uint64_t{file} << 40 | version)) +
-                 word * 0xd6e8feb86659fd93ull);
+    return word_by_key(w, file, version_key(w, file, version), word);
 }
 
 constexpr PENSTOCK_HD std::uint8_t byte_of(const world& w, std::uint32_t file,
@@ -147,12 +155,15 @@ inline PENSTOCK_HD std::uint64_t wrong_bytes(const world& w, std::uint32_t file,
                                              std::uint64_t& first_bad) {
     std::uint64_t wrong = 0;
     const std::uint64_t end = offset + bytes;
+    // Before the loop, for a compiler that does not move them there itself.
+    const std::uint64_t key = version_key(w, file, range.newest);
+    const std::uint64_t size = exists(w, file, range.newest) ? size_of(w, file, range.newest) : 0;
     for (std::uint64_t word = offset / 8 + rank; word * 8 < end; word += of) {
         const std::uint64_t begin = word * 8 < offset ? offset : word * 8;
         const std::uint64_t until = word * 8 + 8 > end ? end : word * 8 + 8;
         // Nearly always all eight bytes are those of the newest version; look further only if not.
-        const std::uint64_t newest = word_of(w, file, range.newest, word);
-        bool good = exists(w, file, range.newest) && until <= size_of(w, file, range.newest);
+        const std::uint64_t newest = word_by_key(w, file, key, word);
+        bool good = until <= size;
         for (std::uint64_t at = begin; good && at < until; ++at)
             good = data[at - offset] == static_cast<std::uint8_t>(newest >> (8 * (at % 8)));
         if (good) continue;
