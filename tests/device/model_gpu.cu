@@ -4,9 +4,10 @@
 // have changed under their windows when the next launch reads them. The checks that hold when
 // no group is inside a verb run on a copy of the cache.
 //
-//   penstock_model_gpu [--seed N] [--seeds N] [--operations N] [--canary]
+//   penstock_model_gpu [--seed N] [--seeds N] [--operations N] [--canary] [--shift]
 //
-// --canary lets the kernel expect other files than there are: the run must then fail.
+// --canary lets the kernel expect other files than there are, --shift lets it ask for other rows of
+// tables than it expects: the run must then fail.
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
@@ -28,7 +29,7 @@ namespace {
 
 struct settings {
     std::uint64_t seed = 1, seeds = 1, operations = 100000;
-    bool canary = false;
+    bool canary = false, shift = false;
 };
 
 template <typename T>
@@ -118,6 +119,7 @@ public:
                   << files_->changes() << " host changes: " << (good_ ? "passed" : "FAILED")
                   << "\n " << met_.text() << "\n  " << rt_->stats().to_json() << std::endl;
         cudaFree(report_), cudaFree(device_states_), cudaFree(scratch_);
+        cudaFree(desks_);
         return good_;
     }
 
@@ -141,12 +143,14 @@ private:
         const std::uint64_t stride =
             (10 * w_.page_bytes + 2 * guard_bytes + 16 + 63) & ~std::uint64_t{63};
         if (scratch_ == nullptr) scratch_ = device_array<std::byte>(stride * 1024);
+        if (desks_ == nullptr) desks_ = device_array<table_desk>(1024);
         cudaMemcpy(device_states_, states_.data(), states_.size() * sizeof(file_state),
                    cudaMemcpyHostToDevice);
         world expected = w_;
         if (settings_.canary) expected.seed ^= 1;
-        const model_actor actor_of{{{expected, device_states_, report_}, stride},
+        const model_actor actor_of{{{{expected, device_states_, report_}, stride}, settings_.shift},
                                    scratch_,
+                                   desks_,
                                    steps,
                                    first,
                                    max_open_,
@@ -214,7 +218,7 @@ private:
             s.bytes_read != last_.bytes_read + drilled_.bytes_read || s.errors < errors ||
             s.errors > errors + zero_elements_ || s.bad_requests != 0)
             complain("statistics differ from what the actors counted: " + s.to_json());
-        met_.operations = last_.steps;
+        met_.take(last_);
         met_.window_loads = s.window_loads;
         met_.through_reads = s.through_reads;
         met_.request_loads = s.misses - s.window_loads - s.tier_loads;
@@ -223,8 +227,6 @@ private:
         met_.pages_read_ahead = s.read_ahead_pages;
         met_.direct_reads = s.direct_reads;
         met_.orphan_pages = pins_.orphans();
-        met_.view_elements = last_.view_elements;
-        met_.view_visits = last_.view_visits;
     }
 
     // What is done with windows while no kernel runs.
@@ -265,6 +267,7 @@ private:
     report* report_ = nullptr;
     file_state* device_states_ = nullptr;
     std::byte* scratch_ = nullptr;
+    table_desk* desks_ = nullptr;
     report last_{};
     bool good_ = true;
 };
@@ -276,6 +279,7 @@ int main(int count, char** words) {
     for (int i = 1; i < count; ++i) {
         const std::string word = words[i];
         if (word == "--canary") s.canary = true;
+        else if (word == "--shift") s.shift = true;
         else if (i + 1 < count && word == "--seed") s.seed = std::strtoull(words[++i], nullptr, 0);
         else if (i + 1 < count && word == "--seeds")
             s.seeds = std::strtoull(words[++i], nullptr, 0);
@@ -283,7 +287,7 @@ int main(int count, char** words) {
             s.operations = std::strtoull(words[++i], nullptr, 0);
         else
             return std::cerr << "usage: " << words[0]
-                             << " [--seed N] [--seeds N] [--operations N] [--canary]\n",
+                             << " [--seed N] [--seeds N] [--operations N] [--canary] [--shift]\n",
                    2;
     }
     int devices = 0;

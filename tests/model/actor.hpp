@@ -8,12 +8,13 @@
 
 #include <cstdint>
 
-#include "model/view_reader.hpp"
+#include "model/table_reader.hpp"
 
 namespace penstock::model {
 
-struct model_actor : view_reader {
+struct model_actor : table_reader {
     std::byte* scratch;   // scratch_stride bytes for each actor of a launch
+    table_desk* desks;    // one for each of them
     std::uint64_t steps;  // per actor
     std::uint64_t first_actor;
     std::uint64_t max_open,
@@ -24,6 +25,7 @@ struct model_actor : view_reader {
         memory m{};
         m.actor = first_actor + index;
         m.buffer = scratch + scratch_stride * index;
+        m.desk = desks + index;
         for (held_file& f : m.open) f.fd = -1;
         for (m.step = 0; m.step < steps; ++m.step)
             act(g, fs, m, operation_at(w.seed, m.actor, m.step));
@@ -49,6 +51,8 @@ private:
             case verb::each: return visit(g, fs, m, f, op);
             case verb::map: return hold(g, fs, m, f, m.mapped[op.length % maps_held], op);
             case verb::prefetch: return bring(g, fs, m, f, op);
+            case verb::gather: return pick_rows(g, fs, m, number_of(m, f), op);
+            case verb::read_row: return pick_row(g, fs, m, number_of(m, f), op);
             default: return ask(g, fs, m, f);
         }
     }
@@ -58,6 +62,10 @@ private:
         for (std::uint32_t i = 0; i < files_held; ++i)
             if (m.open[(which + i) % files_held].fd >= 0) return m.open[(which + i) % files_held];
         return m.open[which % files_held];
+    }
+
+    PENSTOCK_HD static std::uint32_t number_of(const memory& m, const held_file& f) {
+        return static_cast<std::uint32_t>(&f - m.open);
     }
 
     // --- verbs

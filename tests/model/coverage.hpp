@@ -6,6 +6,8 @@
 #include <sstream>
 #include <string>
 
+#include "model/report.hpp"
+
 namespace penstock::model {
 
 struct coverage {
@@ -20,8 +22,20 @@ struct coverage {
     std::uint64_t orphan_pages = 0;  // of the operating system, cut off below a window
     std::uint64_t view_elements = 0, view_visits = 0;
     std::uint64_t view_faults = 0;  // rounds in which the runtime had noted one
+    std::uint64_t table_hits = 0, table_misses = 0, table_through = 0;  // by tables
+    std::uint64_t table_outside = 0, table_padded = 0;                  // rows of zeros
+    std::uint64_t table_straddling = 0;
     std::uint64_t drill_cached = 0, drill_window = 0, drill_orphan = 0, drill_request = 0,
                   drill_stale = 0;  // accesses
+
+    // What the actors have counted so far.
+    void take(const report& r) {
+        operations = r.steps;
+        view_elements = r.view_elements, view_visits = r.view_visits;
+        table_hits = r.table_hits, table_misses = r.table_misses, table_through = r.table_through;
+        table_outside = r.table_outside, table_padded = r.table_padded;
+        table_straddling = r.table_straddling;
+    }
 
     template <typename Visit>
     void visit(const Visit& each) {
@@ -35,8 +49,12 @@ struct coverage {
             each("windows_closed", windows_closed);
         each("orphan_pages", orphan_pages), each("view_elements", view_elements),
             each("view_visits", view_visits);
-        each("view_faults", view_faults), each("drill_cached", drill_cached),
-            each("drill_window", drill_window);
+        each("view_faults", view_faults);
+        each("table_hits", table_hits), each("table_misses", table_misses),
+            each("table_through", table_through);
+        each("table_outside", table_outside), each("table_padded", table_padded),
+            each("table_straddling", table_straddling);
+        each("drill_cached", drill_cached), each("drill_window", drill_window);
         each("drill_orphan", drill_orphan), each("drill_request", drill_request),
             each("drill_stale", drill_stale);
     }

@@ -23,12 +23,15 @@ struct held_map {
     std::uint32_t file;
     std::uint64_t sum;  // of this thread's share of the bytes
 };
+struct table_desk;
+
 // What an actor knows; equal in all threads of its group, but for held_map::sum.
 struct memory {
     held_file open[files_held];
     held_map mapped[maps_held];
     std::uint64_t actor, step;
     std::byte* buffer;
+    table_desk* desk;
 };
 
 // Called by all threads of a group together. Each thread looks at a share of the bytes, the

@@ -19,6 +19,7 @@ struct command_line {
             if (word == "--lane") lane = true;
             else if (word == "--racing") racing = true;
             else if (word == "--flip") settings.flip_bytes = true;
+            else if (word == "--shift") settings.shift_numbers = true;
             else if (i + 1 < count) take(word, words[++i]);
             else wrong = true;
         }
@@ -42,10 +43,11 @@ private:
 inline int usage(const char* program) {
     std::cerr << "usage: " << program
               << " [--seed N] [--seeds N] [--operations N] [--threads N] [--page BYTES] [--lane] "
-                 "[--racing] [--flip]\n"
+                 "[--racing] [--flip] [--shift]\n"
                  "Performs random operations on tiny caches and checks every byte. --seeds runs so "
                  "many seeds from --seed on;\n"
-                 "--flip makes the disk lie now and then, and the run must then fail.\n";
+                 "--flip makes the disk lie now and then, --shift asks for other rows of a table "
+                 "than it expects,\nand the run must then fail.\n";
     return 2;
 }
 

@@ -47,6 +47,12 @@ struct report {
     std::uint64_t view_elements;  // through v[i]
     std::uint64_t view_visits;    // through for_each
 
+    // Rows of tables: all, those of numbers outside, padding, those that straddle pages, and those
+    // that a changing file did not give. Of one row of each call: found in the cache, loaded
+    // meanwhile, read through a window.
+    std::uint64_t table_rows, table_outside, table_padded, table_straddling, table_stale;
+    std::uint64_t table_hits, table_misses, table_through;
+
     // What runtime::view_status may be about. The host takes them out between launches.
     std::uint64_t missing;       // as events
     std::uint64_t out_of_range;  // of these, elements that are not there: the runtime must have

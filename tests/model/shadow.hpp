@@ -219,9 +219,11 @@ enum class verb : std::uint32_t {
     unmap,
     prefetch,
     stat,
+    gather,
+    read_row,
     nonsense
 };
-inline constexpr std::uint32_t verb_count = 11;
+inline constexpr std::uint32_t verb_count = 13;
 
 // What an actor does at one step: a verb and random numbers for its arguments.
 struct operation {
@@ -235,14 +237,16 @@ constexpr PENSTOCK_HD operation operation_at(std::uint64_t seed, std::uint64_t a
     const std::uint32_t p = static_cast<std::uint32_t>(h % 100);
     const verb kind = p < 12   ? verb::open
                       : p < 22 ? verb::close
-                      : p < 50 ? verb::read
-                      : p < 58 ? verb::read_on
-                      : p < 67 ? verb::element
-                      : p < 73 ? verb::each
-                      : p < 81 ? verb::map
-                      : p < 89 ? verb::unmap
-                      : p < 93 ? verb::prefetch
-                      : p < 97 ? verb::stat
+                      : p < 43 ? verb::read
+                      : p < 50 ? verb::read_on
+                      : p < 58 ? verb::element
+                      : p < 64 ? verb::each
+                      : p < 72 ? verb::map
+                      : p < 80 ? verb::unmap
+                      : p < 84 ? verb::prefetch
+                      : p < 88 ? verb::stat
+                      : p < 95 ? verb::gather
+                      : p < 97 ? verb::read_row
                                : verb::nonsense;
     return {kind, mix64(h ^ 1), mix64(h ^ 2), mix64(h ^ 3), mix64(h ^ 4)};
 }
