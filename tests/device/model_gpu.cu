@@ -8,6 +8,7 @@
 //
 // --canary lets the kernel expect other files than there are, --shift lets it ask for other rows of
 // tables than it expects: the run must then fail.
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
@@ -39,6 +40,27 @@ T* device_array(std::uint64_t count) {
         std::exit((std::cerr << "no device memory\n", 1));
     cudaMemset(out, 0, count * sizeof(T));
     return out;
+}
+
+// In blocks of 128.
+constexpr std::uint64_t threads_of(width wide) {
+    switch (wide) {
+        case width::lane: return 1;
+        case width::tile8: return 8;
+        case width::warp: return 32;
+        default: return 128;
+    }
+}
+
+// What a group does in one launch is bounded in bytes too. A lane loads and judges its pages alone,
+// and the lanes of a warp do so one after the other: with 100 steps a warp of lanes would judge 57
+// MiB by single threads if pages have 64 KiB, and 3.6 MiB if they have 4 KiB.
+constexpr std::uint64_t most_steps = 100, least_steps = 16;
+constexpr std::uint64_t most_page_bytes = std::uint64_t{1} << 20;  // a thread, one page a step
+constexpr std::uint64_t usual_access_bytes = 4096;                 // a thread
+
+constexpr std::uint64_t steps_of(width wide, std::uint64_t page_bytes) {
+    return std::clamp(most_page_bytes * threads_of(wide) / page_bytes, least_steps, most_steps);
 }
 
 class gpu_run {
@@ -99,7 +121,8 @@ public:
         std::uint64_t actor = 0;
         for (std::uint64_t done = 0, round = 0; good_ && done < settings_.operations; ++round) {
             const width wide = widths[(seed_ + round) % 4];
-            const std::uint64_t actors = wide == width::block ? 256 : 1024, steps = 100;
+            const std::uint64_t actors = wide == width::block ? 256 : 1024,
+                                steps = steps_of(wide, w_.page_bytes);
             launch_round(wide, actor, actors, steps);
             actor += actors;
             done += actors * steps;
@@ -147,6 +170,7 @@ private:
         cudaMemcpy(device_states_, states_.data(), states_.size() * sizeof(file_state),
                    cudaMemcpyHostToDevice);
         world expected = w_;
+        expected.usual_bytes = std::min(w_.page_bytes, usual_access_bytes * threads_of(wide));
         if (settings_.canary) expected.seed ^= 1;
         const model_actor actor_of{{{{expected, device_states_, report_}, stride}, settings_.shift},
                                    scratch_,

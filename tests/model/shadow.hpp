@@ -38,6 +38,9 @@ namespace penstock::model {
 struct world {
     std::uint64_t seed = 1;
     std::uint64_t page_bytes = 4096;
+    // Most lengths of accesses are chosen by this; 0: by page_bytes. For groups of few threads,
+    // which take long to judge large pages.
+    std::uint64_t usual_bytes = 0;
     std::uint32_t small_files = 24;
     std::uint32_t big_files = 2;  // sparse, with two-level tables; the host never changes them
     std::uint64_t big_pages = 1 << 18;
@@ -275,11 +278,12 @@ constexpr PENSTOCK_HD std::uint64_t offset_for(const world& w, std::uint32_t fil
 constexpr PENSTOCK_HD std::uint64_t length_for(const world& w, std::uint64_t most,
                                                std::uint64_t r) {
     const std::uint64_t n = r >> 8;
+    const std::uint64_t page = w.usual_bytes == 0 || r >> 58 == 0 ? w.page_bytes : w.usual_bytes;
     const std::uint64_t length = r % 16 == 0   ? 0
                                  : r % 16 < 5  ? 1 + n % 64
-                                 : r % 16 < 12 ? 1 + n % w.page_bytes
-                                 : r % 16 < 14 ? w.page_bytes
-                                               : 1 + n % (10 * w.page_bytes);
+                                 : r % 16 < 12 ? 1 + n % page
+                                 : r % 16 < 14 ? page
+                                               : 1 + n % (10 * page);
     return length < most ? length : most;
 }
 
