@@ -1,12 +1,14 @@
 // Which missed pages enter a cache whose misses can also be read through, and traces to try that.
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <numeric>
 #include <vector>
 
 #include "policies.hpp"
+#include "penstock/base/hash.hpp"
 #include "traces.hpp"
 
 namespace penstock::bench::policy {
@@ -19,6 +21,8 @@ enum class admit : std::uint8_t {
     never,
     sampled,       // one missed access in n
     second_touch,  // the first miss marks the page, one time in n; the next admits it
+    drawn_twice,   // one missed access in n is drawn, and leaves its page's tag in a table with as
+                   // many places as there are frames; if the tag is there already, it admits
     soon_again     // every miss stamps the page with an epoch; one soon after the last admits it.
                    // An epoch is as many misses as there are frames, over n.
 };
@@ -46,6 +50,7 @@ public:
           epoch_misses_(std::max(frames / rule.n, 1u)),
           free_(frames / engine_shards(frames) * engine_shards(frames)),
           mark_(pages),
+          tags_(std::bit_ceil(frames), ~0u),
           chance_(seed) {}
 
     found access(std::uint32_t page) {
@@ -75,6 +80,13 @@ private:
                 if (mark_[page] != 0) return true;
                 if (one_in(rule_.n)) mark_[page] = 1;
                 return false;
+            case admit::drawn_twice: {
+                if (!one_in(rule_.n)) return false;
+                std::uint32_t& tag = tags_[mix64(page) & (tags_.size() - 1)];
+                const bool again = tag == page;
+                tag = page;
+                return again;
+            }
             case admit::soon_again: break;
         }
         // Epochs count from 2, so that a page without a stamp is never near.
@@ -88,7 +100,7 @@ private:
     clock cache_;
     std::uint64_t misses_ = 0;
     std::uint32_t epoch_misses_, free_;
-    std::vector<std::uint32_t> mark_;
+    std::vector<std::uint32_t> mark_, tags_;
     dice chance_;
 };
 

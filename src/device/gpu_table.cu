@@ -36,6 +36,15 @@ table_kernel kernel_of(table_verb verb) {
     }
 }
 
+// All warps get equally many pieces, so that they end together. A piece is a few batches long: the
+// pages that its rows let in enter the cache at its end.
+std::uint64_t rows_of_a_warp(std::uint64_t count, std::uint64_t warps) {
+    constexpr std::uint64_t most_rows = 1024, batch_rows = 32;
+    const std::uint64_t rounds = (count + warps * most_rows - 1) / (warps * most_rows),
+                        rows = (count + warps * rounds - 1) / (warps * rounds);
+    return rows > batch_rows ? (rows + batch_rows - 1) / batch_rows * batch_rows : rows;
+}
+
 constexpr table_verb verbs[] = {table_verb::gather, table_verb::scatter, table_verb::prefetch};
 
 }  // namespace
@@ -56,8 +65,7 @@ int gpu_tables::launch(const runtime_ref& fs, const table_job& job, cudaStream_t
     if (!is_reached(job.list.numbers)) return -EFAULT;
     if (job.verb != table_verb::prefetch && !is_reached(job.memory)) return -EFAULT;
     const std::uint64_t most = most_blocks_[static_cast<int>(job.verb)];
-    const std::uint64_t piece =
-        rows_of_a_piece(job.count, job.table.row_bytes, most * warps_per_block);
+    const std::uint64_t piece = rows_of_a_warp(job.count, most * warps_per_block);
     const std::uint64_t blocks = std::min<std::uint64_t>(
         most, (job.count + piece * warps_per_block - 1) / (piece * warps_per_block));
     return errno_of(launch_kernel(kernel_of(job.verb), static_cast<std::uint32_t>(blocks),

@@ -120,7 +120,7 @@ private:
         t.run_count = c.plan.run_count;
         t.claimed = &m.desk->claimed;
         t.note = &m.desk->note;
-        std::uint64_t low = t.row_bytes | t.stride_bytes;
+        std::uint64_t low = t.stride_bytes;
         for (std::uint32_t i = 0; i < t.run_count; ++i) {
             const planned_run& run = c.plan.runs[i];
             const int fd = m.open[run.held].fd;
@@ -133,7 +133,8 @@ private:
             if (i == 0) t.only = made;
             low |= run.first_byte;
         }
-        t.low_bits = static_cast<std::uint32_t>(low & 15);
+        t.parts = engine::parts_of_row(fs.view.page_bytes(), low, t.row_bytes);
+        t.low_bits = static_cast<std::uint32_t>((low | t.row_bytes) & 15);
         if (g.is_leader()) {
             const std::uint64_t published = c.taken + (c.has_note ? 1 : 0);
             m.desk->note = {old_code, old_number, 0, 1, published, c.taken};

@@ -1,21 +1,11 @@
 // Rows by the batch: the threads of a group look for many rows at once, and then copy them
 // together.
 //
-// A part is the piece of a row in one page. Each thread looks for one part: it reads the number,
-// the page word and the chunk word of the window, so that these trips to memory are under way for
-// all parts of a batch together. Then the group copies the parts that were found one after the
-// other, from frames or from windows, each by as many threads as it has units of up to 16 bytes.
-// At the end each thread looks at its words again, as after every copy without a pin
-// (engine/page_word.hpp, engine/through.hpp).
-//
-// Rows are named by a type with
-//   row_bytes()            of each row
-//   parts()                the most pages that a row touches
-//   source(i)              where row i lies
-//   window_for(file)       the word of the file's window, or 0
-//   place(i)               where row i goes
-//   low_bits()             at least the lowest four bits of all places of rows, or-ed together
-//   entry_rate()           one in so many rows that come through a window lets its page enter
+// Each thread looks for one part of a row (engine/row_parts.hpp): it reads the number, the page
+// word and the chunk word of the window, so that these trips to memory are under way for all parts
+// of a batch together. Then the group copies the parts that were found one after the other, from
+// frames or from windows, each by as many threads as it has units of up to 16 bytes. At the end
+// each thread looks at its words again.
 #pragma once
 
 #include <bit>
@@ -25,6 +15,7 @@
 #include <type_traits>
 
 #include "penstock/engine/element.hpp"
+#include "penstock/engine/row_parts.hpp"
 #include "penstock/engine/through.hpp"
 #include "penstock/group/concept.hpp"
 
@@ -33,15 +24,6 @@
 #endif
 
 namespace penstock::engine {
-
-// Where a row lies.
-struct row_source {
-    enum class kind : std::uint32_t { in_file, padding, outside };
-    static constexpr kind in_file = kind::in_file, padding = kind::padding, outside = kind::outside;
-    kind is;
-    std::uint64_t at;  // its first byte in the file
-    const file_handle* file;
-};
 
 // A unit is the most that one access can load.
 template <std::size_t Bytes>
@@ -52,81 +34,18 @@ using unit_for = std::conditional_t<
         std::conditional_t<Bytes == 4, std::uint32_t,
                            std::conditional_t<Bytes == 2, std::uint16_t, std::uint8_t>>>>;
 
-// The most pages that a row touches, if rows begin at places in the file that have the bits of
-// `places` together.
-constexpr PENSTOCK_HD std::uint32_t parts_of_row(std::uint64_t page_bytes, std::uint64_t places,
-                                                 std::uint64_t row_bytes) {
-    // Rows begin at multiples of `apart`, so the last place of a page is `apart` before its end.
-    const std::uint64_t lowest = places & (~places + 1),
-                        apart = lowest == 0 || lowest > page_bytes ? page_bytes : lowest;
-    const std::uint64_t parts = (page_bytes - apart + row_bytes - 1) / page_bytes + 1;
-    return parts < ~0u ? static_cast<std::uint32_t>(parts) : ~0u;
-}
-
 // Rows that are copied between two looks: a longer copy is more often in vain, because a page may
 // leave the cache meanwhile.
 inline constexpr std::uint64_t most_batch_bytes = 65536;
-
-// What a thread found of the part that it looks for.
-struct found_part {
-    const std::byte* from = nullptr;  // null: the part is zeros
-    std::byte* to = nullptr;
-    std::uint64_t word_index = no_word;
-    page_word seen = 0;
-    window_word window = 0;   // 0: the part is not read through a window
-    std::uint32_t bytes = 0;  // 0: the row has no such part
-    std::uint32_t slot = 0;
-    bool is_found = true;
-};
-
-// One thread. Looks for part `number` of row `i`.
-template <typename Rows>
-PENSTOCK_HD PENSTOCK_INLINE found_part find_part(const cache_view& c, const Rows& rows,
-                                                 std::uint64_t i, std::uint32_t number) {
-    found_part out;
-    const row_source source = rows.source(i);
-    out.is_found = source.is != row_source::outside;
-    if (!out.is_found) return out;
-    const std::uint64_t in_first = c.page_bytes() - (source.at & (c.page_bytes() - 1));
-    const std::uint64_t begin = number == 0 ? 0 : in_first + (number - 1) * c.page_bytes();
-    if (begin >= rows.row_bytes()) return out;
-    std::uint64_t end = in_first + number * c.page_bytes();
-    if (end > rows.row_bytes()) end = rows.row_bytes();
-    out.bytes = static_cast<std::uint32_t>(end - begin);
-    out.to = rows.place(i) + begin;
-    if (source.is == row_source::padding) return out;
-    const std::uint64_t at = source.at + begin;
-    out.slot = source.file->slot;
-    out.word_index = find_word(c, *source.file, at >> c.page_shift);
-    if (out.word_index != no_word) out.seen = load_relaxed(&c.words[out.word_index]);
-    // On its way while the page word is looked at.
-    const window_word window = rows.window_for(*source.file);
-    const std::byte* const past = window != 0 ? address_in_window(c, window, at) : nullptr;
-    if (is_valid(out.seen)) {
-        out.from = c.frame_address(frame_of(out.seen)) + (at & (c.page_bytes() - 1));
-    } else if (may_read_past(out.seen) && past != nullptr) {
-        out.from = past;
-        out.window = window;
-    }
-    out.is_found = out.from != nullptr;
-    return out;
-}
 
 // One thread, after the copy. Do the bytes of its part count?
 template <typename Rows>
 PENSTOCK_HD PENSTOCK_INLINE bool is_as_found(const cache_view& c, const Rows& rows, std::uint64_t i,
                                              std::uint32_t number, const found_part& part) {
     if (part.from == nullptr) return true;
-    page_word again = 0;
-    if (part.word_index != no_word) {
-        again = load_relaxed(&c.words[part.word_index]);
-    } else {
-        const row_source source = rows.source(i);
-        again = absence_of(c, *source.file, (source.at >> c.page_shift) + number);
-    }
-    const bool same_window = part.window == 0 || load_relaxed(&c.windows[part.slot]) == part.window;
+    const bool same_window = is_window_as_found(c, part);  // both looks under way together
     if (part.window == 0) touch(&c.words[part.word_index], part.seen);
-    return same_frame(again, part.seen) && same_window;
+    return is_page_as_found(c, rows, i, number, part) && same_window;
 }
 
 // How the threads of a group share out parts of at most `units` units: `team` threads to a part.
