@@ -1,0 +1,58 @@
+// What the options come to on a device: every automatic value, and whether device and host have
+// room for them.
+#include <algorithm>
+#include <cerrno>
+#include <thread>
+#include <unistd.h>
+
+#include "runtime/runtime_state.hpp"
+
+namespace penstock::host {
+
+namespace {
+
+std::uint64_t half_of_memory() {
+    return static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+           static_cast<std::uint64_t>(::sysconf(_SC_PAGE_SIZE)) / 2;
+}
+
+}  // namespace
+
+// Replaces every automatic value, and checks what depends on the device.
+status runtime_state::settle_sizes() {
+    constexpr std::uint64_t mib = 1u << 20, gib = 1u << 30;
+    const unsigned processors = std::max(1u, std::thread::hardware_concurrency());
+    const bool gpu = device->is_gpu();
+    const std::uint64_t free_bytes = device->free_bytes();
+    if (!settings.cache_bytes)
+        settings.cache_bytes = std::max(gpu ? free_bytes / 4 : std::min(free_bytes / 16, gib),
+                                        64 * settings.page_bytes);
+    const std::uint64_t cache_bytes = *settings.cache_bytes;
+    if (cache_bytes >= free_bytes || settings.table_bytes >= free_bytes - cache_bytes)
+        return {-EINVAL, "cache_bytes: " + format_size(cache_bytes) + " and table_bytes: " +
+                             format_size(settings.table_bytes) + " do not fit into the " +
+                             format_size(free_bytes) + " of " + device->name() + "; give less"};
+    if (cache_bytes / settings.page_bytes >= engine::max_frames)
+        return {-EINVAL, "cache_bytes: " + format_size(cache_bytes) + " has more than " +
+                             std::to_string(engine::max_frames) + " pages of " +
+                             format_size(settings.page_bytes) +
+                             "; use larger pages or a smaller cache"};
+    if (!settings.service_threads) settings.service_threads = std::clamp(processors / 4, 1u, 4u);
+    if (!settings.staging_bytes) settings.staging_bytes = gpu ? 128 * mib : 16 * mib;
+    if (!settings.window_bytes) settings.window_bytes = half_of_memory();
+    if (settings.tier_bytes > *settings.window_bytes)
+        return {-EINVAL,
+                "tier_bytes: " + format_size(settings.tier_bytes) +
+                    " is more than window_bytes: " + format_size(*settings.window_bytes) +
+                    ", which is for windows and tier together; give a larger window_bytes"};
+    if (settings.tier_bytes / settings.page_bytes >= engine::max_frames)
+        return {-EINVAL, "tier_bytes: " + format_size(settings.tier_bytes) + " has more than " +
+                             std::to_string(engine::max_frames) + " pages of " +
+                             format_size(settings.page_bytes) +
+                             "; use larger pages or a smaller tier"};
+    if (!settings.worker_threads) settings.worker_threads = std::min(processors, 1024u);
+    if (settings.roots.empty()) settings.roots.push_back(".");
+    return {};
+}
+
+}  // namespace penstock::host
