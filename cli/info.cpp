@@ -350,26 +350,27 @@ private:
         in_force.log = [&log](const std::string& said) { log.push_back(said); };
         std::unique_ptr<runtime> rt;
         const status made = runtime::make(in_force, rt);
-        json device = nullptr, io = nullptr;
+        json device = nullptr, io = nullptr, device_bytes = nullptr;
         if (made.ok()) {
             in_force = rt->settings();
             device = rt->device_name();
             io = rt->io_name();
+            device_bytes = rt->stats().device_bytes;
         }
         rt.reset();  // before the log it writes to
-        object_["runtime"] = {{"made", made.ok()},
-                              {"why_not", text_or_null(made.message)},
-                              {"device", device},
-                              {"io", io},
-                              {"log", log}};
+        object_["runtime"] = {
+            {"made", made.ok()}, {"why_not", text_or_null(made.message)}, {"device", device},
+            {"io", io},          {"device_bytes", device_bytes},          {"log", log}};
         text_ += "\nOptions in force\n";
         for (const settings::option_entry& option : settings::option_entries())
             tell_option(option, in_force);
         text_ += "\nRuntime\n";
         for (const std::string& said : log) line("note", said);
-        if (made.ok())
+        if (made.ok()) {
             line("made",
                  "on " + device.get<std::string>() + ", reading with " + io.get<std::string>());
+            line("device memory", format_size(device_bytes.get<std::uint64_t>()) + " allocated");
+        }
         return made;
     }
 

@@ -1,5 +1,6 @@
 // The cpu back end: "device memory" is ordinary memory, and the calls run on the caller's thread as
 // a group of one lane.
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -30,8 +31,15 @@ public:
                static_cast<std::uint64_t>(::sysconf(_SC_PAGE_SIZE));
     }
 
-    // Fresh pages of the kernel are zero, and cost memory only once they are touched.
     void* allocate_device(std::uint64_t bytes) override {
+        void* const address = allocate_shared(bytes);
+        if (address != nullptr) allocated_bytes_ += bytes;
+        return address;
+    }
+    [[nodiscard]] std::uint64_t allocated_bytes() const override { return allocated_bytes_; }
+
+    // Fresh pages of the kernel are zero, and cost memory only once they are touched.
+    void* allocate_shared(std::uint64_t bytes) override {
         constexpr std::uint64_t huge = 2u << 20;
         const std::uint64_t length = (bytes + huge - 1) & ~(huge - 1);
         void* const address = ::mmap(nullptr, length, PROT_READ | PROT_WRITE,
@@ -45,7 +53,6 @@ public:
         return address;
     }
 
-    void* allocate_shared(std::uint64_t bytes) override { return allocate_device(bytes); }
     [[nodiscard]] std::string shortage() const override {
         return format_size(refused_bytes_) + " of memory were refused: " + error_text(-ENOMEM) +
                "; is there a limit (ulimit -v)?";
@@ -127,6 +134,7 @@ public:
 private:
     std::vector<std::pair<void*, std::uint64_t>> pieces_;
     std::uint64_t refused_bytes_ = 0;
+    std::atomic<std::uint64_t> allocated_bytes_{0};
 };
 
 }  // namespace

@@ -121,6 +121,9 @@ public:
     // Device memory, zeroed, aligned to 256 bytes or better; null if there is not enough
     // (`shortage` says more). Freed with the device.
     virtual void* allocate_device(std::uint64_t bytes) = 0;
+    // What allocate_device gave, and a gather took for its order and has not freed, in the bytes
+    // asked for. Thread-safe.
+    [[nodiscard]] virtual std::uint64_t allocated_bytes() const = 0;
     // Host memory that groups can reach too (pinned on a GPU), zeroed, page-aligned, at the same
     // address on both sides.
     virtual void* allocate_shared(std::uint64_t bytes) = 0;

@@ -286,9 +286,22 @@ void* gpu_memory::device_bytes(std::uint64_t bytes) {
     if (const CUresult code = driver().allocate(&address, bytes); code != CUDA_SUCCESS)
         return refused(bytes, "device memory", cuda_text(code));
     device_pieces_.push_back(address);
+    allocated_bytes_ += bytes;
     if (clear(address, bytes)) return reinterpret_cast<void*>(address);
     return refused(bytes, "device memory",
                    "they could not be cleared: " + cuda_text(cudaPeekAtLastError()));
+}
+
+stream_memory::stream_memory(gpu_memory& owner, std::uint64_t bytes, cudaStream_t stream)
+    : owner_(owner), bytes_(bytes), stream_(stream) {
+    if (driver().allocate_on_stream(&address_, bytes, stream) != CUDA_SUCCESS) address_ = 0;
+    else owner_.allocated_bytes_ += bytes_;
+}
+
+stream_memory::~stream_memory() {
+    if (address_ == 0) return;
+    driver().free_on_stream(address_, stream_);
+    owner_.allocated_bytes_ -= bytes_;
 }
 
 // Touched and then registered: for large pieces, of huge pages, many times faster than

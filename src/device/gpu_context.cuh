@@ -15,6 +15,7 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -176,8 +177,11 @@ public:
     void* shared_bytes(std::uint64_t bytes);
     // After a null: how much of what was refused, by which error, and how much is free.
     [[nodiscard]] const std::string& shortage() const { return shortage_; }
+    // Device memory that is allocated now, in the bytes asked for. Thread-safe.
+    [[nodiscard]] std::uint64_t allocated_bytes() const { return allocated_bytes_; }
 
 private:
+    friend class stream_memory;
     bool clear(CUdeviceptr address, std::uint64_t bytes);
     void* refused(std::uint64_t bytes, const char* kind, const std::string& error);
 
@@ -190,6 +194,24 @@ private:
     std::vector<CUdeviceptr> device_pieces_;
     std::vector<mapped> shared_pieces_;
     std::string shortage_;
+    std::atomic<std::uint64_t> allocated_bytes_{0};
+};
+
+// Device memory that comes and goes with the work on a stream, and counts as allocated by `owner`
+// for the life of the object. Thread-safe beside other uses of the owner.
+class stream_memory {
+public:
+    stream_memory(gpu_memory& owner, std::uint64_t bytes, cudaStream_t stream);
+    ~stream_memory();
+    stream_memory(const stream_memory&) = delete;
+    stream_memory& operator=(const stream_memory&) = delete;
+    [[nodiscard]] void* data() const { return reinterpret_cast<void*>(address_); }  // null: refused
+
+private:
+    gpu_memory& owner_;
+    const std::uint64_t bytes_;
+    const cudaStream_t stream_;
+    CUdeviceptr address_ = 0;
 };
 
 }  // namespace penstock::host

@@ -174,6 +174,9 @@ public:
     }
 
     void* allocate_device(std::uint64_t bytes) override { return memory_.device_bytes(bytes); }
+    [[nodiscard]] std::uint64_t allocated_bytes() const override {
+        return memory_.allocated_bytes();
+    }
     void* allocate_shared(std::uint64_t bytes) override { return memory_.shared_bytes(bytes); }
     [[nodiscard]] std::string shortage() const override { return memory_.shortage(); }
 
@@ -377,7 +380,7 @@ public:
         if (callers != nullptr)
             if (const int busy = check_stream(callers); busy != 0) return busy;
         const borrowed d(*this);
-        return gather_on_gpu(fs, job, d->gather, &d->sheet->results[0],
+        return gather_on_gpu(fs, job, d->gather, &d->sheet->results[0], memory_,
                              callers != nullptr ? callers : d->stream);
     }
 

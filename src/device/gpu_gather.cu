@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 
 #include "penstock/engine/lend.hpp"
 #include "penstock/group/lane.hpp"
@@ -142,14 +143,6 @@ cudaError_t launch_ordered(const runtime_ref& fs, const gather_job& job, std::ui
                : code;
 }
 
-// Room for the order of the rows, which comes and goes with the stream's work. Null: there is none.
-std::uint32_t* order_room(std::uint64_t rows, cudaStream_t stream) {
-    CUdeviceptr room = 0;
-    if (driver().allocate_on_stream(&room, rows * sizeof(std::uint32_t), stream) != CUDA_SUCCESS)
-        return nullptr;
-    return reinterpret_cast<std::uint32_t*>(room);
-}
-
 }  // namespace
 
 cudaError_t load_gather_kernels(const runtime_ref& fs, gather_control* control,
@@ -166,10 +159,12 @@ cudaError_t load_gather_kernels(const runtime_ref& fs, gather_control* control,
 }
 
 std::int64_t gather_on_gpu(const runtime_ref& fs, const gather_job& whole, gather_control* control,
-                           std::int64_t* code, cudaStream_t stream) {
+                           std::int64_t* code, gpu_memory& memory, cudaStream_t stream) {
     if (!is_reached(whole.indices) || !is_reached(whole.out)) return -EFAULT;
     const std::uint64_t at_once = std::min(whole.count, ordered_rows_at_once);
-    std::uint32_t* const order = whole.spans.spans > 0 ? order_room(at_once, stream) : nullptr;
+    std::optional<stream_memory> room;
+    if (whole.spans.spans > 0) room.emplace(memory, at_once * sizeof(std::uint32_t), stream);
+    auto* const order = room ? static_cast<std::uint32_t*>(room->data()) : nullptr;
     if (order == nullptr && whole.must_order) return -ENOMEM;
     gather_job job = whole;
     *code = 0;
@@ -191,7 +186,6 @@ std::int64_t gather_on_gpu(const runtime_ref& fs, const gather_job& whole, gathe
         if (const cudaError_t ended = cudaStreamSynchronize(stream); ran == cudaSuccess)
             ran = ended;
     }
-    if (order != nullptr) driver().free_on_stream(reinterpret_cast<CUdeviceptr>(order), stream);
     if (ran != cudaSuccess) return errno_of(ran);
     return *code != 0 ? *code : static_cast<std::int64_t>(whole.count);
 }

@@ -26,9 +26,9 @@ cudaError_t load_gather_kernels(const runtime_ref& fs, gather_control* control,
                                 cudaStream_t stream);
 
 // Runs the job on the current device, after what is on the stream, and waits for its end. `code`:
-// pinned memory for the kernels' verdict.
+// pinned memory for the kernels' verdict. `memory`: counts the room for an order of the rows.
 std::int64_t gather_on_gpu(const runtime_ref& fs, const gather_job& job, gather_control* control,
-                           std::int64_t* code, cudaStream_t stream);
+                           std::int64_t* code, gpu_memory& memory, cudaStream_t stream);
 
 // The gpu back end as a lender: a small kernel for each loan, on a stream of its own, which copies
 // parts to a desk in pinned memory.

@@ -254,6 +254,7 @@ statistics runtime::stats() const {
     }
     for (const settings::statistic_entry& entry : settings::statistic_entries())
         if (entry.counter != engine::count_kinds) out.*entry.member = sum[entry.counter];
+    out.device_bytes = state_->device->allocated_bytes();
     out.window_bytes = state_->windows != nullptr ? state_->windows->open_bytes() : 0;
     for (const auto& service : state_->services) {
         const host::service_counters& from = service->counters();

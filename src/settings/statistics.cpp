@@ -14,6 +14,7 @@ constexpr statistic_entry statistics_rows[] = {
     {"window_loads", &statistics::window_loads, engine::count_window_loads},
     {"through_reads", &statistics::through_reads, engine::count_through_reads},
     {"window_bytes", &statistics::window_bytes},
+    {"device_bytes", &statistics::device_bytes},
     {"tier_loads", &statistics::tier_loads, engine::count_tier_loads},
     {"tier_saves", &statistics::tier_saves, engine::count_tier_saves},
     {"tier_evictions", &statistics::tier_evictions, engine::count_tier_evictions},

@@ -47,6 +47,11 @@ class Info(InFolder):
     def test_a_forced_fall_back_is_named(self):
         self.assertEqual(self.report(PENSTOCK_IO="pread")["runtime"]["io"], "pread")
 
+    def test_the_memory_that_the_runtime_allocated(self):
+        report = self.report("--cache", "64MiB")
+        table_bytes = {row["name"]: row["value"] for row in report["options"]}["table_bytes"]
+        self.assertGreater(report["runtime"]["device_bytes"], (64 << 20) + table_bytes)
+
     def test_text_names_what_json_names(self):
         report = self.report()
         ran = penstock("info", *FLAGS)
@@ -56,12 +61,14 @@ class Info(InFolder):
             self.assertIn(row["environment"], text)
         for finding in report["works"]:
             self.assertIn(finding["what"], text)
+        self.assertRegex(text, r"device memory +[0-9.]+ [KMG]iB allocated")
 
     def test_a_runtime_that_cannot_be_made_is_reported_and_fails(self):
         ran = penstock("info", "--json", *FLAGS, "--cache", "8000TiB")
         self.assertEqual(ran.returncode, 1)
         report = json.loads(ran.stdout)
         self.assertFalse(report["runtime"]["made"])
+        self.assertIsNone(report["runtime"]["device_bytes"])
         self.assertIn("8000 TiB", report["runtime"]["why_not"])
         self.assert_one_line(ran.stderr, "8000 TiB", "give less")
 
