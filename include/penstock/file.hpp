@@ -188,10 +188,10 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t read(const Group& g, const runtime_ref&
 
 // Pins the page that holds byte `offset` and returns a pointer to that byte. The mapping reaches to
 // the end of the page, of the file, or of the range asked for, whichever comes first: ask again for
-// the rest. Alignment of `data` is that of `offset`. Each map needs its unmap, by the same or
-// another group; while a mapping is held, its frame is not evicted, so hold few at a time. Errors
-// (in `bytes`): those of read; -ENOBUFS if every frame stayed pinned for the frame wait. Cost: for
-// a page in the cache, one atomic; else a round trip.
+// the rest. Alignment of `data` is that of `offset`, up to 256 bytes. Each map needs its unmap, by
+// the same or another group; while a mapping is held, its frame is not evicted, so hold few at a
+// time. Errors (in `bytes`): those of read; -ENOBUFS if every frame stayed pinned for the frame
+// wait. Cost: for a page in the cache, one atomic; else a round trip.
 template <group Group>
 PENSTOCK_HD mapping map(const Group& g, const runtime_ref& fs, int fd, std::int64_t offset,
                         std::int64_t bytes) {

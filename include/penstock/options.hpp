@@ -31,6 +31,17 @@ struct options {
     // Bytes of page frames. More means fewer misses.
     std::optional<std::uint64_t> cache_bytes = std::nullopt;
 
+    // Memory of the caller in which the page frames lie, cache_bytes of it: part of a framework's
+    // budget, such as a tensor. Null: the runtime allocates them. With it cache_bytes has a value,
+    // and `where` is gpu or cpu. On gpu it is device memory of the option `device`, and not managed
+    // memory; on cpu it is memory of the process. It begins at a multiple of 256.
+    //
+    // The caller promises: its own work on the memory has ended when runtime::make is called; until
+    // the runtime is destroyed the memory stays, and nothing else reads or writes it. Its contents
+    // do not matter, for no byte of a frame is read that the runtime did not write. The runtime
+    // does not free it, and leaves bytes of files in it.
+    void* cache_memory = nullptr;
+
     // Bytes of a page, a power of two. Small pages suit scattered small reads, large pages suit
     // streaming; each page costs 8 bytes of table.
     std::uint64_t page_bytes = 65536;

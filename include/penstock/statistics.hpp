@@ -16,9 +16,9 @@ struct statistics {
     // cache.
     std::uint64_t through_reads = 0;
     std::uint64_t window_bytes = 0;  // open in windows now
-    // Device memory that the runtime has allocated and not freed, in the bytes that it asked for.
-    // docs/guide/limits.md says what else takes memory of a GPU. On cpu: the memory that stands for
-    // device memory.
+    // Device memory that the runtime has allocated and not freed: all that it asked for, and
+    // nothing that lies in options::cache_memory. docs/guide/limits.md says what else takes memory
+    // of a GPU. On cpu: the memory that stands for device memory.
     std::uint64_t device_bytes = 0;
     std::uint64_t tier_loads = 0;  // misses that the host tier served
     std::uint64_t tier_saves = 0;  // pages that went to the tier when the cache dropped them

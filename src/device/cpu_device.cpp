@@ -37,6 +37,7 @@ public:
         return address;
     }
     [[nodiscard]] std::uint64_t allocated_bytes() const override { return allocated_bytes_; }
+    bool may_hold_frames(const void*, std::uint64_t, std::string&) override { return true; }
 
     // Fresh pages of the kernel are zero, and cost memory only once they are touched.
     void* allocate_shared(std::uint64_t bytes) override {

@@ -124,6 +124,9 @@ public:
     // What allocate_device gave, and a gather took for its order and has not freed, in the bytes
     // asked for. Thread-safe.
     [[nodiscard]] virtual std::uint64_t allocated_bytes() const = 0;
+    // Can page frames lie in this memory of the caller? False, with the rest of a sentence about it
+    // and the cure in `why`. On cpu always: a process cannot ask what its memory is for.
+    virtual bool may_hold_frames(const void* memory, std::uint64_t bytes, std::string& why) = 0;
     // Host memory that groups can reach too (pinned on a GPU), zeroed, page-aligned, at the same
     // address on both sides.
     virtual void* allocate_shared(std::uint64_t bytes) = 0;

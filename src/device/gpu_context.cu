@@ -77,6 +77,7 @@ gpu_driver::gpu_driver() {
     find(PENSTOCK_NAME(cuThreadExchangeStreamCaptureMode), exchange_mode);
     find(PENSTOCK_NAME(cuStreamIsCapturing), is_capturing);
     find(PENSTOCK_NAME(cuPointerGetAttribute), pointer_attribute);
+    find(PENSTOCK_NAME(cuMemGetAddressRange), address_range);
     find(PENSTOCK_NAME(cuMemGetInfo), memory_info);
     find(PENSTOCK_NAME(cuMemAlloc), allocate);
     find(PENSTOCK_NAME(cuMemFree), free);
@@ -234,6 +235,65 @@ bool is_reached(const void* memory) {
     CUmemorytype type{};
     return driver().pointer_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
                                       reinterpret_cast<CUdeviceptr>(memory)) == CUDA_SUCCESS;
+}
+
+namespace {
+
+template <typename T>
+T attribute_of(CUdeviceptr at, CUpointer_attribute kind, T unknown) {
+    T out = unknown;
+    return driver().pointer_attribute(&out, kind, at) == CUDA_SUCCESS ? out : unknown;
+}
+
+// What memory an address has that is not of the device; empty: it is.
+std::string other_memory(CUdeviceptr at, int device) {
+    if (attribute_of(at, CU_POINTER_ATTRIBUTE_IS_MANAGED, 0u) != 0) return "managed memory";
+    if (attribute_of(at, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_MEMORYTYPE_HOST) !=
+        CU_MEMORYTYPE_DEVICE)
+        return "host memory";
+    const int of = attribute_of(at, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, -1);
+    return of == device ? std::string() : "memory of GPU " + std::to_string(of);
+}
+
+// Memory that is mapped into a range of addresses (cuMemMap) may lie there in many pieces, as that
+// of frameworks does whose segments grow. Any other allocation is one piece, and its neighbour
+// belongs to another owner.
+bool is_mapped_in_pieces(CUdeviceptr at) {
+    return attribute_of(at, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, 1u) == 0 &&
+           attribute_of(at, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, CUmemoryPool{}) == nullptr;
+}
+
+// How many bytes of device memory there are from an address on, counted up to `wanted`.
+std::uint64_t bytes_from(CUdeviceptr begin, std::uint64_t wanted, int device) {
+    CUdeviceptr end = begin;
+    while (end - begin < wanted && other_memory(end, device).empty() &&
+           attribute_of(end, CU_POINTER_ATTRIBUTE_MAPPED, 1u) != 0) {
+        CUdeviceptr piece = 0;
+        std::size_t piece_bytes = 0;
+        if (driver().address_range(&piece, &piece_bytes, end) != CUDA_SUCCESS ||
+            piece + piece_bytes <= end)
+            break;
+        const bool may_go_on = is_mapped_in_pieces(end);
+        end = piece + piece_bytes;
+        if (!may_go_on) break;
+    }
+    return end - begin;
+}
+
+}  // namespace
+
+bool is_device_memory(const void* memory, std::uint64_t bytes, int device, std::string& why) {
+    const auto begin = reinterpret_cast<CUdeviceptr>(memory);
+    const std::string gpu = "GPU " + std::to_string(device);
+    if (why = other_memory(begin, device); !why.empty()) {
+        why = "is " + why + ", not of " + gpu + "; give memory that cudaMalloc gives on " + gpu;
+        return false;
+    }
+    const std::uint64_t there = bytes_from(begin, bytes, device);
+    if (there >= bytes) return true;
+    why = "has " + format_size(there) + " up to the end of its allocation, and " +
+          format_size(bytes) + " are wanted; give a smaller cache_bytes, or a larger allocation";
+    return false;
 }
 
 int check_stream(cudaStream_t stream) {

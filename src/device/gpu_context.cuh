@@ -45,6 +45,7 @@ struct gpu_driver {
     decltype(&cuThreadExchangeStreamCaptureMode) exchange_mode = nullptr;
     decltype(&cuStreamIsCapturing) is_capturing = nullptr;
     decltype(&cuPointerGetAttribute) pointer_attribute = nullptr;
+    decltype(&cuMemGetAddressRange) address_range = nullptr;
     decltype(&cuMemGetInfo) memory_info = nullptr;
     decltype(&cuMemAlloc) allocate = nullptr;
     decltype(&cuMemFree) free = nullptr;
@@ -136,6 +137,9 @@ cudaError_t launch_kernel(void (*kernel)(Wanted...), std::uint32_t blocks, std::
 // Does the device reach the memory? A kernel that is handed other memory takes the whole device
 // down with it.
 bool is_reached(const void* memory);
+// Are all these bytes memory of that device, whose context is current, so that they stay on it?
+// False, with the rest of a sentence about it and the cure in `why`.
+bool is_device_memory(const void* memory, std::uint64_t bytes, int device, std::string& why);
 
 // Blocks that are resident at once, for a grid that takes its work in pieces.
 template <typename Kernel>

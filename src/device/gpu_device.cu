@@ -177,6 +177,11 @@ public:
     [[nodiscard]] std::uint64_t allocated_bytes() const override {
         return memory_.allocated_bytes();
     }
+    bool may_hold_frames(const void* memory, std::uint64_t bytes, std::string& why) override {
+        const device_guard guard(context_);
+        why = "cannot be looked at, since the device was reset; make the runtime again";
+        return guard && is_device_memory(memory, bytes, context_.device, why);
+    }
     void* allocate_shared(std::uint64_t bytes) override { return memory_.shared_bytes(bytes); }
     [[nodiscard]] std::string shortage() const override { return memory_.shortage(); }
 

@@ -142,14 +142,20 @@ void runtime_state::shape_cache() {
     c.host_wait_ns = std::uint64_t{settings.host_wait_ms} * 1000000;
 }
 
+bool runtime_state::place_frames() {
+    engine::cache_view& c = ref.view;
+    c.frames = static_cast<std::byte*>(settings.cache_memory);
+    return c.frames != nullptr ||
+           allocate(*device, c.frames, std::uint64_t{c.frame_count} << c.page_shift);
+}
+
 status runtime_state::allocate_cache() {
     engine::cache_view& c = ref.view;
     // A search that meets a name slot under change may take the length of one path for another's;
     // it must not run out of the arena before it notices.
     const std::uint64_t path_slack = (engine::max_path_bytes + 7) / 8;
     const bool all =
-        allocate(*device, c.frames, std::uint64_t{c.frame_count} << c.page_shift) &&
-        allocate(*device, c.words, c.word_count) &&
+        place_frames() && allocate(*device, c.words, c.word_count) &&
         allocate(*device, c.frame_words, c.frame_count) &&
         allocate(*device, c.clock_hands,
                  std::uint64_t{c.clock_shards} * engine::clock_hand_stride) &&
@@ -168,12 +174,13 @@ status runtime_state::allocate_cache() {
           allocate(*device, c.dirty_bits, (std::uint64_t{c.frame_count} << c.page_shift) / 64))) &&
         (!has_windows() || (allocate(*device, c.windows, c.file_slots) &&
                             allocate(*device, c.window_chunks, window_chunk_words)));
-    if (!all)
-        return {-ENOMEM, "cache_bytes: " + format_size(*settings.cache_bytes) +
-                             " and the tables of " + std::to_string(settings.max_files) +
-                             " files could not be allocated on " + device->name() + ": " +
-                             device->shortage() + "; give less, or smaller max_files"};
-    return {};
+    if (all) return {};
+    const std::string largest = settings.cache_memory == nullptr
+                                    ? "cache_bytes: " + format_size(*settings.cache_bytes)
+                                    : "table_bytes: " + format_size(settings.table_bytes);
+    return {-ENOMEM, largest + " and the tables of " + std::to_string(settings.max_files) +
+                         " files could not be allocated on " + device->name() + ": " +
+                         device->shortage() + "; give less, or smaller max_files"};
 }
 
 status runtime_state::build_control() {

@@ -72,9 +72,11 @@ struct runtime_state {
     // Steps of creation, in order; each returns what went wrong and the cure.
     status choose_device();
     status settle_sizes();
+    [[nodiscard]] status check_memory() const;  // of the device: do frames and page tables fit?
     // The parts of build_cache(), in this order.
     void shape_cache();
     status allocate_cache();
+    bool place_frames();  // in memory of the caller, or of the device
     status build_control();
     status build_cache();
     std::uint64_t path_units() const { return std::uint64_t{settings.max_files} * 16; }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "runtime/runtime_state.hpp"
+#include "settings/tables.hpp"
 
 namespace penstock::host {
 
@@ -18,20 +19,37 @@ std::uint64_t half_of_memory() {
 
 }  // namespace
 
+// Frames in memory of the caller take none of what is free.
+status runtime_state::check_memory() const {
+    const std::uint64_t free_bytes = device->free_bytes(), cache_bytes = *settings.cache_bytes,
+                        table_bytes = settings.table_bytes;
+    if (settings.cache_memory == nullptr) {
+        if (cache_bytes < free_bytes && table_bytes < free_bytes - cache_bytes) return {};
+        return {-EINVAL, "cache_bytes: " + format_size(cache_bytes) + " and table_bytes: " +
+                             format_size(table_bytes) + " do not fit into the " +
+                             format_size(free_bytes) + " of " + device->name() + "; give less"};
+    }
+    std::string why;
+    if (!device->may_hold_frames(settings.cache_memory, cache_bytes, why))
+        return {-EINVAL,
+                "cache_memory: " + settings::shown_address(settings.cache_memory) + " " + why};
+    if (table_bytes < free_bytes) return {};
+    return {-EINVAL, "table_bytes: " + format_size(table_bytes) + " do not fit into the " +
+                         format_size(free_bytes) + " of " + device->name() + "; give less"};
+}
+
 // Replaces every automatic value, and checks what depends on the device.
 status runtime_state::settle_sizes() {
     constexpr std::uint64_t mib = 1u << 20, gib = 1u << 30;
     const unsigned processors = std::max(1u, std::thread::hardware_concurrency());
     const bool gpu = device->is_gpu();
-    const std::uint64_t free_bytes = device->free_bytes();
-    if (!settings.cache_bytes)
+    if (!settings.cache_bytes) {
+        const std::uint64_t free_bytes = device->free_bytes();
         settings.cache_bytes = std::max(gpu ? free_bytes / 4 : std::min(free_bytes / 16, gib),
                                         64 * settings.page_bytes);
+    }
+    if (const status s = check_memory(); !s) return s;
     const std::uint64_t cache_bytes = *settings.cache_bytes;
-    if (cache_bytes >= free_bytes || settings.table_bytes >= free_bytes - cache_bytes)
-        return {-EINVAL, "cache_bytes: " + format_size(cache_bytes) + " and table_bytes: " +
-                             format_size(settings.table_bytes) + " do not fit into the " +
-                             format_size(free_bytes) + " of " + device->name() + "; give less"};
     if (cache_bytes / settings.page_bytes >= engine::max_frames)
         return {-EINVAL, "cache_bytes: " + format_size(cache_bytes) + " has more than " +
                              std::to_string(engine::max_frames) + " pages of " +

@@ -20,8 +20,33 @@ status check_page(const options& o) {
                          " to " + std::to_string(most_page) + " (" + format_size(most_page) + ")"};
 }
 
+// Frames begin at a multiple of it. It is what every allocation of CUDA has, and keeps what kernels
+// see of a mapped page aligned as its place in the file.
+constexpr std::uint64_t frame_alignment_bytes = 256;
+
+status check_cache_memory(const options& o) {
+    if (o.cache_memory == nullptr) return {};
+    const auto address = reinterpret_cast<std::uintptr_t>(o.cache_memory);
+    const std::string memory = "cache_memory: " + shown_address(o.cache_memory);
+    if (!o.cache_bytes)
+        return {-EINVAL, memory +
+                             " is given without a size; give cache_bytes too, as many as the "
+                             "memory has"};
+    if (o.where == backend::automatic)
+        return {-EINVAL, memory +
+                             " is memory of one back end, and where is auto; give where: gpu for "
+                             "device memory, cpu for memory of the process"};
+    if (address % frame_alignment_bytes != 0)
+        return {-EINVAL, memory + " is no multiple of " + std::to_string(frame_alignment_bytes) +
+                             "; give memory that begins at one"};
+    if (*o.cache_bytes > UINTPTR_MAX - address)
+        return {-EINVAL, memory + " and cache_bytes: " + format_size(*o.cache_bytes) +
+                             " reach past the last address; give the size of the memory"};
+    return {};
+}
+
 status check_cache(const options& o) {
-    if (!o.cache_bytes || *o.cache_bytes >= 8 * o.page_bytes) return {};
+    if (!o.cache_bytes || *o.cache_bytes >= 8 * o.page_bytes) return check_cache_memory(o);
     return {-EINVAL, "cache_bytes: " + format_size(*o.cache_bytes) + " is less than 8 pages of " +
                          format_size(o.page_bytes) + "; give at least " +
                          format_size(8 * o.page_bytes)};

@@ -3,6 +3,7 @@
 
 #include <cctype>
 #include <charconv>
+#include <cinttypes>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -280,6 +281,12 @@ std::string shown_text(const option_entry& entry, const options& of) {
     const std::optional<std::uint64_t> value = number_of(entry, of);
     if (value) return shown_number(entry, *value);
     return may_be_empty(entry) ? "automatic" : plain_text(entry, of);
+}
+
+std::string shown_address(const void* memory) {
+    char text[32];
+    std::snprintf(text, sizeof text, "0x%" PRIxPTR, reinterpret_cast<std::uintptr_t>(memory));
+    return text;
 }
 
 std::string document_rows(part of) {

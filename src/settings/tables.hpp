@@ -68,6 +68,9 @@ std::string plain_text(const option_entry& entry, const options& of);
 // For people: "64 KiB", "400 ms".
 std::string shown_text(const option_entry& entry, const options& of);
 
+// An address for a message: "0x7f2a40000000".
+std::string shown_address(const void* memory);
+
 // The rows of a table of docs/guide/settings.md.
 std::string document_rows(part of);
 

@@ -25,6 +25,7 @@
 #include "model/window_keeper.hpp"
 #include "penstock/engine/invariants.hpp"
 #include "penstock/penstock.hpp"
+#include "unit/frame_memory.hpp"
 
 namespace penstock::model {
 
@@ -49,6 +50,7 @@ inline const char* name_of(verb kind) {
 struct tiny_shape {
     options o;
     host::runtime_hooks hooks;
+    std::unique_ptr<test::frame_memory> memory;  // of every second seed, or null
     world w;
     std::uint64_t max_open = 0, max_maps = 0;
 
@@ -59,6 +61,10 @@ struct tiny_shape {
         o.page_bytes = s.page_bytes != 0 ? s.page_bytes : pages[s.seed % 5];
         const std::uint64_t frame_count = frames[mix64(s.seed) % 5];
         o.cache_bytes = frame_count * o.page_bytes;
+        if (mix64(s.seed ^ 16) % 2 != 0) {
+            memory = std::make_unique<test::frame_memory>(*o.cache_bytes);
+            o.cache_memory = memory->data();
+        }
         o.table_bytes = 256 * 1024;  // 32768 words, leaves of 512
         o.max_files = mix64(s.seed ^ 7) % 3 != 0 ? 20 : 48;
         o.service_threads = 1 + mix64(s.seed ^ 8) % 2;
@@ -152,6 +158,8 @@ public:
         check_whole_files();
         check_statistics();
         check_all_frames_usable();
+        if (shape_.memory != nullptr && !shape_.memory->are_guards_whole())
+            complain("bytes beside the memory of the frames were written");
         std::cout << summary() << std::flush;
         return good_;
     }
@@ -364,8 +372,9 @@ private:
         text << "model: seed " << settings_.seed << ", "
              << (std::is_same_v<Group, lane> ? "lane" : "racing") << ", " << settings_.operations
              << " operations, " << settings_.threads << " threads, page " << shape_.w.page_bytes
-             << ", frames " << rt_->ref().view.frame_count << ", file slots " << shape_.o.max_files
-             << ", rings " << *rt_->settings().service_threads << " x "
+             << ", frames " << rt_->ref().view.frame_count
+             << (shape_.memory != nullptr ? " of the caller" : "") << ", file slots "
+             << shape_.o.max_files << ", rings " << *rt_->settings().service_threads << " x "
              << shape_.hooks.rings_per_thread << " x " << shape_.hooks.ring_slots << ", handles "
              << shape_.hooks.max_handles << ", " << rt_->io_name() << ", direct_io "
              << name_of(shape_.o.direct_io)

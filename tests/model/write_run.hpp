@@ -18,6 +18,7 @@
 #include "model/write_files.hpp"
 #include "penstock/engine/invariants.hpp"
 #include "penstock/penstock.hpp"
+#include "unit/frame_memory.hpp"
 
 namespace penstock::model {
 
@@ -31,6 +32,7 @@ struct write_settings {
 struct write_run_shape {
     options o;
     host::runtime_hooks hooks;
+    std::unique_ptr<test::frame_memory> memory;  // of every second seed, or null
     write_shape files;
 
     write_run_shape(const write_settings& s, const std::string& folder) {
@@ -41,6 +43,10 @@ struct write_run_shape {
         o.page_bytes = pages[s.seed % 5];
         const std::uint64_t frame_count = o.page_bytes > 16384 ? 16 : frames[mix64(s.seed) % 5];
         o.cache_bytes = frame_count * o.page_bytes;
+        if (mix64(s.seed ^ 16) % 2 != 0) {
+            memory = std::make_unique<test::frame_memory>(*o.cache_bytes);
+            o.cache_memory = memory->data();
+        }
         const std::optional<std::uint64_t> behind[] = {std::nullopt, 2 * o.page_bytes,
                                                        o.cache_bytes};
         o.write_behind_bytes = behind[mix64(s.seed ^ 13) % 3];
@@ -82,6 +88,7 @@ public:
         if (const status created = runtime::make(shape_.o, shape_.hooks, rt_); !created)
             complain(created.message);
         options small = shape_.o;
+        small.cache_memory = nullptr;  // which has one owner
         small.cache_bytes =
             std::max<std::uint64_t>(8, *shape_.o.cache_bytes / shape_.o.page_bytes / 2) *
             shape_.o.page_bytes;
@@ -110,6 +117,8 @@ public:
         take_statistics();
         second_.reset(), rt_.reset();
         if (good_) check_all("when the runtime is gone");
+        if (shape_.memory != nullptr && !shape_.memory->are_guards_whole())
+            complain("bytes beside the memory of the frames were written");
         std::cout << summary() << std::flush;
         return good_;
     }
@@ -310,7 +319,8 @@ private:
         text << "write model: seed " << settings_.seed << ", "
              << (std::is_same_v<Group, lane> ? "lane" : "racing") << ", " << settings_.operations
              << " operations, " << settings_.threads << " threads, page " << shape_.o.page_bytes
-             << ", frames " << rt_->ref().view.frame_count << ", tier "
+             << ", frames " << rt_->ref().view.frame_count
+             << (shape_.memory != nullptr ? " of the caller" : "") << ", tier "
              << shape_.o.tier_bytes / shape_.o.page_bytes << ", rings " << *shape_.o.service_threads
              << " x " << shape_.hooks.rings_per_thread << " x " << shape_.hooks.ring_slots << ", "
              << rt_->io_name() << "\n";
