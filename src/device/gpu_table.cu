@@ -39,7 +39,7 @@ table_kernel kernel_of(table_verb verb) {
 // All warps get equally many pieces, so that they end together. A piece is a few batches long: the
 // pages that its rows let in enter the cache at its end.
 std::uint64_t rows_of_a_warp(std::uint64_t count, std::uint64_t warps) {
-    constexpr std::uint64_t most_rows = 1024, batch_rows = 32;
+    constexpr std::uint64_t most_rows = 4096, batch_rows = 32;
     const std::uint64_t rounds = (count + warps * most_rows - 1) / (warps * most_rows),
                         rows = (count + warps * rounds - 1) / (warps * rounds);
     return rows > batch_rows ? (rows + batch_rows - 1) / batch_rows * batch_rows : rows;

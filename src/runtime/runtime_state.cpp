@@ -220,6 +220,14 @@ status runtime_state::build_cache() {
                                  c.growth_entries};
     files = std::make_unique<file_registry>(*hooks.env, *hooks.shared, limits,
                                             [this](const std::string& line) { say(line); });
+    if (has_windows()) {
+        ref.view.drawn_places = std::bit_ceil(c.frame_count);
+        if (!allocate(*device, ref.view.drawn_pages, c.drawn_places))
+            return {-ENOMEM, "hints which pages are to enter the cache, " +
+                                 format_size(std::uint64_t{c.drawn_places} * 8) +
+                                 ", could not be allocated: " + device->shortage() +
+                                 "; give less cache_bytes"};
+    }
     if (has_windows())
         windows = std::make_unique<window_set>(*hooks.env, *device, c, window_chunk_words,
                                                *settings.window_bytes - settings.tier_bytes);

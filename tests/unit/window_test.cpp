@@ -130,6 +130,33 @@ TEST_F(windows, a_file_in_memory_is_read_without_requests) {
     EXPECT_GT(rt->stats().file_reads, 0u);
 }
 
+// Most pages are read through the window; one enters when it is drawn for the second time.
+TEST_F(windows, pages_enter_when_they_are_read_again_and_again) {
+    o.page_bytes = 512;
+    o.cache_bytes = 512 * 512;
+    create();
+    const int fd = rt->open("data");
+    ASSERT_EQ(rt->open_windows(fd), static_cast<std::int64_t>(size));
+    const auto read_page = [&](std::uint64_t page) {
+        std::uint8_t got[512];
+        ASSERT_EQ(read(lane{}, rt->ref(), fd, got, 512, static_cast<std::int64_t>(page * 512)),
+                  512);
+        ASSERT_EQ(std::memcmp(got, &bytes[page * 512], 512), 0);
+    };
+    const std::uint64_t pages = size / 512;  // 24 caches of them
+    for (std::uint64_t i = 0; i < 4000; ++i) read_page(i % pages);
+    const std::uint64_t filled = rt->stats().misses;
+    EXPECT_GE(filled, 512u) << "frames that were never used are filled at once";
+    for (std::uint64_t i = 0; i < 40000; ++i) read_page(mix64(i) % pages);
+    const std::uint64_t once = rt->stats().misses - filled;
+    // One in 20 is drawn, of which one in 25 would be again by chance.
+    EXPECT_LT(once, 40000 / 20 / 4) << "pages that are hardly read again";
+    for (std::uint64_t i = 0; i < 40000; ++i) read_page(pages - 1 - mix64(i) % 64);
+    const std::uint64_t before = rt->stats().hits;
+    for (std::uint64_t i = 0; i < 1000; ++i) read_page(pages - 1 - i % 64);
+    EXPECT_GT(rt->stats().hits - before, 900u) << "pages that are read all the time";
+}
+
 TEST_F(windows, what_is_written_is_seen_by_later_loads) {
     create();
     const int fd = rt->open("data");

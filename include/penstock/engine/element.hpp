@@ -139,7 +139,8 @@ PENSTOCK_D PENSTOCK_NOINLINE T element_missing(const cache_view& c, std::uint32_
     bool have = false;
     // Once for all: what these lanes want of their pages, taken together.
     const std::uint64_t wanted = g.size() * sizeof(T);
-    const bool enters = g.is_leader() && admits(g, c, wanted, unwanted_of_page(c, wanted));
+    const bool enters =
+        g.is_leader() && admits(g, c, slot, page, wanted, unwanted_of_page(c, wanted));
     bool through = g.broadcast(enters ? 1 : 0) == 0;
     const auto consume = [&](std::uint64_t loaded, const std::byte* frame) {
         if (have || loaded != page) return;

@@ -151,8 +151,8 @@ struct file_rows {
     PENSTOCK_HD PENSTOCK_INLINE std::byte* place(std::uint64_t i) const {
         return out + list.position(i) * rows.row_bytes;
     }
-    PENSTOCK_HD PENSTOCK_INLINE std::uint32_t entry_rate() const {
-        return entry_rate_of(c, rows.row_bytes, c.page_bytes());
+    PENSTOCK_HD PENSTOCK_INLINE std::uint32_t draw_rate() const {
+        return draw_rate_of(c, rows.row_bytes, c.page_bytes());
     }
 };
 

@@ -200,6 +200,8 @@ struct cache_view {
     std::uint32_t* clock_hands;  // per shard, 32 bytes apart: [0] the hand, [1] how many of the
                                  // frames were used at least once
     std::uint32_t* fill_done;    // 1 once every frame was used
+    std::uint64_t* drawn_pages;  // a table of hints, which pages were drawn to enter
+                                 // (engine/through.hpp); null: pages that are drawn enter at once
     file_word* file_words;
     file_record* file_records;
     name_slot* names;
@@ -247,8 +249,9 @@ struct cache_view {
     std::uint32_t leaf_shift;          // a leaf of a two-level table has 2^leaf_shift page words
     std::uint32_t read_ahead_pages;    // most pages read ahead of a reader; 0: none
     std::uint32_t growth_entries;      // leaves by which a file may grow while it is open
-    std::uint32_t admit_one_in;  // a page that is read through a window enters the cache one time
-                                 // in so many (engine/through.hpp); 0 or 1: always
+    std::uint32_t admit_one_in;  // how seldom a page that is read through a window enters the cache
+                                 // (engine/through.hpp); 0 or 1: always
+    std::uint32_t drawn_places;  // of drawn_pages, a power of two
     std::uint32_t number_bits;   // descriptor_number_bits where descriptors have numbers, else 0
 
     constexpr PENSTOCK_HD std::uint64_t page_bytes() const {

@@ -48,27 +48,27 @@ PENSTOCK_HD PENSTOCK_INLINE bool is_as_found(const cache_view& c, const Rows& ro
     return is_page_as_found(c, rows, i, number, part) && same_window;
 }
 
-// How the threads of a group share out parts of at most `units` units: `team` threads to a part.
+// How the threads of a group share out parts of at most `units` units: `team` threads to a part. A
+// group has so few threads that one division serves all (`inverse`, 2^16 over the team, rounded
+// up).
 struct part_teams {
-    std::uint32_t team, teams, my_team, my_unit, rounds;
+    std::uint32_t team, inverse, teams, my_team, my_unit, rounds;
 
     PENSTOCK_HD PENSTOCK_INLINE part_teams(std::uint32_t size, std::uint32_t rank,
                                            std::uint32_t units)
         : team(units < size ? units : size),
-          teams(size / team),
-          my_team(rank / team),
-          my_unit(rank % team),
-          rounds((units + team - 1) / team) {}
+          inverse(65536u / team + 1),
+          teams(size * inverse >> 16),
+          my_team(rank * inverse >> 16),
+          my_unit(rank - my_team * team),
+          rounds(team == units ? 1 : (units + team - 1) / team) {}
 };
 
 // Whole group. Copies the first `parts` parts that the threads of the group found.
 template <typename Unit, typename Group>
-PENSTOCK_HD PENSTOCK_INLINE void copy_parts(const Group& g, [[maybe_unused]] const cache_view& c,
-                                            [[maybe_unused]] std::uint64_t row_bytes,
+PENSTOCK_HD PENSTOCK_INLINE void copy_parts(const Group& g, [[maybe_unused]] const part_teams& by,
                                             const found_part& mine, std::uint32_t parts) {
 #if PENSTOCK_ON_DEVICE
-    const std::uint64_t most_bytes = row_bytes < c.page_bytes() ? row_bytes : c.page_bytes();
-    const part_teams by(g.size(), g.rank(), static_cast<std::uint32_t>(most_bytes / sizeof(Unit)));
     constexpr std::uint32_t in_flight = 4;
     const std::uint32_t steps = (parts + by.teams - 1) / by.teams * by.rounds;
     // A thread without a team takes no part.
@@ -144,8 +144,10 @@ PENSTOCK_HD PENSTOCK_INLINE void end_batch(const Group& g, const cache_view& c, 
     bool enters = false;
     if (g.is_leader()) {
         count(g, c, count_through_reads, votes_in(through));
-        enters =
-            (through & 1) != 0 && entering.count < g.size() && draws(g, rows.entry_rate(), batch);
+        if ((through & 1) != 0 && entering.count < g.size() && draws(g, rows.draw_rate(), batch)) {
+            const row_source source = rows.source(first);
+            enters = is_drawn_again(c, source.file->slot, source.at >> c.page_shift);
+        }
     }
     if (g.broadcast(enters ? 1 : 0) == 0) return;
     const row_source source = rows.source(first);
@@ -168,6 +170,9 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t copy_rows(const Group& g, const cache_
         my_row = g.rank() / parts;
         my_part = g.rank() % parts;
     }
+    const std::uint64_t most_bytes =
+        rows.row_bytes() < c.page_bytes() ? rows.row_bytes() : c.page_bytes();
+    const part_teams by(g.size(), g.rank(), static_cast<std::uint32_t>(most_bytes / sizeof(Unit)));
     for (std::uint64_t i = begin; i < end; i += at_once) {
         const std::uint32_t batch =
             end - i < at_once ? static_cast<std::uint32_t>(end - i) : at_once;
@@ -181,11 +186,12 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t copy_rows(const Group& g, const cache_
         if (parts != 1) done /= parts;
         if (done > batch) done = batch;
         g.sync();  // every thread's look comes before any thread's copy
-        copy_parts<Unit>(g, c, rows.row_bytes(), mine, done * parts);
+        copy_parts<Unit>(g, by, mine, done * parts);
         begin_recheck_after_copy();
         g.sync();  // every thread has copied before any looks again
         const bool counts = my_row >= done || is_as_found(c, rows, i + my_row, my_part, mine);
-        const std::uint32_t good = leading_votes(g.votes(counts)) / parts;
+        std::uint32_t good = leading_votes(g.votes(counts));
+        if (parts != 1) good /= parts;
         if (good < done) done = good;
         const std::uint32_t through = g.votes(my_row < done && mine.window != 0);
         if (through != 0) end_batch(g, c, rows, i, batch, through, entering);

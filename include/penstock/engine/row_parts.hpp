@@ -9,7 +9,7 @@
 //   window_for(file)       the word of the file's window, or 0
 //   place(i)               where row i goes
 //   low_bits()             at least the lowest four bits of all places of rows, or-ed together
-//   entry_rate()           one in so many rows that come through a window lets its page enter
+//   draw_rate()            one in so many rows that come through a window draws its page
 #pragma once
 
 #include <cstddef>

@@ -104,13 +104,13 @@ PENSTOCK_HD PENSTOCK_INLINE row_source source_of(const table_view& t, const numb
 // The caller of so few rows waits for the slowest of them.
 inline constexpr std::uint64_t few_rows = 2048;
 
-// One in so many rows of a list that come through a window lets its page enter. An entry takes as
-// long as a list of few rows, so at most one in sixteen such lists has one.
-PENSTOCK_HD PENSTOCK_INLINE std::uint32_t entry_rate_of(const cache_view& c, const table_view& t,
-                                                        std::uint64_t count) {
-    const std::uint32_t rate = entry_rate_of(c, t.row_bytes, c.page_bytes());
+// One in so many rows of a list that come through a window draws its page. An entry takes as long
+// as a list of few rows, so at most one in eight such lists has one.
+PENSTOCK_HD PENSTOCK_INLINE std::uint32_t draw_rate_of(const cache_view& c, const table_view& t,
+                                                       std::uint64_t count) {
+    const std::uint32_t rate = draw_rate_of(c, t.row_bytes, c.page_bytes());
     if (c.admit_one_in <= 1 || count > few_rows) return rate;
-    const auto of_list = static_cast<std::uint32_t>(16 * count);
+    const auto of_list = static_cast<std::uint32_t>(8 * count);
     return of_list > rate ? of_list : rate;
 }
 
@@ -135,8 +135,8 @@ struct listed_table_rows {
     PENSTOCK_HD PENSTOCK_INLINE std::byte* place(std::uint64_t i) const {
         return out + i * out_stride_bytes;
     }
-    PENSTOCK_HD PENSTOCK_INLINE std::uint32_t entry_rate() const {
-        return entry_rate_of(c, t, count);
+    PENSTOCK_HD PENSTOCK_INLINE std::uint32_t draw_rate() const {
+        return draw_rate_of(c, t, count);
     }
     PENSTOCK_HD PENSTOCK_INLINE std::uint64_t low_bits() const {
         return t.low_bits | reinterpret_cast<std::uintptr_t>(out) | out_stride_bytes;
@@ -157,7 +157,7 @@ struct single_table_row {
         return window_of(c, f);
     }
     PENSTOCK_HD PENSTOCK_INLINE std::byte* place(std::uint64_t) const { return to; }
-    PENSTOCK_HD PENSTOCK_INLINE std::uint32_t entry_rate() const { return entry_rate_of(c, t, 1); }
+    PENSTOCK_HD PENSTOCK_INLINE std::uint32_t draw_rate() const { return draw_rate_of(c, t, 1); }
     PENSTOCK_HD PENSTOCK_INLINE std::uint64_t low_bits() const {
         return t.low_bits | reinterpret_cast<std::uintptr_t>(to);
     }

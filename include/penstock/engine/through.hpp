@@ -34,20 +34,21 @@ namespace penstock::engine {
 // eviction take a GPU as long as these (bench/results/h100/2026-11-25-tables-entries.json).
 inline constexpr std::uint32_t entry_bytes = 2048;
 
-// One in so many accesses that want `wanted` bytes of a page should let it enter, where this costs
-// `extra` bytes of the bus. The rate keeps what entering costs at a sixteenth of what is read
-// through. While frames were never used, pages enter more often, for they take no other page's
-// place.
-PENSTOCK_HD PENSTOCK_INLINE std::uint32_t entry_rate_of(const cache_view& c, std::uint64_t wanted,
-                                                        std::uint64_t extra) {
+// One in so many accesses that want `wanted` bytes of a page draws it, where its entry costs
+// `extra` bytes of the bus. A page enters when it is drawn for the second time, soon after the
+// first. The rate keeps what entries cost at a sixteenth of what is read through, if a quarter of
+// the draws are second ones. While frames were never used, pages enter more often, and at the first
+// draw, for they take no other page's place.
+PENSTOCK_HD PENSTOCK_INLINE std::uint32_t draw_rate_of(const cache_view& c, std::uint64_t wanted,
+                                                       std::uint64_t extra) {
     if (c.admit_one_in <= 1) return 1;
     const auto part = static_cast<std::uint32_t>(wanted < c.page_bytes() ? wanted : c.page_bytes());
     if (is_filling(c)) return static_cast<std::uint32_t>(c.page_bytes()) / part;
-    const std::uint64_t cost = std::uint64_t{c.admit_one_in} * 4 * (extra + entry_bytes);
+    const std::uint64_t cost = std::uint64_t{c.admit_one_in} * (extra + entry_bytes);
     // Large pages and large rates: once in 2^31 accesses is never.
     const std::uint32_t rate =
         cost >> 32 == 0 ? static_cast<std::uint32_t>(cost) / part : std::uint32_t{1} << 31;
-    return rate < c.admit_one_in ? c.admit_one_in : rate;
+    return rate < (c.admit_one_in + 3) / 4 ? (c.admit_one_in + 3) / 4 : rate;
 }
 
 // One thread. True one time in so many; for `accesses` at once, of which one may let its page
@@ -60,10 +61,25 @@ PENSTOCK_HD PENSTOCK_INLINE bool draws(const Group& g, std::uint32_t rate,
     return static_cast<std::uint32_t>(drawn >> 32) % (rate / accesses) == 0;
 }
 
+// One thread, for a page that was drawn. Was it drawn before, a while ago? The table has as many
+// places as the cache has frames, and a page leaves its hash in one of them until another page
+// does. Hints: it does not matter which of two stores wins.
+PENSTOCK_HD PENSTOCK_INLINE bool is_drawn_again(const cache_view& c, std::uint32_t slot,
+                                                std::uint64_t page) {
+    if (c.drawn_pages == nullptr || c.admit_one_in <= 1 || is_filling(c)) return true;
+    const std::uint64_t hash = mix64(page + (std::uint64_t{slot} << 40)) | 1;
+    std::uint64_t* const place = &c.drawn_pages[(hash >> 1) & (c.drawn_places - 1)];
+    if (atomic_load<order::relaxed>(place) == hash) return true;
+    store_hint(place, hash);
+    return false;
+}
+
+// Leader only. Should this access let its page enter?
 template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE bool admits(const Group& g, const cache_view& c, std::uint64_t wanted,
+PENSTOCK_HD PENSTOCK_INLINE bool admits(const Group& g, const cache_view& c, std::uint32_t slot,
+                                        std::uint64_t page, std::uint64_t wanted,
                                         std::uint64_t extra) {
-    return draws(g, entry_rate_of(c, wanted, extra));
+    return draws(g, draw_rate_of(c, wanted, extra)) && is_drawn_again(c, slot, page);
 }
 
 // The bytes of a page that a caller does not want.
@@ -85,7 +101,9 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::uint64_t read_through(const Group& g, const c
     through_look look;
     if (g.is_leader()) {
         look_through(c, f, offset, wanted, look);
-        if (look.length > 0 && !must && admits(g, c, look.length, unwanted_of_page(c, look.length)))
+        if (look.length > 0 && !must &&
+            admits(g, c, f.slot, offset >> c.page_shift, look.length,
+                   unwanted_of_page(c, look.length)))
             look.length = 0;
     }
     const std::uint64_t length = g.broadcast(look.length);
