@@ -171,7 +171,6 @@ public:
     [[nodiscard]] host::runtime_state& state() const { return *state_; }
 
 private:
-    std::int64_t open_windows_of(int fd, std::uint64_t offset, std::uint64_t bytes);
     explicit runtime(std::unique_ptr<host::runtime_state> state);
     std::unique_ptr<host::runtime_state> state_;
 };

@@ -282,7 +282,7 @@ bool file_registry::take_table(entry& e) {
         std::max<std::uint64_t>(1, (e.identity.size_bytes + page_bytes - 1) >> limits_.page_shift);
     const std::uint64_t leaf_words = std::uint64_t{1} << limits_.leaf_shift,
                         directory_words = ((pages - 1) >> limits_.leaf_shift) + 1;
-    e.two_level = pages > limits_.word_count / 2;
+    e.two_level = pages > std::min(limits_.word_count / 2, limits_.flat_pages);
     e.table_words = e.two_level ? directory_words : pages;
     auto start = words_.take(e.table_words);
     // Room enough, and only none in one piece: files that come and go leave the arena so.

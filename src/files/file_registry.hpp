@@ -121,8 +121,9 @@ struct registry_limits {
     std::uint64_t path_units = 0;  // path arena, 8-byte units
     std::size_t max_handles = 0;
     direct_mode direct = direct_mode::off;
-    bool writable = false;             // may files be opened for writing?
-    std::uint64_t growth_entries = 0;  // leaves by which a file may grow while it is open
+    bool writable = false;                  // may files be opened for writing?
+    std::uint64_t growth_entries = 0;       // leaves by which a file may grow while it is open
+    std::uint64_t flat_pages = UINT64_MAX;  // a file of more pages has a directory and leaves
 };
 
 // A slot, in one of its lives; generation 0: none.

@@ -183,6 +183,8 @@ public:
     virtual int take_lease(int) { return -EOPNOTSUPP; }
     // Does a writer wait for the lease's end?
     virtual bool is_lease_awaited(int) { return false; }
+    // Before the handle's close, since a child of fork() may have the handle too.
+    virtual void end_lease(int) {}
 
     // Queue for one service thread. `want_uring` false: plain pread. Null if io_uring was wanted
     // and is refused; `why`.

@@ -337,6 +337,7 @@ public:
         return errno == EOPNOTSUPP ? -EINVAL : -errno;
     }
     bool is_lease_awaited(int fd) override { return ::fcntl(fd, F_GETLEASE) != F_RDLCK; }
+    void end_lease(int fd) override { ::fcntl(fd, F_SETLEASE, F_UNLCK); }
 
     std::unique_ptr<io_engine> make_io_engine(bool want_uring, std::uint32_t depth,
                                               std::string& why) override {

@@ -128,31 +128,11 @@ int runtime::unmap(const mapping& mapped) {
 
 std::int64_t runtime::open_windows(int fd, std::int64_t offset, std::int64_t bytes) {
     if (offset < 0 || bytes < 0) return -EINVAL;
-    return checked(*state_, [&] {
-        return open_windows_of(fd, static_cast<std::uint64_t>(offset),
-                               static_cast<std::uint64_t>(bytes));
+    return checked(*state_, [&]() -> std::int64_t {
+        if (state_->windows == nullptr) return -EOPNOTSUPP;
+        return state_->open_windows(*state_->windows, fd, static_cast<std::uint64_t>(offset),
+                                    static_cast<std::uint64_t>(bytes), nullptr);
     });
-}
-
-std::int64_t runtime::open_windows_of(int fd, std::uint64_t offset, std::uint64_t bytes) {
-    if (state_->windows == nullptr) return -EOPNOTSUPP;
-    // Held open until the window is in place, so that the file's slot cannot go to another
-    // meanwhile.
-    const int held = state_->device->duplicate(state_->ref, fd);
-    if (held < 0) return held;
-    host::window_file file{engine::descriptor_slot(state_->ref.view, fd),
-                           engine::descriptor_generation(fd), -1, 0};
-    std::shared_ptr<host::shared_handle> handle;
-    std::int64_t inside =
-        state_->files->handle_of(file.slot, file.generation, handle, file.size_bytes);
-    if (inside == 0) {
-        file.fd = handle->fd();
-        std::string note;
-        inside = state_->windows->open(file, offset, bytes, note);
-        if (!note.empty()) state_->say("no windows: " + note);
-    }
-    state_->device->close(state_->ref, held);
-    return inside;
 }
 
 std::int64_t runtime::open_windows(const std::string& pattern) try {
@@ -179,7 +159,9 @@ std::int64_t runtime::open_windows(const std::string& pattern) try {
 }
 
 void runtime::close_windows() {
-    if (process_code() == 0 && state_->windows != nullptr) state_->windows->close_all();
+    if (process_code() != 0) return;
+    for (host::window_set* const set : {state_->windows.get(), state_->windows_of_rows.set.get()})
+        if (set != nullptr) set->close_all();
 }
 
 int runtime::allow(const std::string& path) {
@@ -255,7 +237,8 @@ statistics runtime::stats() const {
     for (const settings::statistic_entry& entry : settings::statistic_entries())
         if (entry.counter != engine::count_kinds) out.*entry.member = sum[entry.counter];
     out.device_bytes = state_->device->allocated_bytes();
-    out.window_bytes = state_->windows != nullptr ? state_->windows->open_bytes() : 0;
+    for (host::window_set* const set : {state_->windows.get(), state_->windows_of_rows.set.get()})
+        if (set != nullptr) out.window_bytes += set->open_bytes();
     for (const auto& service : state_->services) {
         const host::service_counters& from = service->counters();
         out.file_writes += from.file_writes.writes.load(std::memory_order_relaxed);

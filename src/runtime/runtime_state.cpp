@@ -24,9 +24,6 @@ std::size_t default_handles(bool direct) {
     return std::max<std::size_t>(8, static_cast<std::size_t>(limit.rlim_cur) / (direct ? 3 : 2));
 }
 
-// A word for every 2 MiB of all files that have windows at a time: 2 TiB.
-constexpr std::uint64_t window_chunk_words = std::uint64_t{1} << 20;
-
 constexpr std::uint64_t read_ahead_bytes = 16u << 20;
 
 // Shards of at least 256 frames: fewer would let the pages of one shard be dropped long before
@@ -217,20 +214,11 @@ status runtime_state::build_cache() {
                                      : default_handles(settings.direct_io != direct_mode::off),
                                  settings.direct_io,
                                  settings.writable,
-                                 c.growth_entries};
+                                 c.growth_entries,
+                                 flat_pages()};
     files = std::make_unique<file_registry>(*hooks.env, *hooks.shared, limits,
                                             [this](const std::string& line) { say(line); });
-    if (has_windows()) {
-        ref.view.drawn_places = std::bit_ceil(c.frame_count);
-        if (!allocate(*device, ref.view.drawn_pages, c.drawn_places))
-            return {-ENOMEM, "hints which pages are to enter the cache, " +
-                                 format_size(std::uint64_t{c.drawn_places} * 8) +
-                                 ", could not be allocated: " + device->shortage() +
-                                 "; give less cache_bytes"};
-    }
-    if (has_windows())
-        windows = std::make_unique<window_set>(*hooks.env, *device, c, window_chunk_words,
-                                               *settings.window_bytes - settings.tier_bytes);
+    if (const status s = build_windows(); !s) return s;
     if (const status s = build_tier(); !s) return s;
     if (device->is_gpu())
         if (const status s = build_launch_counts(); !s) return s;
@@ -431,6 +419,7 @@ void runtime_state::monitor_loop() {
         look_after();
         tell_stop();
         if (windows != nullptr) windows->watch();
+        if (windows_of_rows.set != nullptr) windows_of_rows.set->watch();
         lender().end_late_loans();
         atomic_store<order::relaxed, scope::system>(&control->heartbeat, control->heartbeat + 1);
         lock.lock();
@@ -548,6 +537,7 @@ runtime_state::~runtime_state() {
     }
     services.clear();
     windows.reset();
+    windows_of_rows.set.reset();
     device.reset();
     files.reset();
 }

@@ -35,6 +35,17 @@ struct runtime_hooks {
     std::uint64_t beat_ns = 20'000'000;
 };
 
+// A word for every 2 MiB of all files that have windows at a time: 2 TiB.
+inline constexpr std::uint64_t window_chunk_words = std::uint64_t{1} << 20;
+
+// cpu: windows for rows of tables. Threads of a program call `read` and views wherever they like,
+// and each copy through a window must be a visit, so the view that they have knows no windows.
+struct row_windows {
+    engine::cache_view view{};  // with the words of these windows
+    window_visits visits;
+    std::unique_ptr<window_set> set;  // null: there are none
+};
+
 // Rings in all, and slots of each.
 struct ring_shape {
     std::uint32_t rings, slots;
@@ -51,6 +62,7 @@ struct runtime_state {
     std::vector<std::unique_ptr<host_doorbell>> doorbells;
     std::unique_ptr<file_registry> files;
     std::unique_ptr<window_set> windows;  // null: the cpu back end reads its files itself
+    row_windows windows_of_rows;
     table_room tables;
     std::shared_ptr<write_error_log> write_errors;
     std::vector<std::unique_ptr<service>> services;
@@ -80,7 +92,13 @@ struct runtime_state {
     status build_control();
     status build_cache();
     std::uint64_t path_units() const { return std::uint64_t{settings.max_files} * 16; }
+    // On CPU threads a large file has leaves: rows that come from windows leave no page in the
+    // cache, so there are none, and one word of the directory says so for many pages.
+    std::uint64_t flat_pages() const {
+        return device->is_gpu() ? UINT64_MAX : std::uint64_t{1} << ref.view.leaf_shift;
+    }
     bool has_windows() const { return device->is_gpu() || hooks.windows_on_cpu; }
+    status build_windows();
     status build_tier();
     [[nodiscard]] ring_shape shape_of_rings(std::uint64_t stride) const;
     status build_rings();
@@ -91,6 +109,9 @@ struct runtime_state {
 
     // Before the threads stop: what was written goes to its files; what cannot is named in the log.
     void write_back_all();
+    // Windows of an open file: how many bytes of the range lie in them then, or a negative errno.
+    std::int64_t open_windows(window_set& set, int fd, std::uint64_t offset, std::uint64_t bytes,
+                              const void* owner);
     [[nodiscard]] page_lender& lender() const {
         return hooks.lender != nullptr ? *hooks.lender : device->lender();
     }

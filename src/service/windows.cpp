@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <sys/resource.h>
+#include <thread>
 
 #include "penstock/engine/window.hpp"
 
@@ -27,18 +28,15 @@ std::size_t most_watched() {
 }  // namespace
 
 window_set::window_set(environment& env, cache_device& device, const engine::cache_view& view,
-                       std::uint64_t chunk_words, std::uint64_t budget_bytes)
-    : env_(env),
-      device_(device),
-      view_(view),
-      budget_bytes_(budget_bytes),
-      chunk_words_(chunk_words) {}
+                       std::uint64_t chunk_words, const window_rules& rules)
+    : env_(env), device_(device), view_(view), rules_(rules), chunk_words_(chunk_words) {}
 
 window_set::~window_set() { close_all(); }
 
 window_set::opened* window_set::entry_of(const window_file& file) {
     if (const auto known = files_.find(file.slot); known != files_.end()) {
         if (known->second.generation == file.generation) return &known->second;
+        clear_word(file.slot);
         put_aside(file.slot);  // from an earlier life of the slot
     }
     const std::uint64_t chunks = chunks_of(file.size_bytes);
@@ -65,16 +63,43 @@ void window_set::begin_watch(const window_file& file, opened& entry) {
 
 void window_set::end_watch(opened& entry) {
     if (entry.watch_fd < 0) return;
+    if (entry.leased) env_.end_lease(entry.watch_fd);
     env_.close(entry.watch_fd);
     entry.watch_fd = -1;
     --watched_;
 }
 
+void window_set::clear_word(std::uint32_t slot) {
+    const std::uint64_t nothing = 0;
+    device_.upload(view_.windows + slot, &nothing, 8);
+}
+
+// The word was cleared before.
 void window_set::put_aside(std::uint32_t slot) {
     const auto known = files_.find(slot);
-    end_watch(known->second);
-    aside_.push_back(std::move(known->second));
+    opened& entry = known->second;
+    if (rules_.visits == nullptr) end_watch(entry);  // a GPU keeps the pages themselves
+    else entry.free_from = rules_.visits->free_from();
+    aside_.push_back(std::move(entry));
     files_.erase(known);
+}
+
+void window_set::free_aside() {
+    if (rules_.visits == nullptr || aside_.empty()) return;
+    const std::uint64_t round = rules_.visits->pass();
+    for (opened& entry : aside_)
+        if (entry.free_from <= round) release(entry);
+    std::erase_if(aside_, [&](const opened& entry) { return entry.free_from <= round; });
+}
+
+void window_set::release(opened& entry) {
+    for (const piece& p : entry.pieces) {
+        if (p.exposed) device_.conceal(p.address);
+        else env_.unmap_file(p.address, p.bytes);
+    }
+    open_bytes_ -= entry.open_bytes;
+    end_watch(entry);  // after the mapping is gone
+    chunk_words_.give(entry.first_chunk, entry.chunks.size());
 }
 
 void window_set::watch() {
@@ -88,12 +113,11 @@ void window_set::watch() {
                          : size >= 0 && static_cast<std::uint64_t>(size) < entry.size_bytes)
             lost.push_back(slot);
     }
-    const std::uint64_t nothing = 0;
     for (const std::uint32_t slot : lost) {
-        device_.upload(view_.windows + slot, &nothing,
-                       8);  // before the lease ends: a copy that finds the word as it was is older
+        clear_word(slot);  // before the lease ends: a copy that finds the word as it was is older
         put_aside(slot);
     }
+    free_aside();
 }
 
 std::size_t window_set::open_files() {
@@ -122,7 +146,7 @@ int window_set::open_run(const window_file& file, opened& entry, std::uint64_t f
     for (std::uint64_t at = first; code == 0 && at < last;) {
         std::uint64_t end = at;
         while (end < last && entry.chunks[end] == 0 && resident[end - first] &&
-               open_bytes_ + (end + 1 - at) * chunk_bytes <= budget_bytes_)
+               open_bytes_ + (end + 1 - at) * chunk_bytes <= rules_.budget_bytes)
             ++end;
         if (end == at) {
             ++at;
@@ -138,32 +162,57 @@ int window_set::open_run(const window_file& file, opened& entry, std::uint64_t f
             refused_ = true;
             break;
         }
-        pieces_.push_back({from, length, true});
+        entry.pieces.push_back({from, length, true});
         for (std::uint64_t chunk = at; chunk < end; ++chunk)
             entry.chunks[chunk] =
                 reinterpret_cast<std::uintptr_t>(from + (chunk - at) * chunk_bytes);
         open_bytes_ += length;
+        entry.open_bytes += length;
         ++exposed;
         at = end;
     }
     if (exposed == 0) env_.unmap_file(address, bytes);
-    else pieces_.push_back({address, bytes, false});
+    else entry.pieces.push_back({address, bytes, false});
     return code;
 }
 
+// No group saw its window word.
+void window_set::drop(std::uint32_t slot) {
+    const auto known = files_.find(slot);
+    end_watch(known->second);
+    chunk_words_.give(known->second.first_chunk, known->second.chunks.size());
+    files_.erase(known);
+}
+
+// Of a call that opened nothing, after mapping gave `code`.
+std::int64_t window_set::why_nothing(int code) const {
+    return code != 0                                         ? code
+           : refused_                                        ? -EOPNOTSUPP
+           : open_bytes_ + chunk_bytes > rules_.budget_bytes ? -ENOSPC
+                                                             : 0;
+}
+
 std::int64_t window_set::open(const window_file& file, std::uint64_t offset, std::uint64_t bytes,
-                              std::string& note) {
+                              std::string& note, const void* owner) {
     if (offset >= file.size_bytes || bytes == 0) return 0;
     bytes = std::min(bytes, file.size_bytes - offset);
     const std::lock_guard lock(mutex_);
     opened* const entry = entry_of(file);
     if (entry == nullptr) return -ENOSPC;
     begin_watch(file, *entry);
+    if (rules_.visits != nullptr && !entry->leased) {
+        drop(file.slot);
+        if (!no_lease_said_)
+            note =
+                "a file has no read lease, so its rows are read by a system call each "
+                "(docs/guide/tables.md has the reasons)";
+        no_lease_said_ = true;
+        return -EOPNOTSUPP;
+    }
     const std::int64_t size_now = env_.size_bytes(file.fd);
     if (size_now >= 0 && static_cast<std::uint64_t>(size_now) <
                              file.size_bytes) {  // cut already: its pages come by request
-        const std::uint64_t nothing = 0;
-        device_.upload(view_.windows + file.slot, &nothing, 8);
+        clear_word(file.slot);
         put_aside(file.slot);
         return 0;
     }
@@ -178,45 +227,44 @@ std::int64_t window_set::open(const window_file& file, std::uint64_t offset, std
     // A file without an open chunk has no window: a window would keep its slot from other files.
     if (std::all_of(entry->chunks.begin(), entry->chunks.end(),
                     [](std::uint64_t c) { return c == 0; })) {
-        chunk_words_.give(entry->first_chunk, entry->chunks.size());
-        end_watch(*entry);
-        files_.erase(file.slot);
-        return code != 0                                   ? code
-               : refused_                                  ? -EOPNOTSUPP
-               : open_bytes_ + chunk_bytes > budget_bytes_ ? -ENOSPC
-                                                           : 0;
+        drop(file.slot);
+        return why_nothing(code);
     }
+    if (std::find(entry->owners.begin(), entry->owners.end(), owner) == entry->owners.end())
+        entry->owners.push_back(owner);
     if (const int published = publish(file, *entry); published != 0) return published;
     std::uint64_t inside = 0;
     for (std::uint64_t chunk = first; chunk < last; ++chunk)
         if (entry->chunks[chunk] != 0)
             inside += std::min((chunk + 1) * chunk_bytes, offset + bytes) -
                       std::max(chunk * chunk_bytes, offset);
-    if (inside > 0) return static_cast<std::int64_t>(inside);
-    return code != 0                                   ? code
-           : refused_                                  ? -EOPNOTSUPP
-           : open_bytes_ + chunk_bytes > budget_bytes_ ? -ENOSPC
-                                                       : 0;
+    return inside > 0 ? static_cast<std::int64_t>(inside) : why_nothing(code);
+}
+
+void window_set::close_of(const void* owner) {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::uint32_t> unowned;
+    for (auto& [slot, entry] : files_)
+        if (std::erase(entry.owners, owner) > 0 && entry.owners.empty()) unowned.push_back(slot);
+    for (const std::uint32_t slot : unowned) {
+        clear_word(slot);
+        put_aside(slot);
+    }
+    free_aside();
 }
 
 void window_set::close_all() {
     const std::lock_guard lock(mutex_);
-    const std::uint64_t nothing = 0;
-    for (auto& [slot, entry] : files_) {
-        device_.upload(view_.windows + slot, &nothing, 8);
-        end_watch(entry);
-        chunk_words_.give(entry.first_chunk, entry.chunks.size());
+    while (!files_.empty()) {
+        const std::uint32_t slot = files_.begin()->first;
+        clear_word(slot);
+        put_aside(slot);
     }
-    files_.clear();
-    for (const opened& entry : aside_) chunk_words_.give(entry.first_chunk, entry.chunks.size());
-    aside_.clear();
-    // A mapping comes after its exposed pieces in `pieces_`.
-    for (const piece& p : pieces_) {
-        if (p.exposed) device_.conceal(p.address);
-        else env_.unmap_file(p.address, p.bytes);
+    if (rules_.visits == nullptr) {
+        for (opened& entry : aside_) release(entry);
+        aside_.clear();
     }
-    pieces_.clear();
-    open_bytes_ = 0;
+    for (; !aside_.empty(); std::this_thread::yield()) free_aside();  // for the visits of now
 }
 
 std::uint64_t window_set::open_bytes() {

@@ -17,6 +17,11 @@
 // copy between the cut and the next beat of the runtime's monitor, 20 ms, may be zeros behind the
 // new end. The same happens if this process stands still for longer than lease-break-time (45 s).
 //
+// On CPU threads a copy from a page that was cut off would end the process, so `window_rules` are
+// stricter there: a file without a lease has no window, and the lease ends, and the mapping goes,
+// only after every visit (service/window_visits.hpp) that may have found the window. That is at
+// once if no thread copies rows, and else a beat or two of the monitor later.
+//
 // On a GPU every call but watch() blocks while a kernel waits for the host, so make these calls
 // between kernels. Thread-safe.
 #pragma once
@@ -31,6 +36,7 @@
 #include "os/env.hpp"
 #include "files/extent_allocator.hpp"
 #include "penstock/engine/layout.hpp"
+#include "service/window_visits.hpp"
 
 namespace penstock::host {
 
@@ -43,20 +49,30 @@ struct window_file {
     std::uint64_t size_bytes = 0;
 };
 
+// What makes windows safe to read.
+struct window_rules {
+    std::uint64_t budget_bytes = 0;  // at most so many are open at a time
+    // Of threads of this process that copy from windows; null: kernels of a GPU do.
+    window_visits* visits = nullptr;
+};
+
 class window_set {
 public:
-    // `view` has room for the words; at most `budget_bytes` bytes are open at a time.
+    // `view` has room for the words.
     window_set(environment& env, cache_device& device, const engine::cache_view& view,
-               std::uint64_t chunk_words, std::uint64_t budget_bytes);
+               std::uint64_t chunk_words, const window_rules& rules);
     ~window_set();
     window_set(const window_set&) = delete;
     window_set& operator=(const window_set&) = delete;
 
     // Opens the resident chunks of the byte range. Returns how many of its bytes lie in windows
     // then, or a negative errno; -ENOSPC: the budget allowed nothing. `note` says once what the
-    // system refused.
+    // system refused. `owner`: see close_of.
     std::int64_t open(const window_file& file, std::uint64_t offset, std::uint64_t bytes,
-                      std::string& note);
+                      std::string& note, const void* owner = nullptr);
+    // With visits: closes the windows that no other owner opened. The owner keeps their files open
+    // until then, and so keeps their slots.
+    void close_of(const void* owner);
     void close_all();
     // Closes the windows of files that other programs want to write or cut, or that became shorter.
     // The monitor calls it with each beat; it waits for nothing.
@@ -77,6 +93,10 @@ private:
         std::uint64_t size_bytes;
         int watch_fd = -1;  // a handle of its own, for the lease; -1: not watched
         bool leased = false;
+        std::vector<piece> pieces = {};  // a mapping comes after its exposed pieces
+        std::uint64_t open_bytes = 0;
+        std::vector<const void*> owners = {};
+        std::uint64_t free_from = 0;  // put aside: the round of visits in which its memory goes
     };
 
     opened* entry_of(const window_file& file);  // lock held; null: no room for the chunk words
@@ -86,22 +106,28 @@ private:
     int publish(const window_file& file, const opened& entry);
     void begin_watch(const window_file& file, opened& entry);
     void end_watch(opened& entry);
+    void clear_word(std::uint32_t slot);
     // Takes a window out of use that the device may still read; its memory and chunk words stay
-    // until close_all.
+    // until close_all, or until visits that began before have ended.
     void put_aside(std::uint32_t slot);
+    // Frees what was put aside, if visits allow it.
+    void free_aside();
+    void release(opened& entry);
+    void drop(std::uint32_t slot);
+    [[nodiscard]] std::int64_t why_nothing(int code) const;
 
     environment& env_;
     cache_device& device_;
     const engine::cache_view view_;
-    const std::uint64_t budget_bytes_;
+    const window_rules rules_;
     std::mutex mutex_;  // guards everything below
     extent_allocator chunk_words_;
     std::unordered_map<std::uint32_t, opened> files_;  // by slot
-    std::vector<opened> aside_;                        // closed by watch()
+    std::vector<opened> aside_;                        // closed, and perhaps still being read
     std::size_t watched_ = 0;
-    std::vector<piece> pieces_;
     std::uint64_t open_bytes_ = 0;
     bool refused_ = false;  // the system refuses to expose file mappings; not tried again
+    bool no_lease_said_ = false;
 };
 
 }  // namespace penstock::host

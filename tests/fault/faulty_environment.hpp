@@ -125,6 +125,13 @@ public:
         int error = 0;
         return fails(call_map, error) ? error : real_.resident(address, bytes, piece_bytes, out);
     }
+    // Without leases, unless they are allowed: then as the real one has them.
+    void allow_leases() { leases_ = true; }
+    int take_lease(int fd) override {
+        return leases_ ? real_.take_lease(fd) : host::environment::take_lease(fd);
+    }
+    bool is_lease_awaited(int fd) override { return real_.is_lease_awaited(fd); }
+    void end_lease(int fd) override { real_.end_lease(fd); }
     std::unique_ptr<host::io_engine> make_io_engine(bool want_uring, std::uint32_t depth,
                                                     std::string& why) override;
 
@@ -142,6 +149,7 @@ private:
     fault_plan plan_;
     std::set<int> direct_;  // handles of open_direct
     std::atomic<int> said_cached_{ask};
+    std::atomic<bool> leases_{false};
     std::atomic<std::uint64_t> most_scattered_{0}, scattered_{0};
     std::condition_variable released_;
     std::atomic<std::uint32_t> stalled_kinds_{0};

@@ -1,0 +1,56 @@
+// How a runtime has windows: one set for kernels, or on CPU threads one for rows of tables.
+#include <bit>
+#include <cerrno>
+
+#include "runtime/runtime_state.hpp"
+
+namespace penstock::host {
+
+status runtime_state::build_windows() {
+    const std::uint64_t budget_bytes = *settings.window_bytes - settings.tier_bytes;
+    if (has_windows()) {
+        ref.view.drawn_places = std::bit_ceil(ref.view.frame_count);
+        const std::uint64_t bytes = std::uint64_t{ref.view.drawn_places} * 8;
+        ref.view.drawn_pages = static_cast<std::uint64_t*>(device->allocate_device(bytes));
+        if (ref.view.drawn_pages == nullptr)
+            return {-ENOMEM, "hints which pages are to enter the cache, " + format_size(bytes) +
+                                 ", could not be allocated: " + device->shortage() +
+                                 "; give less cache_bytes"};
+        windows = std::make_unique<window_set>(*hooks.env, *device, ref.view, window_chunk_words,
+                                               window_rules{.budget_bytes = budget_bytes});
+    }
+    if (device->is_gpu() || budget_bytes == 0) return {};
+    engine::cache_view& c = windows_of_rows.view;
+    c = ref.view;
+    c.windows = static_cast<std::uint64_t*>(device->allocate_device(c.file_slots * 8));
+    c.window_chunks = static_cast<std::uint64_t*>(device->allocate_device(window_chunk_words * 8));
+    if (c.windows == nullptr || c.window_chunks == nullptr)
+        return {-ENOMEM, "no memory for the words of windows: " + device->shortage() +
+                             "; give window_bytes 0 for none"};
+    windows_of_rows.set = std::make_unique<window_set>(
+        *hooks.env, *device, c, window_chunk_words,
+        window_rules{.budget_bytes = budget_bytes, .visits = &windows_of_rows.visits});
+    return {};
+}
+
+std::int64_t runtime_state::open_windows(window_set& set, int fd, std::uint64_t offset,
+                                         std::uint64_t bytes, const void* owner) {
+    // Held open until the window is in place, so that the file's slot cannot go to another
+    // meanwhile.
+    const int held = device->duplicate(ref, fd);
+    if (held < 0) return held;
+    window_file file{engine::descriptor_slot(ref.view, fd), engine::descriptor_generation(fd), -1,
+                     0};
+    std::shared_ptr<shared_handle> handle;
+    std::int64_t inside = files->handle_of(file.slot, file.generation, handle, file.size_bytes);
+    if (inside == 0) {
+        file.fd = handle->fd();
+        std::string note;
+        inside = set.open(file, offset, bytes, note, owner);
+        if (!note.empty()) say("no windows: " + note);
+    }
+    device->close(ref, held);
+    return inside;
+}
+
+}  // namespace penstock::host
