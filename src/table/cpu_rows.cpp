@@ -1,8 +1,11 @@
 #include "table/cpu_rows.hpp"
 
-#include "files/file_registry.hpp"
-#include "os/env.hpp"
+#include <algorithm>
+
 #include "penstock/engine/through.hpp"
+#include "runtime/runtime_state.hpp"
+#include "table/row_batches.hpp"
+#include "table/table_windows.hpp"
 
 namespace penstock::host {
 
@@ -10,16 +13,21 @@ namespace {
 
 constexpr int unknown = -2;
 
-// So many rows are read past the cache until one of them enters it.
+// So many rows are read past the cache by system calls until one of them enters it.
 constexpr std::uint64_t rows_until_entry = 1024;
+
+engine::cache_view with_windows(engine::cache_view c, const engine::cache_view& of_rows) {
+    c.windows = of_rows.windows;
+    c.window_chunks = of_rows.window_chunks;
+    return c;
+}
 
 }  // namespace
 
-cpu_rows::cpu_rows(const runtime_ref& fs, environment& env, file_registry& files,
-                   const table_job& job)
-    : fs_(fs),
-      env_(env),
-      files_(files),
+cpu_rows::cpu_rows(runtime_state& state, table_windows* windows, const table_job& job)
+    : state_(state),
+      windows_(windows),
+      view_(with_windows(state.ref.view, state.windows_of_rows.view)),
       job_(job),
       handles_(job.table.run_count),
       fds_(job.table.run_count) {
@@ -33,20 +41,19 @@ int cpu_rows::handle_of(std::uint64_t run) {
     if (const int fd = fds_[run].load(std::memory_order_relaxed); fd != unknown) return fd;
     const engine::file_handle& file = job_.table.runs[run].file;
     std::uint64_t size = 0;
-    const int code = files_.handle_of(file.slot, file.generation, handles_[run], size);
+    const int code = state_.files->handle_of(file.slot, file.generation, handles_[run], size);
     const int fd = code == 0 ? handles_[run]->fd() : -1;
     fds_[run].store(fd, std::memory_order_release);
     return fd;
 }
 
-bool cpu_rows::read_past(const engine::row_source& source, std::uint64_t run, std::byte* to,
-                         std::uint64_t turn) {
-    const engine::cache_view& c = fs_.view;
+bool cpu_rows::read_past(const engine::row_source& source, std::uint64_t run, std::byte* to) {
+    const engine::cache_view& c = view_;
     const engine::file_handle& f = *source.file;
     const std::uint64_t bytes = job_.table.row_bytes, first = source.at >> c.page_shift,
                         pages = ((source.at + bytes - 1) >> c.page_shift) - first + 1;
-    if (turn % rows_until_entry == 0 || pages > engine::most_through_pages ||
-        engine::is_granted(c, f.slot) || engine::stop_code(c) != 0)
+    if (pages > engine::most_through_pages || engine::is_granted(c, f.slot) ||
+        engine::stop_code(c) != 0)
         return false;
     engine::page_word seen[engine::most_through_pages];
     for (std::uint64_t i = 0; i < pages; ++i) {
@@ -56,7 +63,8 @@ bool cpu_rows::read_past(const engine::row_source& source, std::uint64_t run, st
     const int fd = handle_of(run);
     if (fd < 0) return false;
     engine::end_load_for_read();  // the words were absent before a byte is read
-    if (env_.read(fd, to, bytes, source.at) != static_cast<std::int64_t>(bytes)) return false;
+    if (state_.hooks.env->read(fd, to, bytes, source.at) != static_cast<std::int64_t>(bytes))
+        return false;
     engine::begin_recheck();  // the bytes were read before the words are looked at again
     for (std::uint64_t i = 0; i < pages; ++i)
         if (!engine::same_frame(engine::absence_of(c, f, first + i), seen[i])) return false;
@@ -64,19 +72,39 @@ bool cpu_rows::read_past(const engine::row_source& source, std::uint64_t run, st
     return true;
 }
 
-void cpu_rows::deliver(std::uint64_t begin, std::uint64_t end) {
+bool cpu_rows::deliver_one(std::uint64_t i, bool may_read_past) {
     const engine::table_view& t = job_.table;
-    const std::uint64_t turn = mix64(lane{}.now_ns()) % rows_until_entry;
-    for (std::uint64_t i = begin; i < end; ++i) {
-        const engine::row_source source = engine::source_of(t, job_.list, i);
-        std::byte* const to = job_.memory + i * job_.stride_bytes;
-        if (source.is == engine::row_source::in_file) {
-            const auto row = static_cast<std::uint64_t>(job_.list.at(i));
-            if (read_past(source, engine::run_number(t, row), to, turn + i)) continue;
-        }
-        engine::deliver_list(lane{}, fs_.view, t, job_.list, job_.memory, job_.stride_bytes, i,
-                             i + 1, job_.count);
+    const engine::row_source source = engine::source_of(t, job_.list, i);
+    std::byte* const to = job_.memory + i * job_.stride_bytes;
+    if (source.is == engine::row_source::in_file && may_read_past) {
+        const auto row = static_cast<std::uint64_t>(job_.list.at(i));
+        if (read_past(source, engine::run_number(t, row), to)) return true;
     }
+    engine::deliver_list(lane{}, state_.ref.view, t, job_.list, job_.memory, job_.stride_bytes, i,
+                         i + 1, job_.count);
+    return false;
+}
+
+void cpu_rows::deliver(std::uint64_t begin, std::uint64_t end) {
+    for (; begin < end; begin += most_rows) deliver_some(begin, std::min(begin + most_rows, end));
+}
+
+void cpu_rows::deliver_some(std::uint64_t begin, std::uint64_t end) {
+    constexpr std::uint64_t batch_rows = row_batches::batch_rows;
+    std::uint32_t left[most_rows / batch_rows];
+    {
+        const window_visits::visit here(state_.windows_of_rows.visits);
+        row_batches::copy(view_, job_, begin, end, left);
+    }
+    std::uint64_t turn = 0, by_call = 0;
+    for (std::uint64_t first = begin; first < end; first += batch_rows)
+        for (std::uint32_t rows = left[(first - begin) / batch_rows]; rows != 0; rows &= rows - 1) {
+            if (turn == 0) turn = mix64(lane{}.now_ns());
+            const std::uint64_t i = first + static_cast<std::uint64_t>(__builtin_ctz(rows));
+            const bool may_enter = windows_ == nullptr || windows_->have_looked();
+            if (deliver_one(i, !may_enter || ++turn % rows_until_entry != 0)) ++by_call;
+        }
+    if (by_call != 0 && windows_ != nullptr) windows_->spend(by_call);
 }
 
 }  // namespace penstock::host

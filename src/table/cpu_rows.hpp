@@ -1,10 +1,15 @@
-// Rows of a table on the cpu back end: what is in the cache comes from there, and other rows are
-// read from the file by the thread that wants them, past the cache. It is the cpu form of reading
-// through a window (engine/through.hpp), with the same looks: a mapping of the file would do it
-// without a system call, but a program that cuts the file would kill this process.
+// Rows of a table on the cpu back end. A row comes, in this order,
+//   from the cache, if its page is there
+//   from a window: a mapping of the file, where the operating system has it in memory
+//   by a system call of the thread that wants it, past the cache
+//   through the cache, by a request, as every read does
 //
-// A page enters the cache one time in so many, by a request: a service thread's answer takes as
-// long as hundreds of rows that the operating system has in memory.
+// Windows and system calls are the two forms of reading through (docs/protocol/through.md), with
+// the same looks. The first two are for batches of rows (table/row_batches.hpp).
+//
+// A row of a window never lets its page enter the cache: both lie in the same memory. By system
+// call one row in so many does, by a request: a service thread's answer takes as long as hundreds
+// of rows that the operating system has in memory.
 #pragma once
 
 #include <atomic>
@@ -15,29 +20,35 @@
 
 #include "device/device.hpp"
 #include "files/shared_handle.hpp"
+#include "penstock/engine/through_look.hpp"
 
 namespace penstock::host {
 
-class environment;
-class file_registry;
+struct runtime_state;
+class table_windows;
 
 // Of one gather; its workers share it.
 class cpu_rows {
 public:
-    cpu_rows(const runtime_ref& fs, environment& env, file_registry& files, const table_job& job);
+    // `windows` may be null: this table has none.
+    cpu_rows(runtime_state& state, table_windows* windows, const table_job& job);
 
     // Rows [begin, end) of the list. Thread-safe.
     void deliver(std::uint64_t begin, std::uint64_t end);
 
 private:
+    static constexpr std::uint64_t most_rows = 256;  // of one visit to windows
+
+    void deliver_some(std::uint64_t begin, std::uint64_t end);
     // The descriptor of the run's file, or -1: the file has no handle now.
     int handle_of(std::uint64_t run);
-    bool read_past(const engine::row_source& source, std::uint64_t run, std::byte* to,
-                   std::uint64_t turn);
+    bool read_past(const engine::row_source& source, std::uint64_t run, std::byte* to);
+    // True: it took a system call.
+    bool deliver_one(std::uint64_t i, bool may_read_past);
 
-    const runtime_ref fs_;
-    environment& env_;
-    file_registry& files_;
+    runtime_state& state_;
+    table_windows* const windows_;
+    const engine::cache_view view_;  // the runtime's, with the words of windows of rows
     const table_job& job_;
     std::mutex mutex_;                                     // guards handles_ while it is filled in
     std::vector<std::shared_ptr<shared_handle>> handles_;  // of runs

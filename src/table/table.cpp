@@ -13,6 +13,7 @@
 #include "penstock/runtime.hpp"
 #include "runtime/runtime_state.hpp"
 #include "table/cpu_rows.hpp"
+#include "table/table_windows.hpp"
 
 namespace penstock {
 
@@ -44,6 +45,7 @@ status wrong_piece(const table_piece& piece, const std::string& why) {
 struct table::parts {
     explicit parts(runtime& of) : rt(of) {}
     ~parts() {
+        windows.reset();
         for (const int fd : fds) rt.close(fd);
         if (room.words != nullptr) rt.state().tables.give(room);
     }
@@ -52,6 +54,7 @@ struct table::parts {
 
     status open_files(const table_options& settings);
     status place_runs();
+    void watch_rows();
     [[nodiscard]] int begin(std::uint64_t count, const void* numbers, const void* memory,
                             const row_options& settings) const;
     int run(host::table_verb verb, engine::number_list list, std::uint64_t count, void* memory,
@@ -66,7 +69,8 @@ struct table::parts {
     std::vector<std::uint32_t> file_of;  // of each piece: which of them
     host::table_room::share room{};
     bool writable = false;
-    mutable std::mutex note_mutex;  // a note is taken by one caller
+    std::unique_ptr<host::table_windows> windows;  // cpu, unless writable
+    mutable std::mutex note_mutex;                 // a note is taken by one caller
 };
 
 options options_for(const table_layout& layout, const options& base) {
@@ -167,6 +171,17 @@ status table::parts::place_runs() {
     return {code, code == 0 ? "" : "for a table: " + error_text(code)};
 }
 
+// A file that is written in this runtime is not read through.
+void table::parts::watch_rows() {
+    if (writable || rt.state().windows_of_rows.set == nullptr) return;
+    std::vector<host::table_windows::part> rows;
+    for (std::size_t i = 0; i < layout.pieces.size(); ++i) {
+        const std::uint64_t begin = layout.pieces[i].first_byte;
+        rows.push_back({fds[file_of[i]], begin, end_of(layout, layout.pieces[i]).value() - begin});
+    }
+    windows = std::make_unique<host::table_windows>(rt.state(), std::move(rows));
+}
+
 table::table(std::unique_ptr<parts> made) : parts_(std::move(made)) {}
 table::~table() = default;
 
@@ -178,6 +193,7 @@ status table::make(runtime& rt, const table_layout& layout, const table_options&
     made->layout = layout;
     if (const status s = made->open_files(settings); !s) return s;
     if (const status s = made->place_runs(); !s) return s;
+    made->watch_rows();
     out.reset(new table(std::move(made)));
     return {};
 } catch (...) {
@@ -208,8 +224,7 @@ void table::parts::run_on_cpu(const host::table_job& job) {
     const std::uint64_t piece =
         host::rows_of_a_piece(job.count, layout.row_bytes, *rt.settings().worker_threads);
     const runtime_ref fs = rt.ref();
-    host::runtime_state& state = rt.state();
-    host::cpu_rows rows(fs, *state.hooks.env, *state.files, job);
+    host::cpu_rows rows(rt.state(), windows.get(), job);
     std::atomic<std::uint64_t> next{0};
     const auto work = [&](std::uint32_t, std::uint32_t) {
         for (std::uint64_t first = next.fetch_add(piece); first < job.count;
@@ -225,8 +240,10 @@ void table::parts::run_on_cpu(const host::table_job& job) {
             }
         }
     };
-    // A thread costs as much to start as some hundred rows to copy.
-    if (job.count * layout.row_bytes < 65536) work(0, 1);
+    // A thread costs as much to start as some hundred rows to copy, or thousands from a window.
+    const bool is_quick =
+        job.verb == host::table_verb::gather && windows != nullptr && windows->are_whole();
+    if (job.count * layout.row_bytes < (is_quick ? 1u << 20 : 65536u)) work(0, 1);
     else rt.run_on_workers(work);
 }
 
@@ -310,6 +327,8 @@ int table::sync() {
 }
 
 std::int64_t table::open_windows() {
+    if (parts_->windows != nullptr && parts_->rt.process_code() == 0)
+        return parts_->windows->open();
     std::int64_t sum = 0, first_error = 0;
     bool any = false;
     for (std::size_t i = 0; i < parts_->layout.pieces.size(); ++i) {

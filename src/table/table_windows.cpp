@@ -1,0 +1,65 @@
+#include "table/table_windows.hpp"
+
+#include <algorithm>
+#include <cerrno>
+
+namespace penstock::host {
+
+namespace {
+
+// A look takes as long for so many pages of the operating system as one row's system call.
+constexpr std::uint64_t pages_a_row = 32, os_page_bytes = 4096;
+
+constexpr std::uint64_t most_factor = 64;
+
+}  // namespace
+
+table_windows::table_windows(runtime_state& state, std::vector<part> parts)
+    : state_(state), parts_(std::move(parts)) {
+    std::uint64_t pages = 0;
+    for (const part& p : parts_) pages += p.bytes / os_page_bytes + 1;
+    price_rows_ = pages / pages_a_row + 1;
+    due_ = price_rows_;
+}
+
+table_windows::~table_windows() {
+    // A child of fork() leaves the parent's windows alone.
+    if (state_.owner.here()) state_.windows_of_rows.set->close_of(this);
+}
+
+std::int64_t table_windows::open_locked() {
+    spent_ = 0;
+    std::int64_t sum = 0, all = 0, first_error = 0;
+    bool any = false;
+    for (const part& p : parts_) {
+        const std::int64_t inside =
+            state_.open_windows(*state_.windows_of_rows.set, p.fd, p.offset, p.bytes, this);
+        all += static_cast<std::int64_t>(p.bytes);
+        any = any || inside >= 0;
+        if (inside > 0) sum += inside;
+        if (inside < 0 && first_error == 0) first_error = inside;
+    }
+    factor_ = sum > inside_ ? 1 : std::min(2 * factor_, most_factor);
+    inside_ = sum;
+    is_whole_ = sum == all;
+    ++looks_;
+    due_ = factor_ * price_rows_;
+    return any ? sum : first_error;
+}
+
+std::int64_t table_windows::open() {
+    const std::lock_guard lock(mutex_);
+    return open_locked();
+}
+
+void table_windows::spend(std::uint64_t rows) {
+    if ((spent_ += rows) < due_) return;
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock.owns_lock() || spent_ < due_) return;
+    try {
+        open_locked();
+    } catch (...) {  // no memory for it: system calls go on
+    }
+}
+
+}  // namespace penstock::host
