@@ -13,13 +13,46 @@ constexpr std::uint32_t most_pages = engine::most_through_pages;
 // Of each row so much is asked for ahead; the processor finds the rest of a long one itself.
 constexpr std::uint64_t ahead_bytes = 128, line_bytes = 64;
 
+// Where the state of a page is seen: its page word, or while it has none the entry of the
+// directory, which is 0 then. An entry changes once, so as long as the word is as it was, the page
+// is too.
+struct page_look {
+    engine::page_word* word;         // null: of a page by which the file has grown
+    engine::page_word seen, counts;  // of the word, those bits that say where the page is
+
+    PENSTOCK_INLINE void take(const engine::cache_view& c, const engine::file_handle& f,
+                              std::uint64_t page) {
+        word = nullptr;
+        seen = 0;
+        if (c.writes != nullptr && page >= c.file_records[f.slot].page_count) return;
+        word = &c.words[f.table + (f.two_level ? page >> c.leaf_shift : page)];
+        counts = engine::state_mask | engine::generation_mask | engine::frame_mask;
+        if (f.two_level) {
+            const std::uint64_t index = engine::find_in_leaf(c, f.table, page);
+            if (index == engine::no_word) {
+                counts = ~engine::page_word{0};
+                return;
+            }
+            word = &c.words[index];
+        }
+        seen = engine::load_relaxed(word);
+    }
+    [[nodiscard]] PENSTOCK_INLINE bool may_read_past() const {
+        return word != nullptr && engine::may_read_past(seen);
+    }
+    [[nodiscard]] PENSTOCK_INLINE bool is_as_seen() const {
+        return ((engine::load_relaxed(word) ^ seen) & counts) == 0;
+    }
+};
+
 // A row, from when it is found to the second look.
 struct row_look {
     const engine::file_handle* file;  // null: it lies in none
     std::uint64_t at;
     const std::byte* from;  // null: not from here
     engine::window_word window;
-    std::uint32_t pages;  // whose words were seen
+    page_look page;       // the first
+    std::uint32_t pages;  // that were looked at
     bool is_hit;
 };
 
@@ -49,7 +82,7 @@ public:
         const std::byte* const from = engine::address_in_window(c_, row.window, row.at);
         if (from == nullptr) return;
         // Chunks that are neighbours in one mapping are one piece.
-        if (row.at >> engine::window_chunk_shift != last >> engine::window_chunk_shift &&
+        if ((row.at ^ last) >> engine::window_chunk_shift != 0 &&
             engine::address_in_window(c_, row.window, last) != from + bytes - 1)
             return;
         row.from = from;
@@ -62,7 +95,7 @@ public:
         const bool stop = engine::stop_code(c_) != 0;
         for (std::uint32_t k = 0; k < count_; ++k) {
             if (stop) rows_[k].from = nullptr;
-            else if (rows_[k].file != nullptr) look(rows_[k], seen_[k]);
+            else if (rows_[k].file != nullptr) look(rows_[k], later_[k]);
         }
         engine::end_load_for_read();  // the words were absent or valid before a byte is read
     }
@@ -87,10 +120,10 @@ public:
                 window = engine::load_relaxed(&c_.windows[file->slot]);
             }
             const bool good = row.from != nullptr && (row.is_hit || window == row.window) &&
-                              are_pages_as_seen(row, seen_[k]);
+                              are_pages_as_seen(row, later_[k]);
             if (!good) left |= std::uint32_t{1} << k;
             else if (!row.is_hit) through_pages += row.pages;
-            else touch(row, seen_[k][0]), ++hits;
+            else engine::touch(row.page.word, row.page.seen), ++hits;
         }
         if (hits != 0) engine::count(lane{}, c_, engine::count_hits, hits);
         if (through_pages != 0)
@@ -108,36 +141,31 @@ private:
         return window_;
     }
 
-    void look(row_look& row, engine::page_word* seen) const {
+    void look(row_look& row, page_look* later) const {
         const std::uint64_t first = row.at >> c_.page_shift,
                             last = (row.at + job_.table.row_bytes - 1) >> c_.page_shift;
         row.is_hit = false;
-        row.pages = 0;
-        bool may_read_past = row.from != nullptr && last - first < most_pages;
-        for (std::uint64_t page = first; may_read_past && page <= last; ++page) {
-            seen[row.pages] = engine::absence_of(c_, *row.file, page);
-            may_read_past = engine::may_read_past(seen[row.pages++]);
+        row.pages = 1;
+        row.page.take(c_, *row.file, first);
+        bool may_read_past = last - first < most_pages && row.page.may_read_past();
+        for (; may_read_past && first + row.pages <= last; ++row.pages) {
+            page_look& page = later[row.pages - 1];
+            page.take(c_, *row.file, first + row.pages);
+            may_read_past = page.may_read_past();
         }
         if (may_read_past) return;
         row.from = nullptr;
-        if (first != last || !lane::copies_race()) return;  // such a hit pins (engine/read.hpp)
-        seen[0] = engine::absence_of(c_, *row.file, first);
-        if (!engine::is_valid(seen[0])) return;
+        // Where copies must not race a hit pins its page (engine/read.hpp).
+        if (first != last || !lane::copies_race() || !engine::is_valid(row.page.seen)) return;
         row.is_hit = true;
-        row.pages = 1;
-        row.from = c_.frame_address(engine::frame_of(seen[0])) + (row.at & (c_.page_bytes() - 1));
+        row.from =
+            c_.frame_address(engine::frame_of(row.page.seen)) + (row.at & (c_.page_bytes() - 1));
     }
 
-    [[nodiscard]] bool are_pages_as_seen(const row_look& row, const engine::page_word* seen) const {
-        const std::uint64_t first = row.at >> c_.page_shift;
-        for (std::uint32_t i = 0; i < row.pages; ++i)
-            if (!engine::same_frame(engine::absence_of(c_, *row.file, first + i), seen[i]))
-                return false;
-        return true;
-    }
-
-    void touch(const row_look& row, engine::page_word seen) const {
-        engine::touch(&c_.words[engine::find_word(c_, *row.file, row.at >> c_.page_shift)], seen);
+    [[nodiscard]] static bool are_pages_as_seen(const row_look& row, const page_look* later) {
+        bool same = row.page.is_as_seen();
+        for (std::uint32_t i = 1; i < row.pages; ++i) same = same && later[i - 1].is_as_seen();
+        return same;
     }
 
     const engine::cache_view& c_;
@@ -147,7 +175,7 @@ private:
     const engine::file_handle* file_ = nullptr;  // of the row before, with its window
     engine::window_word window_ = 0;
     row_look rows_[row_batches::batch_rows];
-    engine::page_word seen_[row_batches::batch_rows][most_pages];
+    page_look later_[row_batches::batch_rows][most_pages - 1];
 };
 
 }  // namespace

@@ -326,7 +326,7 @@ int table::sync() {
     return first;
 }
 
-std::int64_t table::open_windows() {
+std::int64_t table::open_windows() try {
     if (parts_->windows != nullptr && parts_->rt.process_code() == 0)
         return parts_->windows->open();
     std::int64_t sum = 0, first_error = 0;
@@ -342,6 +342,8 @@ std::int64_t table::open_windows() {
         if (inside < 0 && first_error == 0) first_error = inside;
     }
     return any ? sum : first_error;
+} catch (...) {
+    return host::status_of_exception("").code;
 }
 
 }  // namespace penstock
