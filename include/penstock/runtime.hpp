@@ -109,8 +109,8 @@ public:
     // are in memory now, in pieces of 2 MiB, up to options::window_bytes over all files. Other
     // pages still come by request, and a later call takes in the parts that have become resident
     // since. Returns how many bytes of the range lie in windows, or a negative errno: -EBADF;
-    // -EINVAL; -ENOSPC, the budget is used up; -EOPNOTSUPP on the cpu back end or if the driver
-    // refuses (the log says so once). Later loads see bytes that are written to the file with
+    // -EINVAL; -ENOSPC, the budget is used up; -EOPNOTSUPP on the cpu back end, where
+    // only tables have windows, or if the driver refuses (the log says so once). Later loads see bytes that are written to the file with
     // write(2). A program that opens the file for writing or cuts it waits some 20 ms, until the
     // window is closed. Then the file's pages come by request, and pages that were cut off give
     // -ESTALE (src/service/windows.hpp says where this is not possible). The window outlives close:

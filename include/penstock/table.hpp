@@ -210,7 +210,9 @@ public:
     int sync();
     // Opens windows onto the rows (runtime::open_windows). Returns how many bytes of the files lie
     // in windows then, or the first error if none could be opened. Again, after a time: takes in
-    // what has come into memory since.
+    // what has come into memory since. On cpu the windows are mappings, and a table that gathers
+    // many rows opens them by itself; -EOPNOTSUPP: the file has no lease (docs/guide/tables.md), or
+    // the table is writable. They are closed with the table.
     std::int64_t open_windows();
 
 private:

@@ -178,8 +178,8 @@ public:
     // A read lease on an open file (fcntl): while it is held, an open for writing or a cut by
     // others waits for us, up to the system's lease-break-time. It ends with the handle's close. 0,
     // or a negative errno: there is a writer, the file belongs to another user, or the file system
-    // has no leases. -EOPNOTSUPP: an environment that only stands between others; its files are not
-    // watched.
+    // has no leases or has files that are changed elsewhere too. -EOPNOTSUPP: an environment that
+    // only stands between others; its files are not watched.
     virtual int take_lease(int) { return -EOPNOTSUPP; }
     // Does a writer wait for the lease's end?
     virtual bool is_lease_awaited(int) { return false; }

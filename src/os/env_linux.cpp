@@ -66,6 +66,28 @@ bool has_false_size(int handle, const struct statx& info) {
     return kind_of(handle, facts) == file_kind::false_size;
 }
 
+// Does every change of a file go through this kernel? Of other file systems (NFS, FUSE, cluster
+// file systems) it may grant a lease too, and another machine or a server cuts the file all the
+// same.
+bool is_changed_here_only(int fd) {
+    struct statfs where {};
+    if (::fstatfs(fd, &where) != 0) return false;
+    switch (static_cast<std::uint32_t>(where.f_type)) {
+        case 0xEF53u:      // ext4
+        case 0x58465342u:  // xfs
+        case 0x9123683Eu:  // btrfs
+        case 0x01021994u:  // tmpfs
+        case 0xF2F52010u:  // f2fs
+        case 0x2FC12FC1u:  // zfs
+        case 0xCA451A4Eu:  // bcachefs
+        case 0x794C7630u:  // overlayfs
+        case 0x73717368u:  // squashfs
+        case 0xE0F5E1E2u:  // erofs
+            return true;
+        default: return false;
+    }
+}
+
 // A read lease is granted only while no writer has the file open; it is given back at
 // once. Should a writer come in between, the kernel makes it wait that moment and tells us by a
 // signal: SIGURG, which is ignored unless asked for.
@@ -332,6 +354,7 @@ public:
     }
 
     int take_lease(int fd) override {
+        if (!is_changed_here_only(fd)) return -EINVAL;
         // The signal that tells of a break is one that is ignored unless asked for: we look.
         if (::fcntl(fd, F_SETSIG, SIGURG) == 0 && ::fcntl(fd, F_SETLEASE, F_RDLCK) == 0) return 0;
         return errno == EOPNOTSUPP ? -EINVAL : -errno;

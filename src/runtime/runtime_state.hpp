@@ -29,7 +29,8 @@ struct runtime_hooks {
     std::size_t max_handles = 0;         // 0: from the process's limit
     std::uint32_t ring_slots = 0;        // a power of two; 0: from staging_bytes
     std::uint32_t rings_per_thread = 0;  // 0: one on CPU threads, several on a GPU
-    // The host would be killed by a file that shrinks under a window; tests know theirs.
+    // For kernels too. The host would be killed by a file that shrinks under a window; tests know
+    // theirs.
     bool windows_on_cpu = false;
     bool no_doorbells = false;  // service threads find requests by looking, as they must on a GPU
     std::uint64_t beat_ns = 20'000'000;
