@@ -39,9 +39,9 @@ std::int64_t table_windows::open_locked() {
         if (inside > 0) sum += inside;
         if (inside < 0 && first_error == 0) first_error = inside;
     }
-    factor_ = sum > inside_ ? 1 : std::min(2 * factor_, most_factor);
-    inside_ = sum;
     is_whole_ = sum == all;
+    factor_ = is_whole_ || sum > inside_ ? 1 : std::min(2 * factor_, most_factor);
+    inside_ = sum;
     ++looks_;
     due_ = factor_ * price_rows_;
     return any ? sum : first_error;
