@@ -3,7 +3,8 @@
 //   through windows   uniform numbers, cache of a sixteenth of the file, pages as options_for says
 //   zipf              numbers by Zipf's law with 0.99, rows in no order of place, the same cache
 //   resident          all rows in the cache; the plain rows lie in device memory
-//   cpu               random rows by all threads, memcpy from a mapping of the file
+//   cpu               random rows by all threads, against takes from a mapping of the file by one
+//                     thread, as numpy does it, and by as many
 #include "cases.hpp"
 #include "table_rows.hpp"
 
@@ -14,41 +15,107 @@
 
 namespace penstock::bench {
 
-void table_on_cpu(context& here) {
-    const std::uint64_t bytes = here.use_file(here.file_bytes(256 * mib)),
-                        threads = here.host_threads(), count = 200000;
-    const mapped_file mapped(here.file().path(), bytes);
-    for (const std::uint64_t row_bytes : {64, 512, 4096}) {
-        const opened_table of(here, row_bytes, bytes / 4);
-        const memory numbers(backend::cpu, count * 8), out(backend::cpu, count * row_bytes),
-            wrong(backend::cpu, 8);
-        measured rates;
-        for (std::uint64_t repeat = 0; repeat <= here.repeats(5); ++repeat) {
-            run_kernel<width::lane>(
-                *of.file.rt, count,
-                choose_uniform{numbers.as<std::int64_t>(), of.rows->size(), repeat});
-            const std::int64_t* const list = numbers.as<std::int64_t>();
-            const double by_hand = seconds_together(threads, [&](std::uint64_t t) {
-                for (std::uint64_t i = count * t / threads; i < count * (t + 1) / threads; ++i)
-                    std::memcpy(out.as<std::byte>() + i * row_bytes,
-                                mapped.get() + static_cast<std::uint64_t>(list[i]) * row_bytes,
-                                row_bytes);
-            });
+namespace {
+
+// Rows as numpy's take copies them from a memory map: each number is checked, then its row is
+// copied.
+void take(const std::byte* mapped, std::uint64_t rows, std::uint64_t row_bytes,
+          const std::int64_t* list, std::uint64_t first, std::uint64_t end, std::byte* out) {
+    for (std::uint64_t i = first; i < end; ++i) {
+        const auto row = static_cast<std::uint64_t>(list[i]);
+        if (row >= rows) throw failure(-ERANGE, "a number is no row");
+        std::memcpy(out + i * row_bytes, mapped + row * row_bytes, row_bytes);
+    }
+}
+
+struct cpu_table_run {
+    context& here;
+    std::uint64_t row_bytes, threads;
+    std::uint64_t count = std::clamp<std::uint64_t>(256 * mib / row_bytes, 1u << 16, 1u << 20);
+    memory numbers{backend::cpu, count * 8}, out{backend::cpu, count*row_bytes},
+        wrong{backend::cpu, 8};
+
+    [[nodiscard]] const std::int64_t* list() const { return numbers.as<std::int64_t>(); }
+    void choose(const opened_table& of, std::uint64_t seed) const {
+        run_kernel<width::lane>(*of.file.rt, count,
+                                choose_uniform{numbers.as<std::int64_t>(), of.rows->size(), seed});
+    }
+    double take_seconds(const mapped_file& mapped, std::uint64_t rows, std::uint64_t by) const {
+        return seconds_together(by, [&](std::uint64_t t) {
+            take(mapped.get(), rows, row_bytes, list(), count * t / by, count * (t + 1) / by,
+                 out.as<std::byte>());
+        });
+    }
+    void add(const std::string& name, const opened_table& of, const measured& rates,
+             const char* baseline) const {
+        here.add("S23",
+                 "table, random rows of " + format_size(row_bytes) + ", cache 1/4 of the file, " +
+                     groups_label(here, threads) + name,
+                 of.page(), "million rows/s", rates, baseline,
+                 text_of("%llu rows a run, all compared", static_cast<unsigned long long>(count)));
+    }
+
+    // The table's windows, and the mapping of the takes, were used before.
+    void again(const opened_table& of, const mapped_file& mapped) const {
+        measured by_one, by_all;
+        for (std::uint64_t repeat = 0; repeat <= here.repeats(9); ++repeat) {
+            choose(of, repeat);
+            const double one_s = take_seconds(mapped, of.rows->size(), 1),
+                         all_s = take_seconds(mapped, of.rows->size(), threads);
             out.fill(0xff, count * row_bytes);
             const stopwatch watch;
-            require(of.rows->gather(list, count, out.as<void>()), "gather");
+            require(of.rows->gather(list(), count, out.as<void>()), "gather");
             const double seconds = watch.seconds(), cores = watch.cores(seconds);
             expect_right_rows(of, numbers, out, count, wrong);
             if (repeat == 0) continue;
-            rates.ours.add(1e-6 * count / seconds);
-            rates.baseline.add(1e-6 * count / by_hand);
+            const double millions = 1e-6 * static_cast<double>(count);
+            for (measured* const rates : {&by_one, &by_all}) {
+                rates->ours.add(millions / seconds);
+                rates->cores.add(cores);
+            }
+            by_one.baseline.add(millions / one_s);
+            by_all.baseline.add(millions / all_s);
+        }
+        add("", of, by_one, "take from a mapping of the file, one thread, as numpy does");
+        add("", of, by_all, "take from a mapping of the file, as many threads");
+    }
+
+    // With the making of the table, and of the mapping, in the time.
+    void first(const opened_table& of) const {
+        measured rates;
+        const table_layout layout = of.rows->layout();
+        for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat) {
+            choose(of, repeat);
+            const stopwatch by_hand;
+            const mapped_file mapped(here.file().path(), here.bytes());
+            take(mapped.get(), of.rows->size(), row_bytes, list(), 0, count, out.as<std::byte>());
+            const double take_s = by_hand.seconds();
+            out.fill(0xff, count * row_bytes);
+            const stopwatch watch;
+            std::unique_ptr<table> rows;
+            require(table::make(*of.file.rt, layout, {}, rows));
+            require(rows->gather(list(), count, out.as<void>()), "gather");
+            const double seconds = watch.seconds(), cores = watch.cores(seconds);
+            expect_right_rows(of, numbers, out, count, wrong);
+            rates.ours.add(1e-6 * static_cast<double>(count) / seconds);
+            rates.baseline.add(1e-6 * static_cast<double>(count) / take_s);
             rates.cores.add(cores);
         }
-        here.add("S23",
-                 "table, random rows of " + format_size(row_bytes) + ", cache 1/4 of the file, " +
-                     groups_label(here, threads),
-                 of.page(), "million rows/s", rates,
-                 "memcpy from a mapping of the file, as many threads");
+        add(", first rows of a table", of, rates,
+            "mapping of the file and take, one thread, as numpy does");
+    }
+};
+
+}  // namespace
+
+void table_on_cpu(context& here) {
+    const std::uint64_t bytes = here.use_file(here.file_bytes(256 * mib));
+    const mapped_file mapped(here.file().path(), bytes);
+    for (const std::uint64_t row_bytes : {64, 512, 4096}) {
+        const cpu_table_run run{here, row_bytes, here.host_threads()};
+        const opened_table of(here, row_bytes, bytes / 4);
+        run.first(of);
+        run.again(of, mapped);
     }
 }
 
