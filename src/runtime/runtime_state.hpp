@@ -93,10 +93,13 @@ struct runtime_state {
     status build_control();
     status build_cache();
     std::uint64_t path_units() const { return std::uint64_t{settings.max_files} * 16; }
-    // On CPU threads a large file has leaves: rows that come from windows leave no page in the
-    // cache, so there are none, and one word of the directory says so for many pages.
+    // On CPU threads a large file of small pages has leaves: rows that come from windows leave no
+    // page in the cache, and then one word of the directory says so for many pages. With larger
+    // pages there are few page words, and a directory would make a hit a tenth slower.
     std::uint64_t flat_pages() const {
-        return device->is_gpu() ? UINT64_MAX : std::uint64_t{1} << ref.view.leaf_shift;
+        return device->is_gpu() || settings.page_bytes >= 4096
+                   ? UINT64_MAX
+                   : std::uint64_t{1} << ref.view.leaf_shift;
     }
     bool has_windows() const { return device->is_gpu() || hooks.windows_on_cpu; }
     status build_windows();
