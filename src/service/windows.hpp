@@ -12,10 +12,11 @@
 // groups have copied until then are the file's; groups look at the window word after the copy.
 // Afterwards pages come by request, with short reads as -ESTALE. Sometimes the process gets no
 // lease: the file is open for writing already; it belongs to another user and the process does not
-// have CAP_LEASE; the file system has no leases, like NFS and FUSE; or so many files have windows
-// that handles for leases run short. Then watch() looks at the file's size, and bytes that groups
-// copy between the cut and the next beat of the runtime's monitor, 20 ms, may be zeros behind the
-// new end. The same happens if this process stands still for longer than lease-break-time (45 s).
+// have CAP_LEASE; the file system has files that are changed elsewhere too, like NFS and FUSE; or
+// so many files have windows that handles for leases run short. Then watch() looks at the file's
+// size, and bytes that groups copy between the cut and the next beat of the runtime's monitor,
+// 20 ms, may be zeros behind the new end. The same happens if this process stands still for longer
+// than lease-break-time (45 s).
 //
 // On CPU threads a copy from a page that was cut off would end the process, so `window_rules` are
 // stricter there: a file without a lease has no window, and the lease ends, and the mapping goes,

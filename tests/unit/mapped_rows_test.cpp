@@ -296,6 +296,25 @@ TEST_F(mapped_rows, a_writer_does_not_wait_for_a_child_of_fork) {
     ::waitpid(child, nullptr, 0);
 }
 
+// As those of FUSE, files of /proc change without this kernel's leases, and it grants them all the
+// same.
+TEST(leases, are_taken_where_the_kernel_sees_every_change) {
+    const int file = ::open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    ASSERT_GE(file, 0);
+    EXPECT_EQ(host::linux_environment().take_lease(file), -EINVAL);
+    ::close(file);
+    const temporary_folder folder;
+    write_file(folder / "data", pattern(1, 100));
+    const int own = ::open((folder / "data").c_str(), O_RDONLY | O_CLOEXEC);
+    ASSERT_GE(own, 0);
+    const int code = host::linux_environment().take_lease(own);
+    EXPECT_TRUE(code == 0 || code == -EINVAL) << error_text(code);
+    EXPECT_EQ(host::linux_environment().is_lease_awaited(own), code != 0);
+    host::linux_environment().end_lease(own);
+    EXPECT_TRUE(host::linux_environment().is_lease_awaited(own)) << "it has none";
+    ::close(own);
+}
+
 TEST(window_visits, a_word_that_was_cleared_is_free_after_the_visits_of_then) {
     host::window_visits visits;
     std::uint64_t from = visits.free_from();
