@@ -65,10 +65,11 @@ struct options {
     // tier_bytes. Such memory cannot be reclaimed meanwhile. 0: no windows, and no tier.
     std::optional<std::uint64_t> window_bytes = std::nullopt;
 
-    // How often a page that a group reads in whole through a window enters the cache: one time in
-    // so many. The other times its bytes go straight to the caller. Pages of which a call wants
-    // little enter less often, and while the cache has frames that were never used, more often. 1:
-    // every time.
+    // How seldom a page that is read through a window enters the cache. At 4 one read in so many
+    // draws it that its entry costs a sixteenth of what is read through (every read of whole pages
+    // of 8 KiB, one in 156 of 64 bytes in a page of 512), and the second draw lets it enter. Twice
+    // the number, half as many draws. While the cache has frames that were never used, pages enter
+    // more often. 1: at the first draw.
     std::uint32_t admit_one_in = 4;
 
     // Bytes of the host tier: host memory (pinned, on gpu) for pages that the cache dropped, and

@@ -69,7 +69,7 @@ PENSTOCK_HD PENSTOCK_INLINE bool is_drawn_again(const cache_view& c, std::uint32
     if (c.drawn_pages == nullptr || c.admit_one_in <= 1 || is_filling(c)) return true;
     const std::uint64_t hash = mix64(page + (std::uint64_t{slot} << 40)) | 1;
     std::uint64_t* const place = &c.drawn_pages[(hash >> 1) & (c.drawn_places - 1)];
-    if (atomic_load<order::relaxed>(place) == hash) return true;
+    if (load_relaxed(place) == hash) return true;
     store_hint(place, hash);
     return false;
 }
