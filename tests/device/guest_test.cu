@@ -263,26 +263,59 @@ TEST(guest_errors, what_was_pending_is_pending_still) {
 
 namespace {
 
-enum class source { hits, windows, requests };
+enum class source { hits, maps, windows, requests };
+
+// Maps pages, looks at a word of each and gives them back, until a map fails or the time is over.
+struct guest_mapper {
+    guest_reader as;  // what is read, and where it is counted
+
+    template <typename Group>
+    PENSTOCK_HD void operator()(const Group& g, const runtime_ref& fs, std::uint64_t index) const {
+        const int fd = open(g, fs, as.name);
+        if (fd < 0) return as.note(g, fd);
+        const std::uint64_t begun = g.now_ns();
+        for (std::uint64_t i = 0; g.now_ns() - begun < as.deadline_ns; ++i) {
+            const std::uint64_t at = mix64(index * 1000003 + i) % (as.span / 128) * 128;
+            const mapping m = map(g, fs, fd, static_cast<std::int64_t>(at), 128);
+            if (m.bytes < 0) as.note(g, m.bytes);
+            if (m.bytes < 0) break;
+            count(g, *reinterpret_cast<const std::uint32_t*>(m.data) == guest_word(0, at / 4));
+            unmap(g, fs, m);
+        }
+        close(g, fs, fd);
+    }
+
+    template <typename Group>
+    PENSTOCK_HD void count(const Group& g, bool is_right) const {
+#if defined(__CUDA_ARCH__)
+        if (!g.is_leader()) return;
+        atomicAdd(&as.counts->reads, 1ull);
+        if (!is_right) atomicAdd(&as.counts->wrong, 1ull);
+#else
+        static_cast<void>(g), static_cast<void>(is_right);
+#endif
+    }
+};
 
 // How long kernels without end of their own went on after the interrupt, in seconds.
 double seconds_after(source from, bool by_signal) {
     const temporary_folder folder;
     write_guest_file(folder / "data", 0);
     options o = guest_options(folder);
-    if (from == source::hits) o.cache_bytes = 4 * guest_file_bytes;
+    const bool is_cached = from == source::hits || from == source::maps;
+    if (is_cached) o.cache_bytes = 4 * guest_file_bytes;
     const auto rt = make_runtime(o);
     const device_text name("data");
     const guest_result result;
     const int fd = rt->open(folder / "data");
     if (from == source::windows) EXPECT_GT(rt->open_windows(fd), 0);
-    if (from == source::hits)
-        EXPECT_GT(rt->prefetch(fd, 0, static_cast<std::int64_t>(guest_file_bytes)), 0);
+    if (is_cached) EXPECT_GT(rt->prefetch(fd, 0, static_cast<std::int64_t>(guest_file_bytes)), 0);
     std::chrono::steady_clock::time_point ended;
     std::thread kernel([&] {
-        EXPECT_EQ(launch<width::warp>(*rt, 2048,
-                                      guest_reader{name.get(), guest_file_bytes, 1, 8'000'000'000,
-                                                   1u << 30, result.get()}),
+        const guest_reader reader{name.get(),    guest_file_bytes, 1,
+                                  8'000'000'000, 1u << 30,         result.get()};
+        EXPECT_EQ(from == source::maps ? launch<width::warp>(*rt, 2048, guest_mapper{reader})
+                                       : launch<width::warp>(*rt, 2048, reader),
                   0);
         ended = std::chrono::steady_clock::now();
     });
@@ -295,6 +328,7 @@ double seconds_after(source from, bool by_signal) {
     std::printf(
         "    %s, %s: %.3f s after the interrupt; %llu reads, %llu cancelled, %llu other errors\n",
         from == source::hits      ? "hits"
+        : from == source::maps    ? "maps"
         : from == source::windows ? "windows"
                                   : "requests",
         by_signal ? "signal" : "interrupt()", std::chrono::duration<double>(ended - asked).count(),
@@ -308,6 +342,10 @@ double seconds_after(source from, bool by_signal) {
 TEST(guest_interrupt, ends_kernels_that_hit) {
     PENSTOCK_NEEDS_GPU();
     EXPECT_LT(seconds_after(source::hits, false), 1.0);
+}
+TEST(guest_interrupt, ends_kernels_that_only_map) {
+    PENSTOCK_NEEDS_GPU();
+    EXPECT_LT(seconds_after(source::maps, false), 1.0);
 }
 TEST(guest_interrupt, ends_kernels_that_miss_through_windows) {
     PENSTOCK_NEEDS_GPU();
