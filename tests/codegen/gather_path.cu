@@ -3,7 +3,7 @@
 #include "penstock/gather.hpp"
 #include "penstock/group/gpu_groups.cuh"
 
-__global__ void __launch_bounds__(256, 4)
+__global__ void __launch_bounds__(256, 3)
     gather_by_warp(const __grid_constant__ penstock::runtime_ref fs, int fd,
                    const __grid_constant__ penstock::row_shape shape, const std::uint64_t* indices,
                    std::uint64_t count, void* out, std::int64_t* result) {
