@@ -13,6 +13,7 @@
 
 #if defined(__CUDACC__)
 #include "gpu.cuh"
+#include "table_plain.cuh"
 #endif
 
 namespace penstock::bench {
@@ -101,24 +102,6 @@ struct count_wrong {
 };
 
 #if defined(__CUDACC__)
-// All 16-byte units of all rows over all threads, four in flight in each.
-__global__ void __launch_bounds__(256, 4)
-    from_plain(const uint4* plain, std::uint32_t unit_shift, const std::uint64_t* indices,
-               std::uint64_t count, uint4* out) {
-    const std::uint64_t units = count << unit_shift, threads = std::uint64_t{gridDim.x} * 256,
-                        mask = (1u << unit_shift) - 1;
-    const auto unit = [&](std::uint64_t u) {
-        return __ldcg(plain + (indices[u >> unit_shift] << unit_shift) + (u & mask));
-    };
-    std::uint64_t u = std::uint64_t{blockIdx.x} * 256 + threadIdx.x;
-    for (; u + 3 * threads < units; u += 4 * threads) {
-        const uint4 a = unit(u), b = unit(u + threads), c = unit(u + 2 * threads),
-                    d = unit(u + 3 * threads);
-        out[u] = a, out[u + threads] = b, out[u + 2 * threads] = c, out[u + 3 * threads] = d;
-    }
-    for (; u < units; u += threads) out[u] = unit(u);
-}
-
 // Each warp takes pieces of the list.
 __global__ void __launch_bounds__(256, 4)
     from_rows(const __grid_constant__ runtime_ref fs, int fd, std::uint64_t row_bytes,
@@ -159,12 +142,8 @@ struct gather_run {
         const std::uint64_t* const list = to.indices.as();
 #if defined(__CUDACC__)
         if (here.on_gpu()) {
-            const auto shift = static_cast<std::uint32_t>(__builtin_ctzll(row_bytes / 16));
-            const std::uint32_t grid = full_grid(from_plain);
-            return kernel_seconds([&] {
-                from_plain<<<grid, 256>>>(reinterpret_cast<const uint4*>(plain), shift, list, count,
-                                          to.out.as<uint4>());
-            });
+            return kernel_seconds(
+                [&] { launch_plain(plain, row_bytes, list, count, to.out.as<void>()); });
         }
 #endif
         const std::uint64_t threads = here.host_threads();

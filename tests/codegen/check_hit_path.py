@@ -14,8 +14,7 @@ import sys
 MAX_REGISTERS = {"read_by_warp": 64, "read_by_block": 80, "map_by_warp": 64, "gather_by_warp": 80,
                  "gather_elements": 64}
 # Rows by the batch keep the state of a batch beside the units of four steps, so some of it is
-# spilled; rows of 512 bytes to 4 KiB reach 0.93 to 0.98 of plain memory with that
-# (bench/results/h100/2026-11-26-tables.json).
+# spilled.
 MAX_SPILLED_BYTES = dict.fromkeys(MAX_REGISTERS, 0) | {"gather_by_warp": 96}
 # The loads of units that a gather keeps in flight, with no look at a page word between them, and
 # how many second looks follow at a time: each thread of a batch has one, for its own part.

@@ -62,8 +62,8 @@ PENSTOCK_HD PENSTOCK_INLINE Function* by_address(Function* function) {
     return function;
 }
 
-// How a function calls the next one. Code that is inline in the user's kernel calls by address
-// (base/macros.hpp); other code calls directly. A function that is called by address may not
+// How a function calls the next one. Code that is inline in the user's kernel calls by address;
+// other code calls directly. A function that is called by address may not
 // call another function by address: the compiler would take that for a circle, and would not know
 // how much stack the kernel needs.
 enum class call_kind { direct, by_address };

@@ -37,9 +37,8 @@
 //                              (16-byte aligned, n a multiple of 16)
 //
 // A narrow group has at most 32 threads, each of which can hand a value to any other:
-//   from_rank(v, r)  the value of 32 or 64 bits that the thread of rank r gave; each thread may
-//   name
-//                    another rank. Orders nothing else
+//   from_rank(v, r)  the value of 32 or 64 bits that the thread of rank r gave; the threads may
+//                    name different ranks. Orders nothing else
 //   votes(b)         a bit for each rank, set if its thread gave true
 //
 // A group of warps, of which each can be used as a group of its own:
