@@ -15,6 +15,10 @@ struct statistics {
     // Absent pages of which bytes went from a window straight to a caller, without entering the
     // cache.
     std::uint64_t through_reads = 0;
+    // The same from a linked cache (docs/guide/several-gpus.md), and the misses whose pages were
+    // copied from one.
+    std::uint64_t neighbour_reads = 0;
+    std::uint64_t neighbour_loads = 0;
     std::uint64_t window_bytes = 0;  // open in windows now
     // Device memory that the runtime has allocated and not freed: all that it asked for, and
     // nothing that lies in options::cache_memory. docs/guide/limits.md says what else takes memory

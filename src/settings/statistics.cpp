@@ -13,6 +13,8 @@ constexpr statistic_entry statistics_rows[] = {
     {"misses", &statistics::misses, engine::count_misses},
     {"window_loads", &statistics::window_loads, engine::count_window_loads},
     {"through_reads", &statistics::through_reads, engine::count_through_reads},
+    {"neighbour_reads", &statistics::neighbour_reads, engine::count_neighbour_reads},
+    {"neighbour_loads", &statistics::neighbour_loads, engine::count_neighbour_loads},
     {"window_bytes", &statistics::window_bytes},
     {"device_bytes", &statistics::device_bytes},
     {"tier_loads", &statistics::tier_loads, engine::count_tier_loads},

@@ -19,6 +19,7 @@ inline constexpr std::uint32_t max_frames = 4, max_files = 4, max_slots = 4, max
 inline constexpr std::uint32_t staging_bytes = 32;
 // Scenarios with a tier use the first words of the arena only.
 inline constexpr std::uint32_t tier_words_count = 8;
+inline constexpr std::uint32_t neighbour_words = 4, neighbour_frames = 2;
 
 struct shape {
     std::uint32_t frames = 1, files = 1, ring_slots = 2, names = 4, leaf_shift = 1, tier_frames = 0;
@@ -57,6 +58,18 @@ struct shared_memory {
     std::uint64_t dirty_bits[max_frames], frame_pages[max_frames], write_locks[max_frames],
         pristine[max_frames], offered_run;
     std::uint64_t disk[4 * words_per_page];
+    // A second cache, and what each of the two sees of the other.
+    struct neighbour_cache {
+        engine::page_word words[neighbour_words];
+        engine::frame_word frame_words[neighbour_frames];
+        alignas(16) std::byte frames[neighbour_frames * page_bytes];
+        std::uint32_t clock_hand[engine::clock_hand_stride];
+        std::uint64_t fill_done;
+        engine::file_word file_words[max_files];
+        engine::file_record file_records[max_files];
+    } neighbour;
+    engine::neighbour_view views[2];  // of the first cache: the second; and the other way round
+    engine::neighbour_entry entries[2 * max_files];
 };
 
 class world {
@@ -231,6 +244,12 @@ inline std::string world::name_of(std::size_t offset) const {
         {"pristine word", memory.pristine, sizeof memory.pristine, 8},
         {"offered run", &memory.offered_run, 8, 8},
         {"disk", memory.disk, sizeof memory.disk, 8},
+        {"neighbour's page word", memory.neighbour.words, sizeof memory.neighbour.words, 8},
+        {"neighbour's frame bytes", memory.neighbour.frames, sizeof memory.neighbour.frames,
+         page_bytes},
+        {"neighbour's file word", memory.neighbour.file_words, sizeof memory.neighbour.file_words,
+         8},
+        {"entry", memory.entries, sizeof memory.entries, sizeof memory.entries[0]},
         {"free mark", memory.free_ticket, sizeof memory.free_ticket, 8}};
     const auto* at = reinterpret_cast<const std::byte*>(&memory) + offset;
     for (const part& p : parts) {

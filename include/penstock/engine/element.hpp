@@ -120,8 +120,8 @@ PENSTOCK_D PENSTOCK_INLINE bool try_element_through(const cache_view& c, const f
     end_load_for_read();
     out = load_shared_element<T>(look.bytes);
     begin_recheck();
-    if (!is_window_as_seen(c, f, look) || !are_pages_as_seen(c, f, at, look)) return false;
-    count_through(lane{}, c);
+    if (!is_source_as_seen(c, f, look) || !are_pages_as_seen(c, f, at, look)) return false;
+    count_through(lane{}, c, look);
     return true;
 }
 

@@ -169,7 +169,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t gather_present(const Group& g, const c
         begin = hits_by_thread<Unit>(g, c, f, rows, list, begin, count, out);
     if (begin < count)
         begin = copy_in_batches<Unit, Call>(
-            g, c, file_rows<List>{c, f, rows, list, out, window_of(c, f)}, begin, count);
+            g, c, file_rows<List>{c, f, rows, list, out, window_behind_hits(c, f)}, begin, count);
     return begin;
 #else
     return door<Call>(&hits_by_row<Group, List>)(g, c, f.slot, rows, list, begin, count, out);

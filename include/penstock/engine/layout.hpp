@@ -109,29 +109,31 @@ static_assert(sizeof(name_slot) == 64);
 
 // Counters. Sharded: a group adds to its own shard without waiting; the host sums them.
 enum counter : std::uint32_t {
-    count_hits,            // page accesses served from a valid page
-    count_misses,          // pages loaded
-    count_window_loads,    // of these, pages fetched through a window, without a request
-    count_through_reads,   // absent pages of which bytes went straight from a window to a caller
-    count_tier_loads,      // of the misses, pages copied from the host tier
-    count_tier_saves,      // pages that left the cache for the tier
-    count_tier_evictions,  // pages dropped from the tier
-    count_fill_pages,      // pages that the host was asked to read into the tier ahead of their use
-    count_fill_failures,   // of these, pages that it could not read
-    count_load_waits,      // page accesses that waited for another group's load
-    count_evictions,       // valid pages dropped for their frame
-    count_clock_steps,     // frames looked at to find victims
-    count_frame_waits,     // times a group found no frame and had to look again
-    count_ring_waits,      // times a group found the ring full
-    count_requests,        // requests posted, all kinds
-    count_bytes_loaded,    // bytes copied from host memory into frames
-    count_bytes_read,      // bytes delivered by read
-    count_opens,           // open calls
-    count_open_requests,   // of these, calls that asked the host
-    count_errors,          // verbs that returned a negative errno
-    count_retries,         // copies rejected because the frame changed hands
-    count_bytes_written,   // bytes taken by write
-    count_write_backs,     // pages of which marked bytes were written to the file
+    count_hits,             // page accesses served from a valid page
+    count_misses,           // pages loaded
+    count_window_loads,     // of these, pages fetched through a window, without a request
+    count_through_reads,    // absent pages of which bytes went straight from a window to a caller
+    count_neighbour_reads,  // the same from a linked cache
+    count_neighbour_loads,  // of the misses, pages copied from a linked cache
+    count_tier_loads,       // of the misses, pages copied from the host tier
+    count_tier_saves,       // pages that left the cache for the tier
+    count_tier_evictions,   // pages dropped from the tier
+    count_fill_pages,     // pages that the host was asked to read into the tier ahead of their use
+    count_fill_failures,  // of these, pages that it could not read
+    count_load_waits,     // page accesses that waited for another group's load
+    count_evictions,      // valid pages dropped for their frame
+    count_clock_steps,    // frames looked at to find victims
+    count_frame_waits,    // times a group found no frame and had to look again
+    count_ring_waits,     // times a group found the ring full
+    count_requests,       // requests posted, all kinds
+    count_bytes_loaded,   // bytes copied from host memory into frames
+    count_bytes_read,     // bytes delivered by read
+    count_opens,          // open calls
+    count_open_requests,  // of these, calls that asked the host
+    count_errors,         // verbs that returned a negative errno
+    count_retries,        // copies rejected because the frame changed hands
+    count_bytes_written,  // bytes taken by write
+    count_write_backs,    // pages of which marked bytes were written to the file
     count_write_back_errors,  // of these, pages that the host could not write
     count_dirty_victims,   // of these, pages that had to be written because their frame was needed
     count_written_behind,  // of these, pages that were written because much of their file was dirty
@@ -185,6 +187,54 @@ struct alignas(64) fault_record {
 };
 static_assert(sizeof(fault_record) == 64);
 
+// A linked cache as the groups of this one see it (engine/neighbour.hpp). Device memory; the host
+// writes it before any entry names it. Everything that it leads to is only read.
+struct neighbour_view {
+    // Addresses, as this device uses them.
+    std::uint64_t words;       // its arena of page words
+    std::uint64_t file_words;  // a file word for each of its file slots
+    std::uint64_t writes;      // a write record for each; 0: its runtime does not write
+    std::uint64_t frames;
+    // Bounds of what lies there.
+    std::uint64_t word_count;
+    std::uint32_t frame_count;
+    std::uint32_t file_slots;
+    std::uint32_t leaf_shift;
+    std::uint32_t distance;  // a neighbour_distance
+};
+
+// What lies between a group and a neighbour's memory.
+enum neighbour_distance : std::uint32_t { same_memory, by_nvlink, by_bus };
+
+// Where a neighbour has the same version of a file, one for each file slot and neighbour. Device
+// memory; only the host writes it, `table` before `life`. 0 in `life`: the neighbour does not have
+// it. Bits 63..48 the own slot's generation, 47..24 the neighbour's slot, 23..8 its generation,
+// bit 1: its table is a directory, bit 0: there is an entry.
+struct alignas(16) neighbour_entry {
+    std::uint64_t life;
+    std::uint64_t table;  // index in the neighbour's arena
+};
+
+constexpr PENSTOCK_HD std::uint64_t make_entry_life(std::uint32_t own_generation,
+                                                    std::uint32_t slot, std::uint32_t generation,
+                                                    bool two_level) {
+    return std::uint64_t{own_generation} << 48 | std::uint64_t{slot} << 24 |
+           std::uint64_t{generation} << 8 | (two_level ? 2u : 0u) | 1u;
+}
+constexpr PENSTOCK_HD std::uint32_t own_generation_of(std::uint64_t life) {
+    return static_cast<std::uint32_t>(life >> 48);
+}
+constexpr PENSTOCK_HD std::uint32_t neighbour_slot_of(std::uint64_t life) {
+    return static_cast<std::uint32_t>(life >> 24) & 0xffffff;
+}
+constexpr PENSTOCK_HD std::uint32_t neighbour_generation_of(std::uint64_t life) {
+    return static_cast<std::uint32_t>(life >> 8) & 0xffff;
+}
+constexpr PENSTOCK_HD bool has_neighbour_leaves(std::uint64_t life) { return (life & 2) != 0; }
+
+// The most neighbours that a cache asks.
+inline constexpr std::uint32_t most_neighbours = 8;
+
 // The words by which the host talks to every waiting group. Host memory, written by the host only.
 struct alignas(64) control_block {
     std::int64_t abort_code;  // 0, or the negative errno that every wait returns from now on
@@ -227,6 +277,8 @@ struct cache_view {
                                // nothing stops groups that do not wait
     ring_view* rings;          // device memory
     tier_view tier;
+    neighbour_view* neighbours;          // one for each place of a neighbour; null: not linked
+    neighbour_entry* neighbour_entries;  // per file slot, one for each place
     std::uint64_t word_count;
     std::uint64_t frame_wait_ns;    // how long a group looks for a frame before -ENOBUFS
     std::uint64_t request_wait_ns;  // how long a group waits for an answer before -ETIMEDOUT
@@ -253,6 +305,7 @@ struct cache_view {
                                  // (engine/through.hpp); 0 or 1: always
     std::uint32_t drawn_places;  // of drawn_pages, a power of two
     std::uint32_t number_bits;   // descriptor_number_bits where descriptors have numbers, else 0
+    std::uint32_t neighbour_places;  // 0: not linked; at most most_neighbours
 
     constexpr PENSTOCK_HD std::uint64_t page_bytes() const {
         return std::uint64_t{1} << page_shift;

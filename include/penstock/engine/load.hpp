@@ -8,15 +8,18 @@
 //   3. a ring slot                                            none: free the frame, abandon
 //   4. post, await                                            error: orphan or recycle the slot,
 //                                                             free the frame, abandon
-//   5. copy staging, window or tier -> frame, clear the tail  (cannot fail)
+//   5. copy staging, window, tier or a neighbour's frame -> own frame, clear the tail
+//                                                             a window that was closed, or a page
+//                                                             that left the neighbour: load_again
 //   6. consume; name the page in the frame word; publish, and unpin unless the caller wants the
 //      page pinned; recycle the slot
 //
-// Steps 3 and 4 fall away for a page that lies in a window, and for a page in the host tier. The
-// group pins the latter there, and waits for its bytes if they are on their way. If the page could
-// not be read ahead, the group gives everything back (load_again), and its next attempt posts a
-// request of its own. Nor is a request posted for a page whose bytes the file does not have, or of
-// which the caller stores all bytes (blank): it is filled with those bytes and zeros.
+// Steps 3 and 4 fall away for a page that a linked cache holds (engine/neighbour.hpp) or that lies
+// in a window, and for a page in the host tier. The group pins the latter there, and waits for its
+// bytes if they are on their way. If the page could not be read ahead, the group gives everything
+// back (load_again), and its next attempt posts a request of its own. Nor is a request posted for a
+// page whose bytes the file does not have, or of which the caller stores all bytes (blank): it is
+// filled with those bytes and zeros.
 //
 // Several loads of one group may be in flight (begin_load ... publish_load), so that a read of many
 // pages pays one round trip and not one per page. The frame's former page may be worth keeping: the
@@ -28,6 +31,7 @@
 #include <cstdint>
 
 #include "penstock/engine/clock.hpp"
+#include "penstock/engine/neighbour.hpp"
 #include "penstock/engine/victim.hpp"
 #include "penstock/engine/page_table.hpp"
 #include "penstock/engine/ring.hpp"
@@ -42,11 +46,19 @@ struct pending_load {
     std::uint64_t page;
     std::uint32_t frame;
     std::uint32_t wanted_bytes;  // of the page, up to the end of the file
-    enum class source : std::uint32_t { request, window, tier, tier_pending, blank } from;
+    enum class source : std::uint32_t {
+        request,
+        window,
+        tier,
+        tier_pending,
+        blank,
+        neighbour
+    } from;
     const std::byte* bytes;  // where the bytes are or will be; if they come by request: the
                              // staging area of ring slot `at`
     ring_ticket at;
-    tier_save save;  // the frame's last page
+    neighbour_page neighbour;  // where it was seen there; the leader alone knows it
+    tier_save save;            // the frame's last page
 };
 
 inline constexpr std::uint32_t max_pending_loads = 8;
@@ -62,6 +74,33 @@ struct page_cover {
 PENSTOCK_HD inline void give_back(const cache_view& c, const pending_load& load) {
     set_frame_word(c, load.frame, frame_free);
     abandon(&c.words[load.word_index]);
+}
+
+// Leader only. Takes the page from a neighbour at that distance, if one has it.
+PENSTOCK_HD PENSTOCK_INLINE bool find_next_door(const cache_view& c, const file_handle& f,
+                                                std::uint64_t page, std::uint32_t nearest,
+                                                std::uint32_t farthest, pending_load& load) {
+    load.neighbour = look_at_neighbours(c, f, page, nearest, farthest);
+    load.from = pending_load::source::neighbour;
+    load.bytes = load.neighbour.frame;
+    return load.bytes != nullptr;
+}
+
+// Leader only, with a claimed page and its frame. Is there a copy of the page that needs no
+// request? Neighbours, windows and tier show a file as it was when it was opened.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_INLINE bool find_copy(const Group& g, const cache_view& c,
+                                           const file_handle& f, std::uint64_t page,
+                                           pending_load& load) {
+    if (is_linked(c) && find_next_door(c, f, page, same_memory, by_nvlink, load)) return true;
+    load.from = pending_load::source::window;
+    load.bytes = find_in_window(c, f.slot, f.generation, page << c.page_shift);
+    if (load.bytes != nullptr) return true;
+    bool pending = false;
+    load.bytes = pin_in_tier(g, c, load.word_index, pending);
+    load.from = pending ? pending_load::source::tier_pending : pending_load::source::tier;
+    if (load.bytes != nullptr) return true;
+    return is_linked(c) && find_next_door(c, f, page, by_bus, by_bus, load);
 }
 
 // Leader only. Returns 1: started, `load` is filled in. 0: the page is not absent, another group
@@ -110,16 +149,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cach
         load.bytes = nullptr;
         return 1;
     }
-    // Windows and tier show a file as it was when it was opened.
-    if (!written) {
-        load.from = pending_load::source::window;
-        load.bytes = find_in_window(c, f.slot, f.generation, begin);
-        if (load.bytes != nullptr) return 1;
-        bool pending = false;
-        load.bytes = pin_in_tier(g, c, load.word_index, pending);
-        load.from = pending ? pending_load::source::tier_pending : pending_load::source::tier;
-        if (load.bytes != nullptr) return 1;
-    }
+    if (!written && find_copy(g, c, f, page, load)) return 1;
     load.from = pending_load::source::request;
     if (const std::int64_t code = claim_slot(g, c, may_wait, load.at); code != 0) {
         cancel_save(c, load.save);
@@ -160,6 +190,7 @@ PENSTOCK_HD inline void settle_load(const Group& g, const cache_view& c, const p
     switch (load.from) {
         case pending_load::source::request: recycle_slot(c, load.at); break;
         case pending_load::source::window: count(g, c, count_window_loads); break;
+        case pending_load::source::neighbour: count(g, c, count_neighbour_loads); break;
         case pending_load::source::blank: return;
         default: unpin(&c.tier.words[load.word_index]); count(g, c, count_tier_loads);
     }
@@ -174,12 +205,20 @@ template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE void fill_blank(const Group& g, const cache_view& c,
                                               const pending_load& load, const page_cover& cover) {
     std::byte* const to = c.frame_address(load.frame);
-    begin_overwrite();
+    begin_overwrite_in(c);
     g.zero(to, cover.begin);
     if (cover.end > cover.begin)
         g.copy_store(to + cover.begin, cover.bytes, cover.end - cover.begin);
     g.zero(to + cover.end, c.page_bytes() - cover.end);
     g.sync();
+}
+
+// Whole group, after a copy from a neighbour. Do the bytes count?
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE bool is_neighbour_still(const Group& g, const cache_view& c,
+                                                      const file_handle& f,
+                                                      const neighbour_page& page) {
+    return g.broadcast(g.is_leader() && is_as_seen(c, f, page) ? 1 : 0) != 0;
 }
 
 // Whole group, after a copy from a window of the file. The group is loading a page of that file, so
@@ -218,14 +257,17 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t fetch_load(const Group& g, const cache_
         const ring_view& r = c.rings[load.at.ring];
         from = r.staging + r.staging_stride * slot_of(r, load.at.ticket);
     }
-    begin_overwrite();  // by every thread: a fence orders only the stores of the thread that makes
-                        // it
+    begin_overwrite_in(c);  // by every thread: a fence orders only the stores of the thread that
+                            // makes it
     const std::uint64_t whole = (std::uint64_t{load.wanted_bytes} + 15) & ~std::uint64_t{15};
     g.copy_in(to, from, whole);
-    if (load.from == pending_load::source::window)
-        atomic_fence();  // the bytes were read before the window is looked at again
+    const bool is_copy =
+        load.from == pending_load::source::window || load.from == pending_load::source::neighbour;
+    if (is_copy) begin_recheck();  // the bytes were read before their source is looked at again
     g.sync();  // every thread's part of the page is written before it is read or published
-    if (load.from == pending_load::source::window && !is_window_still(g, c, f)) {
+    if (is_copy && !(load.from == pending_load::source::window
+                         ? is_window_still(g, c, f)
+                         : is_neighbour_still(g, c, f, load.neighbour))) {
         if (g.is_leader()) give_back(c, load);
         return load_again;
     }
@@ -245,6 +287,7 @@ PENSTOCK_HD PENSTOCK_INLINE void publish_load(const Group& g, const cache_view& 
                                               bool keep_pin) {
     if (!g.is_leader()) return;
     set_frame_word(c, load.frame, make_owned(f.slot, load.word_index));
+    if (is_linked(c)) begin_publish_for_all();
     if (keep_pin) publish(&c.words[load.word_index], load.frame);
     else publish_and_unpin(&c.words[load.word_index], load.frame);
     settle_load(g, c, load);
@@ -261,6 +304,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t begin_load(const Group& g, const cache_
     // nothing of it in memory.
     std::uint64_t code = 0, word_index = 0, place = 0, flags = 0, bytes = 0, saved_index = 0,
                   saved_place = 0;
+    load.neighbour = {};
     if (g.is_leader()) {
         pending_load started{};
         code = static_cast<std::uint64_t>(
@@ -274,6 +318,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t begin_load(const Group& g, const cache_
                     : reinterpret_cast<std::uintptr_t>(started.bytes);
         saved_index = started.save.word_index;
         saved_place = std::uint64_t{started.save.file_slot} << 32 | started.save.frame;
+        load.neighbour = started.neighbour;
     }
     code = g.broadcast(code);
     if (code == must_write_back)
@@ -333,9 +378,9 @@ PENSTOCK_HD PENSTOCK_INLINE bool copy_windows(const Group& g, const cache_view& 
         if (loads[i].save.wanted) finish_save(g, c, loads[i].save, c.frame_address(loads[i].frame));
     }
     if (!any) return true;
-    g.sync();            // the leader's eviction of the frames comes before every thread's copying
-    begin_overwrites();  // by every thread: a fence orders only the stores of the thread that makes
-                         // it
+    g.sync();  // the leader's eviction of the frames comes before every thread's copying
+    begin_overwrites_in(c);  // by every thread: a fence orders only the stores of the thread that
+                             // makes it
     for (std::uint32_t i = 0; i < count; ++i) {
         if (loads[i].from != pending_load::source::window) continue;
         std::byte* const to = c.frame_address(loads[i].frame);
@@ -345,7 +390,7 @@ PENSTOCK_HD PENSTOCK_INLINE bool copy_windows(const Group& g, const cache_view& 
         g.sync();
         g.zero(to + bytes, c.page_bytes() - bytes);
     }
-    atomic_fence();  // the bytes were read before the window is looked at again
+    begin_recheck();  // the bytes were read before the window is looked at again
     g.sync();  // every thread's part of the pages is written before they are read or published
     return is_window_still(g, c, f);
 }

@@ -235,9 +235,24 @@ PENSTOCK_HD PENSTOCK_INLINE void age(page_word* word) { atomic_and_relaxed(word,
 
 // Called after a frame was taken from an earlier page and before its bytes are overwritten, by
 // every thread that writes bytes of it.
-PENSTOCK_HD PENSTOCK_INLINE void begin_overwrite() { atomic_fence(); }
-// The same for the frames of several pages, one fence for all.
-PENSTOCK_HD PENSTOCK_INLINE void begin_overwrites() { atomic_fence(); }
+// Readers without a pin may be on other devices if the cache is linked (engine/neighbour.hpp).
+PENSTOCK_HD PENSTOCK_INLINE void begin_overwrite(bool linked) {
+    if (linked) system_fence();
+    else atomic_fence();
+}
+// Before a page is published in a linked cache, by the leader. With the release of publish, which
+// has the scope of the device, it is a release for readers on other devices: these look at the word
+// (load_far) and then at the bytes.
+PENSTOCK_HD PENSTOCK_INLINE void begin_publish_for_all() { system_fence(); }
+
+// Looks at a word of a linked cache, which may be another device's. Relaxed: end_load_for_read
+// comes before its frame is used, and a second look after the copy.
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t load_far(const std::uint64_t* word) {
+    return atomic_load<order::relaxed, scope::system>(word);
+}
+PENSTOCK_HD PENSTOCK_INLINE std::uint32_t load_far(const std::uint32_t* word) {
+    return atomic_load<order::relaxed, scope::system>(word);
+}
 
 // Sets the dirty bit of a pinned page that has marked bytes (engine/dirty.hpp). True if the bit was
 // clear. Release: pairs with the acquire of clear_dirty, so that a group that clears the bit later

@@ -117,9 +117,10 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t take_copy_frame(const Group& g, const
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE void copy_page(const Group& g, const cache_view& c, std::uint32_t to,
                                              std::uint32_t from) {
-    g.sync();        // the leader's eviction of the frame comes before every thread's stores to it
-    atomic_fence();  // as begin_overwrite: readers of its last page, without a pin, see that it is
-                     // gone before they see these bytes
+    g.sync();  // the leader's eviction of the frame comes before every thread's stores to it
+    // By every thread: readers of its last page, without a pin, see that it is gone before they see
+    // these bytes.
+    begin_overwrite(is_linked(c));
     g.copy_frame(c.frame_address(to), c.frame_address(from), c.page_bytes());
     g.sync();  // every thread's part is there before any group compares with it
 }

@@ -6,6 +6,9 @@
 // of a batch together. Then the group copies the parts that were found one after the other, from
 // frames or from windows, each by as many threads as it has units of up to 16 bytes. At the end
 // each thread looks at its words again.
+//
+// In a linked cache the first pass delivers rows of the own cache only, at the speed of a cache
+// without links. From the first other row on, copy_far_rows looks in the neighbours too.
 #pragma once
 
 #include <bit>
@@ -47,6 +50,36 @@ PENSTOCK_HD PENSTOCK_INLINE bool is_as_found(const cache_view& c, const Rows& ro
     if (part.window == 0) touch(&c.words[part.word_index], part.seen);
     return is_page_as_found(c, rows, i, number, part) && same_window;
 }
+template <typename Rows>
+PENSTOCK_HD PENSTOCK_INLINE bool is_as_found(const cache_view& c, const Rows& rows, std::uint64_t i,
+                                             std::uint32_t number, const far_part& part) {
+    if (part.neighbour.frame == nullptr)
+        return is_as_found(c, rows, i, number, static_cast<const found_part&>(part));
+    const bool as_seen = is_as_seen(c, *rows.source(i).file, part.neighbour);
+    return is_page_as_found(c, rows, i, number, part) && as_seen;
+}
+
+// Where a pass looks for the parts of rows.
+struct near_pass {
+    using part = found_part;
+    template <typename Rows>
+    static PENSTOCK_HD PENSTOCK_INLINE part find(const cache_view& c, const Rows& rows,
+                                                 std::uint64_t i, std::uint32_t number) {
+        return find_part(c, rows, i, number);
+    }
+    static PENSTOCK_HD PENSTOCK_INLINE bool is_from_neighbour(const part&) { return false; }
+};
+struct far_pass {
+    using part = far_part;
+    template <typename Rows>
+    static PENSTOCK_HD PENSTOCK_INLINE part find(const cache_view& c, const Rows& rows,
+                                                 std::uint64_t i, std::uint32_t number) {
+        return find_far_part(c, rows, i, number);
+    }
+    static PENSTOCK_HD PENSTOCK_INLINE bool is_from_neighbour(const part& found) {
+        return found.neighbour.frame != nullptr;
+    }
+};
 
 // How the threads of a group share out parts of at most `units` units: `team` threads to a part. A
 // group has so few threads that one division serves all (`inverse`, 2^16 over the team, rounded
@@ -103,7 +136,8 @@ PENSTOCK_HD PENSTOCK_INLINE void copy_parts(const Group& g, [[maybe_unused]] con
     // A group of the host is one thread.
     if (parts == 0 || mine.bytes == 0) return;
     if (mine.from == nullptr) std::memset(mine.to, 0, mine.bytes);
-    else if (mine.window != 0) g.copy_through(mine.to, mine.from, mine.bytes);
+    else if (mine.word_index == no_word || is_absent(mine.seen))
+        g.copy_through(mine.to, mine.from, mine.bytes);
     else g.copy_out(mine.to, mine.from, mine.bytes);
 #endif
 }
@@ -135,16 +169,20 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint32_t rows_at_once(const Group& g, const Row
                : 1;
 }
 
-// Whole group. Counts the rows of a batch that came through windows, a vote for each part, and lets
-// the page of one of them enter sometimes.
+// Whole group. Counts the rows of a batch that came from somewhere else than the cache, a vote for
+// each part, and lets the page of one of them enter sometimes. `kind` says where from.
 template <typename Group, typename Rows>
 PENSTOCK_HD PENSTOCK_INLINE void end_batch(const Group& g, const cache_view& c, const Rows& rows,
                                            std::uint64_t first, std::uint32_t batch,
-                                           std::uint32_t through, entering_pages& entering) {
+                                           std::uint32_t votes, counter kind,
+                                           entering_pages& entering) {
     bool enters = false;
     if (g.is_leader()) {
-        count(g, c, count_through_reads, votes_in(through));
-        if ((through & 1) != 0 && entering.count < g.size() && draws(g, rows.draw_rate(), batch)) {
+        count(g, c, kind, votes_in(votes));
+        const bool may_enter = (votes & 1) != 0 && entering.count < g.size();
+        if (may_enter && kind == count_neighbour_reads) {
+            enters = draws(g, neighbour_rate_of(c, rows.row_bytes()), batch);
+        } else if (may_enter && draws(g, rows.draw_rate(), batch)) {
             const row_source source = rows.source(first);
             enters = is_drawn_again(c, source.file->slot, source.at >> c.page_shift);
         }
@@ -160,7 +198,7 @@ PENSTOCK_HD PENSTOCK_INLINE void end_batch(const Group& g, const cache_view& c, 
 
 // Whole group. Delivers rows that are in the cache or in windows, from row `begin` on. All places
 // and all of the geometry are multiples of the unit. Returns the first row that it did not deliver.
-template <typename Unit, typename Group, typename Rows>
+template <typename Unit, typename Pass, typename Group, typename Rows>
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t copy_rows(const Group& g, const cache_view& c,
                                                     const Rows& rows, std::uint64_t begin,
                                                     std::uint64_t end, entering_pages& entering) {
@@ -179,8 +217,8 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t copy_rows(const Group& g, const cache_
         // Every call looks once at least, and then in turn; the caller tells why.
         const bool stopped =
             g.is_leader() && (i == begin ? stop_code(c) : stop_code_in_turn(c)) != 0;
-        found_part mine;
-        if (my_row < batch) mine = find_part(c, rows, i + my_row, my_part);
+        typename Pass::part mine;
+        if (my_row < batch) mine = Pass::find(c, rows, i + my_row, my_part);
         end_load_for_read();
         std::uint32_t done = leading_votes(g.votes(mine.is_found && !stopped));
         if (parts != 1) done /= parts;
@@ -194,34 +232,38 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t copy_rows(const Group& g, const cache_
         if (parts != 1) good /= parts;
         if (good < done) done = good;
         const std::uint32_t through = g.votes(my_row < done && mine.window != 0);
-        if (through != 0) end_batch(g, c, rows, i, batch, through, entering);
+        if (through != 0) end_batch(g, c, rows, i, batch, through, count_through_reads, entering);
+        if constexpr (std::is_same_v<Pass, far_pass>) {
+            const std::uint32_t far = g.votes(my_row < done && Pass::is_from_neighbour(mine));
+            if (far != 0) end_batch(g, c, rows, i, batch, far, count_neighbour_reads, entering);
+        }
         if (done < batch) return i + done;
     }
     return end;
 }
 
 // Whole group. The same, and some of the pages that were read through enter.
-template <typename Unit, call_kind Call, typename Group, typename Rows>
+template <typename Unit, call_kind Call, typename Pass, typename Group, typename Rows>
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t copy_batches(const Group& g, const cache_view& c,
                                                        const Rows& rows, std::uint64_t begin,
                                                        std::uint64_t end) {
     if (rows.parts() > g.size()) return begin;
     entering_pages entering;
-    const std::uint64_t next = copy_rows<Unit>(g, c, rows, begin, end, entering);
+    const std::uint64_t next = copy_rows<Unit, Pass>(g, c, rows, begin, end, entering);
     if (entering.count != 0) door<Call> (&admit_pages<Group>)(g, c, entering);
     return next;
 }
 
 // Whole group. The same, also for groups of many warps, which share out the rows; then other rows
 // behind the first that was not delivered may have been. Groups of another kind deliver nothing.
-template <typename Unit, call_kind Call, typename Group, typename Rows>
+template <typename Unit, call_kind Call, typename Pass = near_pass, typename Group, typename Rows>
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t copy_in_batches(const Group& g, const cache_view& c,
                                                           const Rows& rows, std::uint64_t begin,
                                                           std::uint64_t end) {
     if constexpr (!Group::copies_race()) {
         return begin;
     } else if constexpr (narrow_group<Group>) {
-        return copy_batches<Unit, Call>(g, c, rows, begin, end);
+        return copy_batches<Unit, Call, Pass>(g, c, rows, begin, end);
     } else if constexpr (group_of_warps<Group>) {
 #if PENSTOCK_ON_DEVICE
         if (g.size() % 32 != 0) return begin;
@@ -229,7 +271,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t copy_in_batches(const Group& g, const 
                             first = begin + g.rank() / 32 * share,
                             last = first + share < end ? first + share : end;
         const std::uint64_t done =
-            first < last ? copy_batches<Unit, Call>(warp(), c, rows, first, last) : end;
+            first < last ? copy_batches<Unit, Call, Pass>(warp(), c, rows, first, last) : end;
         return g.least(done == last ? end : done);
 #endif
     }
@@ -257,6 +299,19 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t copy_present_rows(const Group& g, cons
     if ((rows.low_bits() & 15) == 0)
         return copy_in_batches<unit_for<16>, call_kind::by_address>(g, c, rows, begin, end);
     return by_address(&copy_odd_rows<Group, Rows>)(g, c, rows, begin, end);
+}
+
+// Whole group. The same in a linked cache, with rows that a neighbour holds.
+template <typename Group, typename Rows>
+PENSTOCK_HD PENSTOCK_NOINLINE std::uint64_t copy_far_rows(const Group g, const cache_view& c,
+                                                          const Rows rows, std::uint64_t begin,
+                                                          std::uint64_t end) {
+    const std::uint64_t low = rows.low_bits();
+    if ((low & 15) == 0)
+        return copy_in_batches<unit_for<16>, call_kind::direct, far_pass>(g, c, rows, begin, end);
+    if ((low & 3) == 0)
+        return copy_in_batches<unit_for<4>, call_kind::direct, far_pass>(g, c, rows, begin, end);
+    return copy_in_batches<unit_for<1>, call_kind::direct, far_pass>(g, c, rows, begin, end);
 }
 
 }  // namespace penstock::engine

@@ -1,12 +1,13 @@
 // Rows by their parts: a part is the piece of a row in one page. A thread looks for a part, in the
-// cache and in the window of its file, and looks again after it was copied, as after every copy
-// without a pin (engine/page_word.hpp, engine/through.hpp).
+// cache, in linked caches and in the window of its file, and looks again after it was copied, as
+// after every copy without a pin (engine/page_word.hpp, engine/through.hpp).
 //
 // Rows are named by a type with
 //   row_bytes()            of each row
 //   parts()                the most pages that a row touches
 //   source(i)              where row i lies
-//   window_for(file)       the word of the file's window, or 0
+//   window_for(file)       the word of the file's window, or 0; in a linked cache 0, for
+//                          neighbours come first
 //   place(i)               where row i goes
 //   low_bits()             at least the lowest four bits of all places of rows, or-ed together
 //   draw_rate()            one in so many rows that come through a window draws its page
@@ -37,6 +38,12 @@ constexpr PENSTOCK_HD std::uint32_t parts_of_row(std::uint64_t page_bytes, std::
                         apart = lowest == 0 || lowest > page_bytes ? page_bytes : lowest;
     const std::uint64_t parts = (page_bytes - apart + row_bytes - 1) / page_bytes + 1;
     return parts < ~0u ? static_cast<std::uint32_t>(parts) : ~0u;
+}
+
+// The window that a first look falls back on.
+PENSTOCK_HD PENSTOCK_INLINE window_word window_behind_hits(const cache_view& c,
+                                                           const file_handle& f) {
+    return is_linked(c) ? 0 : window_of(c, f);
 }
 
 // What a thread found of the part that it looks for.
@@ -79,6 +86,32 @@ PENSTOCK_HD PENSTOCK_INLINE found_part find_part(const cache_view& c, const Rows
     } else if (may_read_past(out.seen) && past != nullptr) {
         out.from = past;
         out.window = window;
+    }
+    out.is_found = out.from != nullptr;
+    return out;
+}
+
+// What a thread of a linked cache found.
+struct far_part : found_part {
+    neighbour_page neighbour;  // with a frame: `from` lies there
+};
+
+// One thread. The same, in linked caches too, and then in windows.
+template <typename Rows>
+PENSTOCK_HD PENSTOCK_INLINE far_part find_far_part(const cache_view& c, const Rows& rows,
+                                                   std::uint64_t i, std::uint32_t number) {
+    far_part out{find_part(c, rows, i, number), {}};
+    if (out.is_found || !may_read_past(out.seen)) return out;
+    const row_source source = rows.source(i);
+    if (source.is != row_source::in_file || is_granted(c, source.file->slot)) return out;
+    const std::uint64_t page = (source.at >> c.page_shift) + number,
+                        at = number == 0 ? source.at : page << c.page_shift;
+    out.neighbour = look_at_neighbours(c, *source.file, page);
+    if (out.neighbour.frame != nullptr) {
+        out.from = out.neighbour.frame + (at & (c.page_bytes() - 1));
+    } else if (const window_word window = window_of(c, *source.file); window != 0) {
+        out.from = address_in_window(c, window, at);
+        if (out.from != nullptr) out.window = window;
     }
     out.is_found = out.from != nullptr;
     return out;

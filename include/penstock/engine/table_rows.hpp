@@ -130,7 +130,7 @@ struct listed_table_rows {
         return source_of(t, list, i);
     }
     PENSTOCK_HD PENSTOCK_INLINE window_word window_for(const file_handle& f) const {
-        return t.run_count == 1 ? only_window : window_of(c, f);
+        return t.run_count == 1 ? only_window : window_behind_hits(c, f);
     }
     PENSTOCK_HD PENSTOCK_INLINE std::byte* place(std::uint64_t i) const {
         return out + i * out_stride_bytes;
@@ -154,7 +154,7 @@ struct single_table_row {
     PENSTOCK_HD PENSTOCK_INLINE std::uint32_t parts() const { return t.parts; }
     PENSTOCK_HD PENSTOCK_INLINE row_source source(std::uint64_t) const { return where; }
     PENSTOCK_HD PENSTOCK_INLINE window_word window_for(const file_handle& f) const {
-        return window_of(c, f);
+        return window_behind_hits(c, f);
     }
     PENSTOCK_HD PENSTOCK_INLINE std::byte* place(std::uint64_t) const { return to; }
     PENSTOCK_HD PENSTOCK_INLINE std::uint32_t draw_rate() const { return draw_rate_of(c, t, 1); }
@@ -208,6 +208,10 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t deliver_listed(const Group g, const c
                                                           std::uint64_t i, std::uint64_t end) {
     const row_source source = rows.source(i);
     if (source.is == row_source::in_file && shared_stop_code(g, c) == 0) {
+        if (is_linked(c)) {
+            const std::uint64_t next = copy_far_rows(g, c, rows, i, end);
+            if (next > i) return static_cast<std::int64_t>(next - i);
+        }
         const file_handle f = handle_of(c, source.file->slot);
         std::uint64_t failed = 0;
         const std::int64_t delivered = deliver_missing(g, c, f, rows, i, end, failed);
@@ -266,8 +270,13 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t deliver_list(const Group& g, const cac
                                                        std::uint64_t out_stride_bytes,
                                                        std::uint64_t begin, std::uint64_t end,
                                                        std::uint64_t count) {
-    const listed_table_rows rows{
-        c, t, list, out, out_stride_bytes, count, t.run_count == 1 ? window_of(c, t.only.file) : 0};
+    const listed_table_rows rows{c,
+                                 t,
+                                 list,
+                                 out,
+                                 out_stride_bytes,
+                                 count,
+                                 t.run_count == 1 ? window_behind_hits(c, t.only.file) : 0};
     return deliver_rows(g, c, rows, begin, end);
 }
 

@@ -1,13 +1,14 @@
-// Reading through: bytes of pages that are not in the cache go from a window of the file straight
-// to the caller, without claim, frame or eviction.
+// Reading through: bytes of pages that are not in the cache go from a linked cache, or from a
+// window of the file, straight to the caller, without claim, frame or eviction.
 //
-//   look    the page words are absent, the file has no writer in this runtime, and its window shows
-//           the bytes
-//   copy    window -> caller
-//   check   page words and window word are as they were; else the bytes do not count, and the
-//           caller loads the page
+//   look    the page words are absent, the file has no writer in this runtime, and a neighbour
+//   holds
+//           the page or the window shows the bytes
+//   copy    neighbour's frame or window -> caller
+//   check   page words and source are as they were; else the bytes do not count, and the caller
+//           loads the page
 //
-// Why the bytes count
+// Why the bytes of a neighbour count: engine/neighbour.hpp. Why those of a window do
 //   They are the file's: the host clears the window word before it lets the file become shorter,
 //   and the memory stays until no kernel uses the runtime. So bytes copied before a look that finds
 //   the same word were the file's. No reader goes back in time: programs may write to the file
@@ -88,6 +89,23 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t unwanted_of_page(const cache_view& c,
     return wanted < c.page_bytes() ? c.page_bytes() - wanted : 0;
 }
 
+// Leader only. Should this read through let its page enter?
+template <typename Group>
+PENSTOCK_HD PENSTOCK_INLINE bool admits(const Group& g, const cache_view& c, std::uint32_t slot,
+                                        std::uint64_t page, const through_look& look) {
+    return look.neighbour.frame != nullptr
+               ? draws(g, neighbour_rate_of(c, look.length))
+               : admits(g, c, slot, page, look.length, unwanted_of_page(c, look.length));
+}
+
+// Leader, or a thread that read for itself.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_INLINE void count_through(const Group& g, const cache_view& c,
+                                               const through_look& look) {
+    count(g, c, look.neighbour.frame != nullptr ? count_neighbour_reads : count_through_reads,
+          look.pages);
+}
+
 // Whole group; `offset` and the `wanted` bytes behind it lie in the file. Reads through as many
 // bytes from `offset` on as lie in absent pages and in one chunk of a window. Returns how many; 0:
 // the caller must load the page, because it is not absent, has no window, changed meanwhile, or
@@ -97,13 +115,11 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::uint64_t read_through(const Group& g, const c
                                                          const file_handle& f, std::byte* to,
                                                          std::uint64_t wanted, std::uint64_t offset,
                                                          bool must = false) {
-    if (c.windows == nullptr) return 0;
+    if (c.windows == nullptr && !is_linked(c)) return 0;
     through_look look;
     if (g.is_leader()) {
         look_through(c, f, offset, wanted, look);
-        if (look.length > 0 && !must &&
-            admits(g, c, f.slot, offset >> c.page_shift, look.length,
-                   unwanted_of_page(c, look.length)))
+        if (look.length > 0 && !must && admits(g, c, f.slot, offset >> c.page_shift, look))
             look.length = 0;
     }
     const std::uint64_t length = g.broadcast(look.length);
@@ -117,18 +133,12 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::uint64_t read_through(const Group& g, const c
     g.sync();
     bool good = false;
     if (g.is_leader()) {
-        good = is_window_as_seen(c, f, look);
+        good = is_source_as_seen(c, f, look);
         good = are_pages_as_seen(c, f, offset, look) && good;  // both looks under way together
-        if (good) count(g, c, count_through_reads, look.pages);
+        if (good) count_through(g, c, look);
         else count(g, c, count_retries);
     }
     return g.broadcast(good ? length : 0);
-}
-
-// One thread, for a row or an element that it read through.
-template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE void count_through(const Group& g, const cache_view& c) {
-    count(g, c, count_through_reads);
 }
 
 // Pages that are to enter the cache together at the end of a call: each thread keeps one of them.

@@ -1,9 +1,10 @@
-// The looks of a read through a window: before the copy and after it (engine/through.hpp has what
-// they prove).
+// The looks of a read past the cache, through a window or from a neighbour: before the copy and
+// after it (engine/through.hpp and engine/neighbour.hpp have what they prove).
 #pragma once
 
 #include <cstdint>
 
+#include "penstock/engine/neighbour.hpp"
 #include "penstock/engine/page_table.hpp"
 #include "penstock/engine/ring.hpp"
 #include "penstock/engine/window.hpp"
@@ -32,10 +33,44 @@ PENSTOCK_HD PENSTOCK_INLINE page_word absence_of(const cache_view& c, const file
 struct through_look {
     page_word seen[most_through_pages];
     window_word window = 0;
+    neighbour_page neighbour;  // with a frame: the bytes are there, and not in a window
     std::uint32_t pages = 0;
     const std::byte* bytes = nullptr;
     std::uint64_t length = 0;  // 0: nothing to read through
 };
+
+// Leader only, with a window and the words of `pages` pages. Takes the bytes of those that are
+// absent and lie in one chunk.
+PENSTOCK_HD PENSTOCK_INLINE void look_in_window(const cache_view& c, std::uint64_t offset,
+                                                std::uint64_t wanted, std::uint64_t pages,
+                                                through_look& out) {
+    bool run = true;
+    PENSTOCK_UNROLL
+    for (std::uint32_t i = 0; i < most_through_pages; ++i) {
+        run = run && i < pages && may_read_past(out.seen[i]);
+        if (run) out.pages = i + 1;
+    }
+    out.bytes = address_in_window(c, out.window, offset);
+    if (out.bytes == nullptr) return;
+    const std::uint64_t in_chunk = window_chunk_bytes - (offset & (window_chunk_bytes - 1));
+    std::uint64_t length = (((offset >> c.page_shift) + out.pages) << c.page_shift) - offset;
+    if (length > in_chunk) length = in_chunk;
+    out.length = length < wanted ? length : wanted;
+}
+
+// Leader only. Takes the bytes from a neighbour at that distance, if it has the first page.
+PENSTOCK_HD PENSTOCK_INLINE bool look_next_door(const cache_view& c, const file_handle& f,
+                                                std::uint64_t offset, std::uint64_t wanted,
+                                                std::uint32_t nearest, std::uint32_t farthest,
+                                                through_look& out) {
+    out.neighbour = look_at_neighbours(c, f, offset >> c.page_shift, nearest, farthest);
+    if (out.neighbour.frame == nullptr) return false;
+    const std::uint64_t in_page = offset & (c.page_bytes() - 1), left = c.page_bytes() - in_page;
+    out.bytes = out.neighbour.frame + in_page;
+    out.length = left < wanted ? left : wanted;
+    out.pages = 1;
+    return true;
+}
 
 // Leader only. Looks for the bytes from `offset` on, up to `wanted` of them.
 PENSTOCK_HD PENSTOCK_INLINE void look_through(const cache_view& c, const file_handle& f,
@@ -47,25 +82,18 @@ PENSTOCK_HD PENSTOCK_INLINE void look_through(const cache_view& c, const file_ha
     PENSTOCK_UNROLL
     for (std::uint32_t i = 0; i < most_through_pages; ++i)
         out.seen[i] = first + i <= last ? absence_of(c, f, first + i) : 0;
-    if (out.window == 0 || stop_code(c) != 0) return;
-    bool run = true;
-    PENSTOCK_UNROLL
-    for (std::uint32_t i = 0; i < most_through_pages; ++i) {
-        run = run && first + i <= last && may_read_past(out.seen[i]);
-        if (run) out.pages = i + 1;
-    }
-    out.bytes = address_in_window(c, out.window, offset);
-    if (out.pages == 0 || out.bytes == nullptr) return;
-    const std::uint64_t in_chunk = window_chunk_bytes - (offset & (window_chunk_bytes - 1));
-    std::uint64_t length = ((first + out.pages) << c.page_shift) - offset;
-    if (length > in_chunk) length = in_chunk;
-    out.length = length < wanted ? length : wanted;
+    if (stop_code(c) != 0 || !may_read_past(out.seen[0])) return;
+    const bool linked = is_linked(c) && !is_granted(c, f.slot);
+    if (linked && look_next_door(c, f, offset, wanted, same_memory, by_nvlink, out)) return;
+    if (out.window != 0) look_in_window(c, offset, wanted, last - first + 1, out);
+    if (linked && out.length == 0) look_next_door(c, f, offset, wanted, by_bus, by_bus, out);
 }
 
 // Leader only, after the copy.
-PENSTOCK_HD PENSTOCK_INLINE bool is_window_as_seen(const cache_view& c, const file_handle& f,
+PENSTOCK_HD PENSTOCK_INLINE bool is_source_as_seen(const cache_view& c, const file_handle& f,
                                                    const through_look& look) {
-    return load_relaxed(&c.windows[f.slot]) == look.window;
+    return look.neighbour.frame != nullptr ? is_as_seen(c, f, look.neighbour)
+                                           : load_relaxed(&c.windows[f.slot]) == look.window;
 }
 PENSTOCK_HD PENSTOCK_INLINE bool are_pages_as_seen(const cache_view& c, const file_handle& f,
                                                    std::uint64_t offset, const through_look& look) {

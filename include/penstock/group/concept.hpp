@@ -22,9 +22,8 @@
 //                  because an ordinary memcpy must not race. This holds for a host lane under a
 //                  sanitizer, or on a processor that host_copy.hpp does not know.
 //   copy_out(to, from, n)   from a frame to the caller's memory (any alignment)
-//   copy_through(to, from, n)    from a window, host memory that shows a file, to the caller's
-//   memory
-//                           (any alignment)
+//   copy_through(to, from, n)    from a window, host memory that shows a file, or from a frame of a
+//                           linked cache, to the caller's memory (any alignment)
 //   copy_in(to, from, n)    from host memory that the service filled to a frame (16-byte aligned, n
 //                           a multiple of 16)
 //   zero(to, n)             clears part of a frame (any alignment)

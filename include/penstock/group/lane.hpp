@@ -142,8 +142,9 @@ struct lane {
 #if PENSTOCK_ON_DEVICE
         detail::copy_from_window(to, from, bytes, 0, 1);
 #else
-        // Machine code where copies may race, since programs may write to the file meanwhile.
-        copy_out(to, from, bytes);
+        // By atomic loads or by machine code: programs may write to the file meanwhile, and a
+        // neighbour may give the frame to another page.
+        copy_written(to, from, bytes);
 #endif
     }
 

@@ -3,7 +3,7 @@
 
 #include "explore/canary/standard.hpp"
 #include "explore/hook.hpp"
-#include "penstock/engine/ring.hpp"
+#include "penstock/engine/neighbour.hpp"
 
 namespace penstock::engine {
 
@@ -12,7 +12,7 @@ inline void recycled_already(const cache_view&, const ring_ticket&) {}
 
 }  // namespace penstock::engine
 
-#define begin_overwrite() recycle_early(c, load.at)
+#define begin_overwrite_in(c) recycle_early(c, load.at)
 #define recycle_slot recycled_already
 
 #include "explore/scenario.hpp"

@@ -5,7 +5,7 @@
 #include "explore/hook.hpp"
 #include "penstock/engine/through_look.hpp"
 
-#define is_window_as_seen(c, f, look) true
+#define is_source_as_seen(c, f, look) true
 
 #include "explore/through_scenario.hpp"
 

@@ -3,7 +3,7 @@
 
 #include "explore/canary/standard.hpp"
 #include "explore/hook.hpp"
-#include "penstock/engine/page_word.hpp"
+#include "penstock/engine/neighbour.hpp"
 
 namespace penstock::engine {
 
@@ -15,7 +15,7 @@ inline void publish_early(const View& c, const Loads* loads, std::uint32_t count
 
 }  // namespace penstock::engine
 
-#define begin_overwrites() publish_early(c, loads, count)
+#define begin_overwrites_in(c) publish_early(c, loads, count)
 #define publish_and_unpin(word, frame) unpin(word)
 
 #include "explore/scenario.hpp"

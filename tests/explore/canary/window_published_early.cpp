@@ -3,7 +3,7 @@
 
 #include "explore/canary/standard.hpp"
 #include "explore/hook.hpp"
-#include "penstock/engine/page_word.hpp"
+#include "penstock/engine/neighbour.hpp"
 
 namespace penstock::engine {
 
@@ -11,7 +11,7 @@ inline void publish_early(page_word* word, std::uint32_t frame) { publish(word, 
 
 }  // namespace penstock::engine
 
-#define begin_overwrite() publish_early(&c.words[load.word_index], load.frame)
+#define begin_overwrite_in(c) publish_early(&c.words[load.word_index], load.frame)
 #define publish(word, frame) static_cast<void>(word)
 #define publish_and_unpin(word, frame) unpin(word)
 

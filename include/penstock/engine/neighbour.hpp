@@ -1,0 +1,201 @@
+// Pages of linked caches: what another cache of this machine holds of a file, on another device, in
+// another process, or beside this one.
+//
+//   look    the page's word in each neighbour that has the same version of the file
+//   copy    neighbour's frame -> caller, or -> a frame of this cache
+//   check   the neighbour's page word and file word, and the own entry, are as they were; else the
+//           bytes do not count
+//
+// A reader writes nothing to a neighbour: no pin, no use bit. So a neighbour whose process died
+// holds nothing up, links need no atomics, and a neighbour's memory may be mapped for reading only.
+//
+// Why the bytes count
+//   Of this page. The owner evicts a page (try_evict), makes a fence of the system
+//   (begin_overwrite), and stores the next page's bytes. The reader loads word, bytes, word
+//   in this order, at system scope. If it loaded a byte of the next page, its second look finds
+//   another generation. (A plain load of a byte may come from a first-level cache and be older than
+//   that; all of these are relaxed.)
+//   Of this file. The neighbour's file word has the entry's generation at the check and is not
+//   vacant. So the slot and its table were this life's all the while: they pass on only after the
+//   word was vacant (engine/retire.hpp).
+//   Of this version. The host makes entries between slots only whose files had the same identity
+//   when they were opened, and of which no linked cache writes (src/links/links.hpp). Before an
+//   open for writing is answered, the entries of the file are gone. The check finds its entry there
+//   still, so the copy came before any store of that writer. `granted` in the neighbour's write
+//   record is the second line: a neighbour of another process may not have been heard in time. Two
+//   generations of a page word that are equal by chance need 4096 evictions of one page during one
+//   copy, as at home.
+//
+//   Of this table. The two words of an entry are loaded together at the look, so `life` may be of a
+//   new entry and `table` of the last. The host writes `table` first, so the check then finds
+//   another table.
+//
+// Between look and check a reader waits for nothing, so both follow each other within the time of a
+// copy.
+//
+// Source of the design: GPUfs left several GPUs with a cache each (Silberstein et al., TOCS 2014);
+// the simulation of rates and placements is in docs/decisions/neighbours.md.
+#pragma once
+
+#include <cstdint>
+
+#include "penstock/engine/dirty.hpp"
+#include "penstock/engine/page_table.hpp"
+
+namespace penstock::engine {
+
+PENSTOCK_HD PENSTOCK_INLINE bool is_linked(const cache_view& c) { return c.neighbour_places != 0; }
+
+// A page that a neighbour holds.
+struct neighbour_page {
+    const std::byte* frame = nullptr;  // null: no neighbour has the page
+    const page_word* word = nullptr;
+    page_word seen = 0;
+    // The entry that led here.
+    std::uint64_t life = 0, table = 0;
+    std::uint32_t place = 0;
+};
+
+PENSTOCK_HD PENSTOCK_INLINE const neighbour_entry* entry_at(const cache_view& c,
+                                                            const file_handle& f,
+                                                            std::uint32_t place) {
+    return &c.neighbour_entries[std::uint64_t{f.slot} * c.neighbour_places + place];
+}
+
+// One thread. The index of the page's word in the neighbour's arena, or no_word. Whatever lies in
+// the entry or in the neighbour's memory, the index is within bounds.
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t find_neighbour_word(const neighbour_view& n,
+                                                              std::uint64_t life,
+                                                              std::uint64_t table,
+                                                              std::uint64_t page) {
+    const auto* const words = reinterpret_cast<const page_word*>(load_relaxed(&n.words));
+    std::uint64_t index = table + page;
+    if (has_neighbour_leaves(life)) {
+        const std::uint64_t at = table + (page >> n.leaf_shift);
+        if (at >= n.word_count) return no_word;
+        const std::uint64_t leaf = load_far(words + at);
+        // In order: the leaf was swept clean before the directory named it (find_in_leaf).
+        end_load_for_read();
+        if (leaf == 0) return no_word;
+        index = leaf - 1 + (page & ((std::uint64_t{1} << n.leaf_shift) - 1));
+    }
+    return index < n.word_count ? index : no_word;
+}
+
+// Does the neighbour's slot still have that life, and no writer? Loads both words; `life` is of an
+// entry.
+struct neighbour_life {
+    const file_word file;
+    const std::uint32_t granted;
+
+    PENSTOCK_HD PENSTOCK_INLINE neighbour_life(const neighbour_view& n, std::uint64_t life)
+        : file(load_far(&file_of(n, life))), granted(load_granted(n, life)) {}
+    PENSTOCK_HD PENSTOCK_INLINE bool is_that_of(std::uint64_t life) const {
+        return file_state(file) != file_vacant &&
+               file_generation(file) == neighbour_generation_of(life) && granted == 0;
+    }
+
+private:
+    static PENSTOCK_HD PENSTOCK_INLINE std::uint32_t slot_in(const neighbour_view& n,
+                                                             std::uint64_t life) {
+        const std::uint32_t slot = neighbour_slot_of(life);
+        return slot < n.file_slots ? slot : 0;  // whatever the entry says
+    }
+    static PENSTOCK_HD PENSTOCK_INLINE const file_word& file_of(const neighbour_view& n,
+                                                                std::uint64_t life) {
+        return reinterpret_cast<const file_word*>(load_relaxed(&n.file_words))[slot_in(n, life)];
+    }
+    static PENSTOCK_HD PENSTOCK_INLINE std::uint32_t load_granted(const neighbour_view& n,
+                                                                  std::uint64_t life) {
+        const auto* const writes = reinterpret_cast<const write_record*>(load_relaxed(&n.writes));
+        return writes == nullptr ? 0 : load_far(&writes[slot_in(n, life)].granted);
+    }
+};
+
+// One thread. Looks for the page in the neighbours at a distance of `nearest` to `farthest`, and
+// takes the nearest. It asks two at a time: more under way would cost every kernel that reads
+// registers (80 with four, and 64 is all that a kernel of four blocks to a multiprocessor has).
+PENSTOCK_HD PENSTOCK_NOINLINE inline neighbour_page look_at_neighbours(
+    const cache_view& c, const file_handle& f, std::uint64_t page,
+    std::uint32_t nearest = same_memory, std::uint32_t farthest = by_nvlink) {
+    constexpr std::uint32_t at_once = 2;
+    neighbour_page out;
+    std::uint32_t best = farthest + 1;
+    for (std::uint32_t first = 0; first < c.neighbour_places; first += at_once) {
+        std::uint64_t life[at_once], table[at_once];
+        PENSTOCK_UNROLL
+        for (std::uint32_t k = 0; k < at_once; ++k) {
+            life[k] = 0;
+            if (first + k >= c.neighbour_places) continue;
+            const neighbour_entry* const entry = entry_at(c, f, first + k);
+            life[k] = load_relaxed(&entry->life);
+            table[k] = load_relaxed(&entry->table);
+        }
+        const page_word* word[at_once];
+        page_word seen[at_once];
+        PENSTOCK_UNROLL
+        for (std::uint32_t k = 0; k < at_once; ++k) {
+            word[k] = nullptr;
+            seen[k] = 0;
+            if (life[k] == 0 || own_generation_of(life[k]) != f.generation) continue;
+            const neighbour_view& n = c.neighbours[first + k];
+            if (n.distance < nearest || n.distance > farthest) continue;
+            const std::uint64_t index = find_neighbour_word(n, life[k], table[k], page);
+            if (index == no_word) continue;
+            word[k] = reinterpret_cast<const page_word*>(load_relaxed(&n.words)) + index;
+            seen[k] = load_far(word[k]);
+            // An entry may be of a life that ended, until the host withdraws it: such a page would
+            // be refused at each check.
+            if (!neighbour_life(n, life[k]).is_that_of(life[k])) seen[k] = 0;
+        }
+        PENSTOCK_UNROLL
+        for (std::uint32_t k = 0; k < at_once; ++k) {
+            if (word[k] == nullptr || !is_valid(seen[k])) continue;
+            const neighbour_view& n = c.neighbours[first + k];
+            if (n.distance >= best || frame_of(seen[k]) >= n.frame_count) continue;
+            best = n.distance;
+            const auto* const frames = reinterpret_cast<const std::byte*>(load_relaxed(&n.frames));
+            out = {frames + (std::uint64_t{frame_of(seen[k])} << c.page_shift),
+                   word[k],
+                   seen[k],
+                   life[k],
+                   table[k],
+                   first + k};
+        }
+    }
+    return out;
+}
+
+// One thread, after the copy and begin_recheck: do the bytes count?
+PENSTOCK_HD PENSTOCK_INLINE bool is_as_seen(const cache_view& c, const file_handle& f,
+                                            const neighbour_page& page) {
+    const neighbour_view& n = c.neighbours[page.place];
+    // All looks are under way together.
+    const page_word again = load_far(page.word);
+    const neighbour_life life(n, page.life);
+    const neighbour_entry* const entry = entry_at(c, f, page.place);
+    const std::uint64_t now = load_relaxed(&entry->life), table = load_relaxed(&entry->table);
+    return same_frame(again, page.seen) && life.is_that_of(page.life) && now == page.life &&
+           table == page.table;
+}
+
+// One in so many reads that a neighbour serves lets its page enter this cache, if it wants whole
+// pages; reads of parts of pages enter as much more seldom. A page at a neighbour is near already,
+// and a frame for it is one less for a page that none has (docs/decisions/neighbours.md).
+inline constexpr std::uint32_t neighbour_rate = 64, filling_neighbour_rate = 4;
+
+PENSTOCK_HD PENSTOCK_INLINE std::uint32_t neighbour_rate_of(const cache_view& c,
+                                                            std::uint64_t wanted) {
+    const auto part = static_cast<std::uint32_t>(wanted < c.page_bytes() ? wanted : c.page_bytes());
+    const auto parts = static_cast<std::uint32_t>(c.page_bytes()) / part;
+    return (is_filling(c) ? filling_neighbour_rate : neighbour_rate) * parts;
+}
+
+// Called by every thread that writes bytes of a frame which was taken from an earlier page.
+PENSTOCK_HD PENSTOCK_INLINE void begin_overwrite_in(const cache_view& c) {
+    begin_overwrite(is_linked(c));
+}
+// The same for the frames of several pages, one fence for all.
+PENSTOCK_HD PENSTOCK_INLINE void begin_overwrites_in(const cache_view& c) { begin_overwrite_in(c); }
+
+}  // namespace penstock::engine

@@ -1,0 +1,22 @@
+// Canary: a reader does not see that a neighbour's page left its frame and came back.
+#define penstock penstock_neighbour_same_generation
+
+#include "explore/canary/standard.hpp"
+#include "explore/hook.hpp"
+#include "explore/canary/fewer_looks.hpp"
+
+#define is_as_seen(c, f, where) seen_by({.generation = false}, c, f, where)
+
+#include "explore/neighbour_scenario.hpp"
+
+namespace penstock::explore_kit {
+
+TEST(canary, neighbour_same_generation) {
+    linked_file s({.frames = 1});
+    s.warm_far(0, 0);
+    s.lane(s.reader(0));
+    s.lane([&](auto g) { s.evict_and_reload(g); });
+    expect_caught(s.run({.preemptions = 3}), "a read delivered wrong bytes");
+}
+
+}  // namespace penstock::explore_kit

@@ -1,0 +1,118 @@
+// Linked caches: what a reader takes from another cache, against what happens to it there.
+#include "explore/neighbour_scenario.hpp"
+
+namespace penstock::explore_kit {
+namespace {
+
+TEST(neighbour, a_page_next_door_is_not_asked_for) {
+    linked_file s({.frames = 1});
+    s.warm_far(0, 0);
+    s.lane(s.reader(0));
+    s.lane<pinning_lane>(s.reader(0));
+    s.check = [&] {
+        explore::require(s.server.asked.reads == 0, "a page next door was asked for");
+        explore::require(s.counted(engine::count_neighbour_reads) == 2, "a read went another way");
+        explore::require(s.w.memory.neighbour.words[0] == engine::state_valid,
+                         "a reader wrote to its neighbour");
+    };
+    expect_sound(s.run());
+}
+
+TEST(neighbour, a_mapped_page_is_copied_from_next_door) {
+    linked_file s({.frames = 1});
+    s.warm_far(0, 0);
+    s.lane(s.mapper(0));
+    s.lane(s.mapper(0));
+    s.also([&] {
+        explore::require(s.server.asked.reads == 0, "a page next door was asked for");
+        explore::require(s.counted(engine::count_neighbour_loads) == 1, "a load went another way");
+    });
+    expect_sound(s.run());
+}
+
+TEST(neighbour, read_against_eviction) {
+    linked_file s({.frames = 1});
+    s.warm_far(0, 0);
+    s.lane(s.reader(0));
+    s.lane(s.far_reader(1));
+    expect_sound(s.run());
+}
+
+TEST(neighbour, read_against_eviction_and_return) {
+    linked_file s({.frames = 1});
+    s.warm_far(0, 0);
+    s.lane(s.reader(0));
+    s.lane([&](auto g) { s.evict_and_reload(g); });
+    expect_sound(s.run({.preemptions = 2}));
+}
+
+TEST(neighbour, load_against_eviction_and_return) {
+    linked_file s({.frames = 1});
+    s.warm_far(0, 0);
+    s.lane(s.mapper(0));
+    s.lane([&](auto g) { s.evict_and_reload(g); });
+    expect_sound(s.run({.preemptions = 2}));
+}
+
+TEST(neighbour, table_is_given_to_another_file) {
+    for (const bool maps : {false, true}) {
+        closed_next_door s({.frames = 1});
+        if (maps) s.lane(s.mapper(0));
+        else s.lane(s.reader(0));
+        s.lane([&](auto g) { s.give_table_away(g); });
+        expect_sound(s.run({.preemptions = 3}));
+    }
+}
+
+// What a kernel next door stored and did not bring to the file is never seen here.
+TEST(neighbour, file_is_opened_for_writing) {
+    for (const bool maps : {false, true}) {
+        linked_file s({.frames = 1});
+        s.warm_far(0, 0);
+        if (maps) s.lane(s.mapper(0));
+        else s.lane(s.reader(0));
+        s.lane([&](auto g) { s.open_and_store(g); });
+        expect_sound(s.run({.preemptions = 3}));
+    }
+}
+
+// A reader may find the life of the new entry and the table of the last.
+TEST(neighbour, entry_is_half_written) {
+    linked_file s({.frames = 1}, 2);
+    s.warm_far(0, 0);
+    s.begin_with_another_entry();
+    s.lane(s.reader(0));
+    s.lane([&](auto g) { s.enter(g); });
+    expect_sound(s.run());
+}
+
+// Either asks the host or takes the page from the other; nothing goes in a circle.
+TEST(neighbour, both_miss_together) {
+    linked_file s({.frames = 1});
+    s.lane(s.reader(0));
+    s.lane(s.far_reader(0));
+    expect_sound(s.run({.preemptions = 2}));
+}
+
+TEST(neighbour, both_copy_from_each_other) {
+    linked_file s({.frames = 1});
+    s.warm(1, 0, false);
+    s.warm_far(0, 0);
+    s.lane(s.mapper(0));
+    s.lane([&](auto g) { map_and_compare(g, s.far_fs(), s.far_fd, 1, 1); });
+    expect_sound(s.run({.preemptions = 2}));
+}
+
+// The page's frame is evicted under a reader of the copy; the neighbour's page counts for nothing
+// then.
+TEST(neighbour, copied_page_is_evicted_again) {
+    linked_file s({.frames = 1});
+    s.warm_far(0, 0);
+    s.lane(s.mapper(0));
+    s.lane(s.mapper(1));
+    s.lane(s.reader(0));
+    expect_sound(s.run({.preemptions = 2}));
+}
+
+}  // namespace
+}  // namespace penstock::explore_kit
