@@ -259,11 +259,16 @@ status settle_options(const common_flags& flags, options& out) {
         if (text.empty()) continue;
         if (status s = settings::set_option(option, option.flag, text, out); !s) return s;
     }
+    if (!flags.device.empty()) out.devices.clear();  // a flag counts more than PENSTOCK_DEVICES
     return out.check();
 }
 
 status create_runtime(options settings, std::vector<std::string>& notes,
                       std::unique_ptr<runtime>& out) {
+    if (settings.devices.size() > 1)
+        return {-EINVAL,
+                "devices: this program uses one device; name one in PENSTOCK_DEVICES, or give "
+                "--device"};
     const auto log = std::make_shared<held_log>();
     settings.log = [log](const std::string& line) { log->take(line); };
     if (status s = runtime::make(settings, out); !s) return s;

@@ -41,10 +41,11 @@
 
 namespace penstock {
 
-// A kernel's reference to its runtime. Trivially copyable; pass it by value. Valid while the
-// runtime lives.
+// A kernel's reference to its runtime, or to one device of a runtime that has several. Trivially
+// copyable; pass it by value. Valid while the runtime lives.
 struct runtime_ref {
     engine::cache_view view;
+    std::uint32_t device;  // which of the runtime's devices, in the order of options::devices
 };
 
 // Flags of an open: an access (the first values below), and any other flags that make sense with

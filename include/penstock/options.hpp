@@ -28,13 +28,21 @@ struct options {
     // CUDA device number.
     int device = 0;
 
+    // The devices of a runtime that has several: CUDA device numbers, at most 8, each once. Empty:
+    // the one in `device`; else `device` has no meaning. Each device has a cache, page tables,
+    // rings and service threads of its own, so cache_bytes, table_bytes, staging_bytes,
+    // window_bytes, tier_bytes and service_threads are for each of them. On cpu the numbers are
+    // only names, and each entry is one more cache in ordinary memory.
+    std::vector<int> devices;
+
     // Bytes of page frames. More means fewer misses.
     std::optional<std::uint64_t> cache_bytes = std::nullopt;
 
     // Memory of the caller in which the page frames lie, cache_bytes of it: part of a framework's
     // budget, such as a tensor. Null: the runtime allocates them. With it cache_bytes has a value,
-    // and `where` is gpu or cpu. On gpu it is device memory of the option `device`, and not managed
-    // memory; on cpu it is memory of the process. It begins at a multiple of 256.
+    // and `where` is gpu or cpu; the runtime has one device. On gpu it is device memory of that
+    // device, and not managed memory; on cpu it is memory of the process. It begins at a multiple
+    // of 256.
     //
     // The caller promises: its own work on the memory has ended when runtime::make is called; until
     // the runtime is destroyed the memory stays, and nothing else reads or writes it. Its contents

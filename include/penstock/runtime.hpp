@@ -1,7 +1,8 @@
 // The runtime owns everything: device memory, cache, rings, service threads. A program makes one,
-// hands ref() to kernels, and destroys it after they ended. Several runtimes may live in one
-// process, on the same or different devices. Each has a cache of its own. They share one internal
-// object with regions and mounts of the process, which knows which part uses which file
+// hands ref() to kernels, and destroys it after they ended. A runtime of several devices
+// (options::devices) has a cache on each of them, and a ref for each. Several runtimes may live in
+// one process, on the same or different devices. Each has caches of its own. They share one
+// internal object with regions and mounts of the process, which knows which part uses which file
 // (ARCHITECTURE.md, the hub).
 //
 // Thread safety: every member may be called from any thread at any time, except the destructor.
@@ -18,6 +19,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "penstock/advise.hpp"
 #include "penstock/error.hpp"
@@ -46,7 +48,8 @@ public:
     // status names the option or resource and the cure: -EINVAL (an option), -ENOMEM (memory of the
     // host or the GPU; the message says how much of which memory was refused, and how much is
     // free), -ENODEV (gpu wanted, none usable), -EAGAIN (no thread could be made), -EIO. Takes some
-    // tens of milliseconds. Call it before kernels run, for it allocates device memory.
+    // tens of milliseconds for each device. Call it before kernels run, for it allocates device
+    // memory. Of several devices all are gpu or all are cpu, and if one cannot be had none is.
     static status make(const options& settings, std::unique_ptr<runtime>& out);
     static status make(const options& settings, const host::runtime_hooks& hooks,
                        std::unique_ptr<runtime>& out);
@@ -59,10 +62,15 @@ public:
     runtime(const runtime&) = delete;
     runtime& operator=(const runtime&) = delete;
 
-    [[nodiscard]] runtime_ref ref() const;
-    [[nodiscard]] backend where() const;            // gpu or cpu, as resolved
-    [[nodiscard]] const options& settings() const;  // as resolved: no automatic values left
-    [[nodiscard]] std::string device_name() const;
+    // How many devices the runtime has: one, or as many as options::devices names. Calls below that
+    // take the number of a device take its place in that list, less than device_count().
+    [[nodiscard]] std::uint32_t device_count() const;
+    // For kernels of that device.
+    [[nodiscard]] runtime_ref ref(std::uint32_t device = 0) const;
+    [[nodiscard]] backend where() const;  // gpu or cpu, as resolved
+    // As resolved for that device: no automatic values left, and options::device is its number.
+    [[nodiscard]] const options& settings(std::uint32_t device = 0) const;
+    [[nodiscard]] std::string device_name(std::uint32_t device = 0) const;
     [[nodiscard]] const char* io_name() const;  // "io_uring" or "pread"
     [[nodiscard]] int process_code() const;     // 0, or -ECHILD in a child of fork()
 
@@ -70,6 +78,10 @@ public:
     // (penstock/file.hpp). On gpu they run small kernels of the runtime beside the user's and take
     // tens of microseconds; pages are read through the device's cache. open also allows the file:
     // kernels may open it afterwards even if it lies outside the roots.
+    //
+    // Of several devices, calls with a descriptor use device 0: open gives a descriptor of it, and
+    // kernels of the other devices must not use that. unlink, rename, allow and close_windows are
+    // for all devices.
     int open(const std::string& path, int flags = open_read);
     int close(int fd);
     std::int64_t read(int fd, void* buffer, std::int64_t bytes, std::int64_t offset);
@@ -138,7 +150,8 @@ public:
 
     // Returns 0, or the reason why the runtime no longer works: -EIO, a kernel fault on the device;
     // -ENODEV, the program reset the device; -ESHUTDOWN, a dead service thread. The error stays.
-    // After the first two the log names the files that were being written.
+    // After the first two the log names the files that were being written. Of several devices the
+    // message names the device; the others go on.
     [[nodiscard]] status health() const;
 
     // Returns 0, or the first error of an element view or a gather since the last
@@ -155,7 +168,8 @@ public:
     [[nodiscard]] status write_status() const;
     void clear_write_status();
 
-    [[nodiscard]] statistics stats() const;
+    [[nodiscard]] statistics stats() const;  // of all devices together
+    [[nodiscard]] statistics stats(std::uint32_t device) const;
 
     // cpu back end: runs body(worker, workers) once on each worker thread and waits. Programs
     // usually call launch() instead. If not all threads can be made, the caller runs the bodies of
@@ -165,14 +179,16 @@ public:
     // For launch() on a gpu: words in device memory, all zero, which belong to the caller until it
     // gives them back, all zero again. Null if all of them (a thousand) are in use by launches.
     // Thread-safe.
-    [[nodiscard]] launch_count* take_launch_count();
-    void give_back(launch_count* words);
+    [[nodiscard]] launch_count* take_launch_count(std::uint32_t device = 0);
+    void give_back(launch_count* words, std::uint32_t device = 0);
 
-    [[nodiscard]] host::runtime_state& state() const { return *state_; }
+    [[nodiscard]] host::runtime_state& state(std::uint32_t device = 0) const;
 
 private:
-    explicit runtime(std::unique_ptr<host::runtime_state> state);
-    std::unique_ptr<host::runtime_state> state_;
+    explicit runtime(std::vector<std::unique_ptr<host::runtime_state>> states);
+    int forget(const std::string& path);
+
+    std::vector<std::unique_ptr<host::runtime_state>> states_;  // one for each device
 };
 
 // Makes SIGINT and SIGTERM interrupt every runtime of the process; a second signal has its usual

@@ -120,7 +120,7 @@ std::int64_t runtime::gather(int fd, const row_shape& shape, const std::uint64_t
         file_stat ignored{};
         return stat(fd, &ignored);
     }
-    return state_->device->is_gpu() ? state_->device->gather(state_->ref, job, settings.stream)
+    return state().device->is_gpu() ? state().device->gather(state().ref, job, settings.stream)
                                     : host::gather_on_cpu(*this, job);
 } catch (...) {
     return host::status_of_exception("").code;

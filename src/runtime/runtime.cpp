@@ -18,30 +18,82 @@ status runtime::make(const options& settings, std::unique_ptr<runtime>& out) {
     return make(settings, host::runtime_hooks{}, out);
 }
 
+namespace {
+
+using runtime_states = std::vector<std::unique_ptr<host::runtime_state>>;
+
+runtime_states states_for(const options& settings, const host::runtime_hooks& hooks) {
+    std::vector<int> devices = settings.devices;
+    if (devices.empty()) devices.push_back(settings.device);
+    runtime_states out;
+    for (const int device : devices) {
+        out.push_back(std::make_unique<host::runtime_state>());
+        host::runtime_state& state = *out.back();
+        state.settings = settings;
+        state.settings.device = device;
+        state.hooks = hooks;
+        if (state.hooks.env == nullptr) state.hooks.env = &host::linux_environment();
+        if (state.hooks.shared == nullptr) state.hooks.shared = &host::hub::of_process();
+        state.device_index = state.ref.device = static_cast<std::uint32_t>(out.size() - 1);
+        state.device_count = static_cast<std::uint32_t>(devices.size());
+        state.say_mutex = out.front()->say_mutex;
+    }
+    return out;
+}
+
+// All devices are GPUs or all are CPU threads, and the log says once why they are the latter.
+status choose_devices(const runtime_states& states) {
+    const host::runtime_state& first = *states.front();
+    for (std::size_t i = 0; i < states.size(); ++i) {
+        host::runtime_state& state = *states[i];
+        if (first.settings.where == backend::cpu) state.settings.where = backend::cpu;
+        if (status s = state.choose_device(); !s) return s;
+        if (state.settings.where == first.settings.where) continue;
+        for (std::size_t before = 0; before < i; ++before) {
+            states[before]->device.reset();
+            states[before]->settings.where = backend::cpu;
+            if (status s = states[before]->choose_device(); !s) return s;
+        }
+    }
+    return first.settings.where == backend::gpu ? settings::check_distinct(first.settings.devices)
+                                                : status{};
+}
+
+}  // namespace
+
 status runtime::make(const options& settings, const host::runtime_hooks& hooks,
                      std::unique_ptr<runtime>& out) try {
     out.reset();
     if (status s = settings.check(); !s) return s;
-    auto state = std::make_unique<host::runtime_state>();
-    state->settings = settings;
-    state->hooks = hooks;
-    if (state->hooks.env == nullptr) state->hooks.env = &host::linux_environment();
-    if (state->hooks.shared == nullptr) state->hooks.shared = &host::hub::of_process();
+    std::unique_ptr<runtime> made(new runtime(states_for(settings, hooks)));
+    if (status s = choose_devices(made->states_); !s) return s;
     using step = status (host::runtime_state::*)();
-    for (const step next : {&host::runtime_state::choose_device, &host::runtime_state::settle_sizes,
-                            &host::runtime_state::build_cache, &host::runtime_state::build_rings,
-                            &host::runtime_state::start_services})
-        if (status s = (state.get()->*next)(); !s) return s;
-    host::watch_forks(*state);
-    out.reset(new runtime(std::move(state)));
+    for (const auto& state : made->states_)
+        for (const step next :
+             {&host::runtime_state::settle_sizes, &host::runtime_state::build_cache,
+              &host::runtime_state::build_rings})
+            if (status s = (state.get()->*next)(); !s) return state->labelled(s);
+    // LINKS begin here: every cache is complete, no thread serves any, and no kernel can run yet.
+    for (const auto& state : made->states_)
+        if (status s = state->start_services(); !s) return state->labelled(s);
+    for (const auto& state : made->states_) host::watch_forks(*state);
+    out = std::move(made);
     return {};
 } catch (...) {
     return host::status_of_exception("runtime: ");
 }
 
-runtime::runtime(std::unique_ptr<host::runtime_state> state) : state_(std::move(state)) {}
+runtime::runtime(std::vector<std::unique_ptr<host::runtime_state>> states)
+    : states_(std::move(states)) {}
+
+// Also of a runtime of which some devices could not be made.
 runtime::~runtime() {
-    if (!state_->owner.here()) host::abandon(std::move(state_));
+    if (!state().owner.here()) {
+        for (auto& inherited : states_) host::abandon(std::move(inherited));
+        return;
+    }
+    // LINKS end here: from now on the devices end, the last one first.
+    while (!states_.empty()) states_.pop_back();
 }
 
 namespace {
@@ -65,24 +117,34 @@ status not_here() {
 
 }  // namespace
 
-runtime_ref runtime::ref() const { return state_->ref; }
-backend runtime::where() const { return state_->settings.where; }
-const options& runtime::settings() const { return state_->settings; }
-std::string runtime::device_name() const { return state_->device->name(); }
-const char* runtime::io_name() const { return state_->services[0]->io_name(); }
-int runtime::process_code() const { return state_->owner.here() ? 0 : -ECHILD; }
+std::uint32_t runtime::device_count() const { return static_cast<std::uint32_t>(states_.size()); }
+host::runtime_state& runtime::state(std::uint32_t device) const {
+    PENSTOCK_ASSERT(device < states_.size());
+    return *states_[device];
+}
+runtime_ref runtime::ref(std::uint32_t device) const { return state(device).ref; }
+backend runtime::where() const { return state().settings.where; }
+const options& runtime::settings(std::uint32_t device) const { return state(device).settings; }
+std::string runtime::device_name(std::uint32_t device) const {
+    return state(device).device->name();
+}
+const char* runtime::io_name() const { return state().services[0]->io_name(); }
+int runtime::process_code() const { return state().owner.here() ? 0 : -ECHILD; }
 
 int runtime::open(const std::string& path, int flags) {
     if (flags < 0 || !engine::sound_flags(static_cast<std::uint32_t>(flags))) return -EINVAL;
-    return checked(*state_, [&] {
-        const int code = state_->files->allow(path, static_cast<std::uint32_t>(flags));
+    return checked(state(), [&] {
+        int code = state().files->allow(path, static_cast<std::uint32_t>(flags));
+        for (std::uint32_t i = 1; code == 0 && i < device_count(); ++i)
+            code = state(i).files->allow(
+                path, static_cast<std::uint32_t>(flags & static_cast<int>(engine::access_mask)));
         // The file was made just now, by this call; the device only has to open it.
         return code != 0 ? code
-                         : state_->device->open(state_->ref, path.c_str(), flags & ~open_exclusive);
+                         : state().device->open(state().ref, path.c_str(), flags & ~open_exclusive);
     });
 }
 int runtime::close(int fd) {
-    return checked(*state_, [&] { return state_->device->close(state_->ref, fd); });
+    return checked(state(), [&] { return state().device->close(state().ref, fd); });
 }
 std::int64_t runtime::read(cursor& at, void* buffer, std::int64_t bytes) {
     const std::int64_t done =
@@ -91,53 +153,59 @@ std::int64_t runtime::read(cursor& at, void* buffer, std::int64_t bytes) {
     return done;
 }
 int runtime::msync(int fd, std::int64_t offset, std::int64_t bytes) {
-    return checked(*state_, [&] { return state_->device->msync(state_->ref, fd, offset, bytes); });
+    return checked(state(), [&] { return state().device->msync(state().ref, fd, offset, bytes); });
 }
 // read, write, append, prefetch, advise, stat, fsync, truncate
 #define PENSTOCK_ASK_DEVICE(Result, verb, parameters, names)                                       \
     Result runtime::verb(int fd PENSTOCK_REST parameters) {                                        \
-        return checked(*state_,                                                                    \
-                       [&] { return state_->device->verb(state_->ref, fd PENSTOCK_REST names); }); \
+        return checked(state(),                                                                    \
+                       [&] { return state().device->verb(state().ref, fd PENSTOCK_REST names); }); \
     }
 PENSTOCK_FILE_VERBS(PENSTOCK_ASK_DEVICE)
 #undef PENSTOCK_ASK_DEVICE
 int runtime::unlink(const std::string& path) {
-    return checked(*state_, [&] {
-        const int code = state_->files->unlink(path, false);
-        return code != 0 ? code : state_->device->forget(state_->ref, path.c_str());
+    return checked(state(), [&] {
+        const int code = state().files->unlink(path, false);
+        return code != 0 ? code : forget(path);
     });
 }
 int runtime::rename(const std::string& from, const std::string& to) {
-    return checked(*state_, [&] {
-        if (const int code = state_->files->rename(from, to, false); code != 0) return code;
-        const int forgotten = state_->device->forget(state_->ref, from.c_str());
-        const int also = state_->device->forget(state_->ref, to.c_str());
+    return checked(state(), [&] {
+        if (const int code = state().files->rename(from, to, false); code != 0) return code;
+        const int forgotten = forget(from), also = forget(to);
         return forgotten != 0 ? forgotten : also;
     });
 }
+int runtime::forget(const std::string& path) {
+    int first = 0;
+    for (const auto& state : states_)
+        if (const int code = state->device->forget(state->ref, path.c_str()); first == 0)
+            first = code;
+    return first;
+}
 mapping runtime::map(int fd, std::int64_t offset, std::int64_t bytes) {
     if (const int code = process_code(); code != 0) return {nullptr, code, engine::no_word, 0};
-    if (state_->device->is_gpu()) return {nullptr, -EOPNOTSUPP, engine::no_word, 0};
-    return penstock::map(lane{}, state_->ref, fd, offset, bytes);
+    if (state().device->is_gpu()) return {nullptr, -EOPNOTSUPP, engine::no_word, 0};
+    return penstock::map(lane{}, state().ref, fd, offset, bytes);
 }
 int runtime::unmap(const mapping& mapped) {
     if (const int code = process_code(); code != 0) return code;
-    if (state_->device->is_gpu()) return -EOPNOTSUPP;
-    return penstock::unmap(lane{}, state_->ref, mapped);
+    if (state().device->is_gpu()) return -EOPNOTSUPP;
+    return penstock::unmap(lane{}, state().ref, mapped);
 }
 
 std::int64_t runtime::open_windows(int fd, std::int64_t offset, std::int64_t bytes) {
     if (offset < 0 || bytes < 0) return -EINVAL;
-    return checked(*state_, [&]() -> std::int64_t {
-        if (state_->windows == nullptr) return -EOPNOTSUPP;
-        return state_->open_windows(*state_->windows, fd, static_cast<std::uint64_t>(offset),
+    return checked(state(), [&]() -> std::int64_t {
+        if (state().windows == nullptr) return -EOPNOTSUPP;
+        return state().open_windows(*state().windows, fd, static_cast<std::uint64_t>(offset),
                                     static_cast<std::uint64_t>(bytes), nullptr);
     });
 }
 
 std::int64_t runtime::open_windows(const std::string& pattern) try {
     if (const int code = process_code(); code != 0) return code;
-    if (state_->windows == nullptr) return -EOPNOTSUPP;
+    if (state().windows == nullptr) return -EOPNOTSUPP;
     glob_t found{};
     const int globbed = ::glob(pattern.c_str(), 0, nullptr, &found);
     std::int64_t sum = 0, first_error = 0;
@@ -160,50 +228,52 @@ std::int64_t runtime::open_windows(const std::string& pattern) try {
 
 void runtime::close_windows() {
     if (process_code() != 0) return;
-    for (host::window_set* const set : {state_->windows.get(), state_->windows_of_rows.set.get()})
-        if (set != nullptr) set->close_all();
+    for (const auto& state : states_)
+        for (host::window_set* const set : {state->windows.get(), state->windows_of_rows.set.get()})
+            if (set != nullptr) set->close_all();
 }
 
 int runtime::allow(const std::string& path) {
-    return checked(*state_, [&] { return state_->files->allow(path); });
+    return checked(state(), [&] {
+        int code = 0;
+        for (const auto& state : states_)
+            if (code == 0) code = state->files->allow(path);
+        return code;
+    });
 }
 
 void runtime::interrupt() {
     if (process_code() != 0) return;
-    state_->interrupted.store(true);
-    state_->set_abort(-ECANCELED);
+    for (const auto& state : states_) {
+        state->interrupted.store(true);
+        state->set_abort(-ECANCELED);
+    }
 }
 
 void runtime::resume() {
     if (process_code() != 0) return;
-    {
-        std::lock_guard lock(state_->health_mutex);
-        state_->set_abort(state_->broken.code);
-        if (!was_interrupted()) state_->interrupted.store(false);
+    for (const auto& state : states_) {
+        {
+            std::lock_guard lock(state->health_mutex);
+            state->set_abort(state->broken.code);
+            if (!was_interrupted()) state->interrupted.store(false);
+        }
+        state->tell_stop();
     }
-    state_->tell_stop();
 }
 
 status runtime::health() const {
     if (process_code() != 0) return not_here();
-    state_->look_after();
-    std::lock_guard lock(state_->health_mutex);
-    return state_->broken;
+    for (const auto& state : states_)
+        if (status s = state->health(); !s) return state->labelled(s);
+    return {};
 }
 
 status runtime::view_status() const try {
     if (process_code() != 0) return not_here();
-    engine::fault_record fault{};
-    if (state_->device->download(&fault, state_->ref.view.fault, sizeof fault) != 0)
-        return health();
-    if (fault.claimed == 0) return {};
-    const std::string path =
-        state_->files->path_of(fault.slot, static_cast<std::uint32_t>(fault.generation));
-    const std::string subject = fault.is_row != 0
-                                    ? "row " + std::to_string(fault.row)
-                                    : "element at byte " + std::to_string(fault.offset);
-    return {static_cast<int>(fault.code), (path.empty() ? "a file that is not open" : path) + ": " +
-                                              subject + ": " + error_text(fault.code)};
+    for (const auto& state : states_)
+        if (status s = state->view_status(); !s) return state->labelled(s);
+    return {};
 } catch (...) {
     return host::status_of_exception("view_status: ");
 }
@@ -211,71 +281,52 @@ status runtime::view_status() const try {
 void runtime::clear_view_status() {
     if (process_code() != 0) return;
     const engine::fault_record none{};
-    state_->device->upload(state_->ref.view.fault, &none, sizeof none);
+    for (const auto& state : states_)
+        state->device->upload(state->ref.view.fault, &none, sizeof none);
 }
 
 status runtime::write_status() const {
-    return process_code() != 0 ? not_here() : state_->write_errors->first();
+    if (process_code() != 0) return not_here();
+    for (const auto& state : states_)
+        if (status s = state->write_errors->first(); !s) return state->labelled(s);
+    return {};
 }
 void runtime::clear_write_status() {
-    if (process_code() == 0) state_->write_errors->clear();
+    if (process_code() != 0) return;
+    for (const auto& state : states_) state->write_errors->clear();
 }
 
 statistics runtime::stats() const {
     statistics out;
     if (process_code() != 0) return out;
-    const engine::cache_view& c = state_->ref.view;
-    std::vector<engine::counter_shard> shards(c.counter_shards);
-    state_->device->download(shards.data(), c.counters,
-                             shards.size() * sizeof(engine::counter_shard));
-    std::uint64_t sum[engine::count_kinds] = {};
-    for (const engine::counter_shard& shard : shards) {
-        for (std::uint32_t i = 0; i < engine::count_kinds; ++i) sum[i] += shard.count[i];
-        for (std::uint32_t i = 0; i < engine::latency_buckets; ++i)
-            out.latency_ns[i] += shard.latency[i];
-    }
-    for (const settings::statistic_entry& entry : settings::statistic_entries())
-        if (entry.counter != engine::count_kinds) out.*entry.member = sum[entry.counter];
-    out.device_bytes = state_->device->allocated_bytes();
-    for (host::window_set* const set : {state_->windows.get(), state_->windows_of_rows.set.get()})
-        if (set != nullptr) out.window_bytes += set->open_bytes();
-    for (const auto& service : state_->services) {
-        const host::service_counters& from = service->counters();
-        out.file_writes += from.file_writes.writes.load(std::memory_order_relaxed);
-        out.file_write_bytes += from.file_writes.bytes.load(std::memory_order_relaxed);
-        out.file_write_errors += from.file_writes.errors.load(std::memory_order_relaxed);
-        out.file_syncs += from.file_syncs.load(std::memory_order_relaxed);
-        out.file_reads += from.file_reads.load(std::memory_order_relaxed);
-        out.file_read_bytes += from.file_read_bytes.load(std::memory_order_relaxed);
-        out.file_read_errors += from.file_read_errors.load(std::memory_order_relaxed);
-        out.direct_reads += from.direct_reads.load(std::memory_order_relaxed);
-        out.registered_reads += from.registered_reads.load(std::memory_order_relaxed);
-        out.bad_requests += from.bad_requests.load(std::memory_order_relaxed);
-        out.batches += from.batches.load(std::memory_order_relaxed);
-        for (std::size_t i = 0; i < out.batch_size.size(); ++i)
-            out.batch_size[i] += from.batch_size[i].load(std::memory_order_relaxed);
-    }
+    for (const auto& state : states_) settings::add(out, state->stats());
     return out;
 }
 
-launch_count* runtime::take_launch_count() {
+statistics runtime::stats(std::uint32_t device) const {
+    return process_code() != 0 ? statistics{} : state(device).stats();
+}
+
+launch_count* runtime::take_launch_count(std::uint32_t device) {
     if (process_code() != 0) return nullptr;
-    const std::lock_guard lock(state_->launch_mutex);
-    if (state_->free_launch_counts.empty()) return nullptr;
-    launch_count* const words = state_->free_launch_counts.back();
-    state_->free_launch_counts.pop_back();
+    host::runtime_state& state = this->state(device);
+    const std::lock_guard lock(state.launch_mutex);
+    if (state.free_launch_counts.empty()) return nullptr;
+    launch_count* const words = state.free_launch_counts.back();
+    state.free_launch_counts.pop_back();
     return words;
 }
 
-void runtime::give_back(launch_count* words) {
+void runtime::give_back(launch_count* words, std::uint32_t device) {
     if (process_code() != 0) return;
-    const std::lock_guard lock(state_->launch_mutex);
-    state_->free_launch_counts.push_back(words);
+    host::runtime_state& state = this->state(device);
+    const std::lock_guard lock(state.launch_mutex);
+    state.free_launch_counts.push_back(words);
 }
 
 int runtime::run_on_workers(const std::function<void(std::uint32_t, std::uint32_t)>& body) {
     if (const int code = process_code(); code != 0) return code;
-    const std::uint32_t workers = *state_->settings.worker_threads;
+    const std::uint32_t workers = *state().settings.worker_threads;
     std::vector<std::thread> threads;
     std::uint32_t made = 0;
     try {

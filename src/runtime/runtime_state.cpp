@@ -17,11 +17,13 @@ namespace penstock::host {
 namespace {
 
 // Descriptors the registry may keep: half of the process's limit, so that the program has the other
-// half; or a third, where each file may have a second one for direct reads.
-std::size_t default_handles(bool direct) {
+// half; or a third, where each file may have a second one for direct reads. The registries of
+// several devices share them.
+std::size_t default_handles(bool direct, std::size_t devices) {
     rlimit limit{};
     if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return 65536;
-    return std::max<std::size_t>(8, static_cast<std::size_t>(limit.rlim_cur) / (direct ? 3 : 2));
+    const auto most = static_cast<std::size_t>(limit.rlim_cur);
+    return std::max<std::size_t>(8, most / (direct ? 3 : 2) / devices);
 }
 
 constexpr std::uint64_t read_ahead_bytes = 16u << 20;
@@ -98,7 +100,9 @@ status runtime_state::choose_device() {
                                                         "; free some of its memory"
                                                   : "no usable GPU " + number + ": " + why.message +
                                                         "; use --backend cpu or auto"};
-        if (device == nullptr) say("using CPU threads: " + why.message);
+        if (device == nullptr)
+            say("using CPU threads: " + (device_count > 1 ? "GPU " + number + ": " : "") +
+                why.message);
     }
     if (device == nullptr) device = make_cpu_device();
     settings.where = device->is_gpu() ? backend::gpu : backend::cpu;
@@ -204,18 +208,19 @@ status runtime_state::build_cache() {
     if (const status s = allocate_cache(); !s) return s;
     if (const status s = build_control(); !s) return s;
     const engine::cache_view& c = ref.view;
-    const registry_limits limits{c.file_slots,
-                                 c.page_shift,
-                                 c.leaf_shift,
-                                 c.word_count,
-                                 path_units(),
-                                 hooks.max_handles != 0
-                                     ? hooks.max_handles
-                                     : default_handles(settings.direct_io != direct_mode::off),
-                                 settings.direct_io,
-                                 settings.writable,
-                                 c.growth_entries,
-                                 flat_pages()};
+    const registry_limits limits{
+        c.file_slots,
+        c.page_shift,
+        c.leaf_shift,
+        c.word_count,
+        path_units(),
+        hooks.max_handles != 0
+            ? hooks.max_handles
+            : default_handles(settings.direct_io != direct_mode::off, device_count),
+        settings.direct_io,
+        settings.writable,
+        c.growth_entries,
+        flat_pages()};
     files = std::make_unique<file_registry>(*hooks.env, *hooks.shared, limits,
                                             [this](const std::string& line) { say(line); });
     if (const status s = build_windows(); !s) return s;
@@ -358,7 +363,7 @@ void runtime_state::let_register(service_settings& of_service,
     rlimit locked{};
     if (::getrlimit(RLIMIT_MEMLOCK, &locked) != 0) return;
     of_service.to_register =
-        areas_to_register(staging, tier, *settings.service_threads, locked.rlim_cur);
+        areas_to_register(staging, tier, *settings.service_threads * device_count, locked.rlim_cur);
     of_service.register_refused = [this, limit = std::uint64_t{locked.rlim_cur}](
                                       std::uint64_t bytes, int code) {
         if (code != -ENOMEM || limit == RLIM_INFINITY || register_refusal_said.exchange(true))
@@ -383,7 +388,7 @@ status runtime_state::build_services(const std::vector<std::vector<host_ring>>& 
         if (settings.io != io_method::pread) io = hooks.env->make_io_engine(true, depth, why);
         if (io == nullptr && settings.io == io_method::uring)
             return {-EOPNOTSUPP, "io: uring was asked for, but " + why + "; use auto or pread"};
-        if (io == nullptr && settings.io == io_method::automatic && i == 0)
+        if (io == nullptr && settings.io == io_method::automatic && i == 0 && device_index == 0)
             say("reading with pread: " + why);
         if (io == nullptr) io = hooks.env->make_io_engine(false, depth, why);
         service_settings settings_of_service;
@@ -472,9 +477,10 @@ void runtime_state::tell_stop() {
 }
 
 void runtime_state::say(const std::string& line) const {
-    std::lock_guard lock(say_mutex);
-    if (settings.log) settings.log(line);
-    else std::fprintf(stderr, "penstock: %s\n", line.c_str());
+    const std::string text = label() + line;
+    const std::lock_guard lock(*say_mutex);
+    if (settings.log) settings.log(text);
+    else std::fprintf(stderr, "penstock: %s\n", text.c_str());
 }
 
 void runtime_state::write_back_all() {

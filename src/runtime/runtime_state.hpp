@@ -1,5 +1,6 @@
-// Everything a runtime owns. What ends it is in the destructor, in this order: reads for programs,
-// monitor, services, device, registry (of which the device may have slots that are lent).
+// Everything a runtime owns for one of its devices. What ends it is in the destructor, in this
+// order: reads for programs, monitor, services, device, registry (of which the device may have
+// slots that are lent).
 #pragma once
 
 #include <atomic>
@@ -53,7 +54,9 @@ struct ring_shape {
 };
 
 struct runtime_state {
-    const process_owner owner{};  // a child of fork() has neither the threads nor the device
+    const process_owner owner{};     // a child of fork() has neither the threads nor the device
+    std::uint32_t device_index = 0;  // the place of `device` among those of the runtime
+    std::uint32_t device_count = 1;  // how many the runtime has
     options settings;
     runtime_hooks hooks;
     std::unique_ptr<cache_device> device;
@@ -70,7 +73,8 @@ struct runtime_state {
     std::unique_ptr<cached_reads> reads;  // for programs; from when the runtime is made
     std::atomic<bool> register_refusal_said{false};
 
-    mutable std::mutex say_mutex;  // one line at a time
+    // One line at a time, of all devices of the runtime.
+    std::shared_ptr<std::mutex> say_mutex = std::make_shared<std::mutex>();
     std::mutex health_mutex;
     status broken;  // guarded by health_mutex; sticky
 
@@ -123,6 +127,13 @@ struct runtime_state {
     void look_after();
     [[nodiscard]] bool health_of_services();
     void say(const std::string& line) const;
+    // "GPU 1: " or "cache 1: " before messages of one of several devices, else nothing.
+    [[nodiscard]] std::string label() const;
+    [[nodiscard]] status labelled(const status& s) const { return {s.code, label() + s.message}; }
+    // Of this device, as runtime has them for all.
+    [[nodiscard]] status health();
+    [[nodiscard]] status view_status();
+    [[nodiscard]] statistics stats() const;
     // True: it was whole before.
     bool break_with(int code, const std::string& message);
     // After the device was lost: the files that were being written, a line each.

@@ -57,7 +57,7 @@ status runtime_state::settle_sizes() {
                              "; use larger pages or a smaller cache"};
     if (!settings.service_threads) settings.service_threads = std::clamp(processors / 4, 1u, 4u);
     if (!settings.staging_bytes) settings.staging_bytes = gpu ? 128 * mib : 16 * mib;
-    if (!settings.window_bytes) settings.window_bytes = half_of_memory();
+    if (!settings.window_bytes) settings.window_bytes = half_of_memory() / device_count;
     if (settings.tier_bytes > *settings.window_bytes)
         return {-EINVAL,
                 "tier_bytes: " + format_size(settings.tier_bytes) +

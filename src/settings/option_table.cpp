@@ -5,6 +5,15 @@
 
 namespace penstock::settings {
 
+status check_distinct(const std::vector<int>& gpus) {
+    for (std::size_t i = 0; i < gpus.size(); ++i)
+        for (std::size_t k = i + 1; k < gpus.size(); ++k)
+            if (gpus[i] == gpus[k])
+                return {-EINVAL, "devices: GPU " + std::to_string(gpus[i]) +
+                                     " is named twice; name each GPU once"};
+    return {};
+}
+
 namespace {
 
 constexpr std::uint64_t kib = 1024, mib = kib * 1024, gib = mib * 1024, tib = gib * 1024;
@@ -58,6 +67,25 @@ status check_device(const options& o) {
             "device: " + std::to_string(o.device) + " is negative; device numbers start at 0"};
 }
 
+constexpr std::size_t most_devices = 8;
+
+status check_devices(const options& o) {
+    if (o.devices.size() > most_devices)
+        return {-EINVAL, "devices: " + std::to_string(o.devices.size()) +
+                             " are named, and a runtime has at most " +
+                             std::to_string(most_devices) + "; name fewer"};
+    for (const int device : o.devices)
+        if (device < 0)
+            return {-EINVAL, "devices: " + std::to_string(device) +
+                                 " is negative; device numbers start at 0"};
+    if (o.devices.size() > 1 && o.cache_memory != nullptr)
+        return {-EINVAL, "cache_memory: " + shown_address(o.cache_memory) +
+                             " is memory of one device, and devices names " +
+                             std::to_string(o.devices.size()) +
+                             "; name one, or let the runtime allocate the caches"};
+    return o.where == backend::gpu ? check_distinct(o.devices) : status{};
+}
+
 constexpr option_entry entries[] = {
     {{"where", "PENSTOCK_BACKEND", "--backend", part::place},
      {&options::where},
@@ -65,8 +93,15 @@ constexpr option_entry entries[] = {
       "a silent fall-back would be wrong: gpu makes it an error", "none"}},
     {{"device", "PENSTOCK_DEVICE", "--device", part::place},
      {&options::device},
-     {"", "CUDA device numbers", "there are several GPUs; one runtime uses one", "none"},
+     {"", "CUDA device numbers", "there are several GPUs, and the runtime is to use one", "none"},
      check_device},
+    {{"devices", "PENSTOCK_DEVICES", "", part::place},
+     {&options::devices},
+     {": the one in `device`",
+      "up to 8 CUDA device numbers with commas between, each once; on cpu any numbers, one more "
+      "cache for each",
+      "a runtime is to have several caches", "what one device takes, for each of them"},
+     check_devices},
     {{"worker_threads", "PENSTOCK_WORKERS", "--workers", part::place},
      {&options::worker_threads, unit::none, 1, 1024},
      {": one for each processor", " threads", "cpu back end only: other work needs the processors",

@@ -147,6 +147,12 @@ std::string joined(const std::vector<std::string>& parts) {
     return out;
 }
 
+std::string joined(const std::vector<int>& numbers) {
+    std::string out;
+    for (const int number : numbers) out += (out.empty() ? "" : ",") + std::to_string(number);
+    return out;
+}
+
 template <typename Integer>
 status parse_number(const std::string& label, const std::string& text, Integer& out) {
     const char* const end = text.data() + text.size();
@@ -155,6 +161,21 @@ status parse_number(const std::string& label, const std::string& text, Integer& 
     if (parsed.ec == std::errc() && parsed.ptr == end) return out = number, status{};
     return {-EINVAL,
             label + ": '" + text + "' is not a whole number that fits; give one, such as 4"};
+}
+
+status parse_numbers(const std::string& label, const std::string& text, std::vector<int>& out) {
+    std::vector<int> numbers;
+    for (std::size_t at = 0; at <= text.size();) {
+        const std::size_t end = std::min(text.find(',', at), text.size());
+        int number = 0;
+        if (!parse_number(label, text.substr(at, end - at), number))
+            return {-EINVAL, label + ": '" + text +
+                                 "' is no list of numbers; give some with commas between, such as "
+                                 "0,1"};
+        numbers.push_back(number);
+        at = end + 1;
+    }
+    return out = std::move(numbers), status{};
 }
 
 status parse_zero_or_one(const std::string& label, const std::string& text, bool& out) {
@@ -246,7 +267,8 @@ status set_option(const option_entry& entry, const std::string& label, const std
             [&](backend options::*m) { return parse_backend(label, text, out.*m); },
             [&](io_method options::*m) { return parse_io_method(label, text, out.*m); },
             [&](direct_mode options::*m) { return parse_direct_mode(label, text, out.*m); },
-            [&](std::vector<std::string> options::*m) { return out.*m = split(text), status{}; }},
+            [&](std::vector<std::string> options::*m) { return out.*m = split(text), status{}; },
+            [&](std::vector<int> options::*m) { return parse_numbers(label, text, out.*m); }},
         entry.member);
 }
 
@@ -264,23 +286,28 @@ std::string plain_text(const option_entry& entry, const options& of) {
         const std::optional<std::uint64_t> value = number_of(entry, of);
         return value ? std::to_string(*value) : std::string();
     };
-    return std::visit(
-        by_type{[&](int options::*m) { return std::to_string(of.*m); },
-                [&](bool options::*m) {
-                    if (entry.unit == unit::zero_or_one) return std::string(of.*m ? "1" : "0");
-                    return std::string(of.*m ? "on" : "off");
-                },
-                [&](backend options::*m) { return std::string(name_of(of.*m)); },
-                [&](io_method options::*m) { return std::string(name_of(of.*m)); },
-                [&](direct_mode options::*m) { return std::string(name_of(of.*m)); },
-                [&](std::vector<std::string> options::*m) { return joined(of.*m); }, number},
-        entry.member);
+    return std::visit(by_type{[&](int options::*m) { return std::to_string(of.*m); },
+                              [&](bool options::*m) {
+                                  if (entry.unit == unit::zero_or_one)
+                                      return std::string(of.*m ? "1" : "0");
+                                  return std::string(of.*m ? "on" : "off");
+                              },
+                              [&](backend options::*m) { return std::string(name_of(of.*m)); },
+                              [&](io_method options::*m) { return std::string(name_of(of.*m)); },
+                              [&](direct_mode options::*m) { return std::string(name_of(of.*m)); },
+                              [&](std::vector<std::string> options::*m) { return joined(of.*m); },
+                              [&](std::vector<int> options::*m) { return joined(of.*m); }, number},
+                      entry.member);
 }
 
 std::string shown_text(const option_entry& entry, const options& of) {
     const std::optional<std::uint64_t> value = number_of(entry, of);
     if (value) return shown_number(entry, *value);
-    return may_be_empty(entry) ? "automatic" : plain_text(entry, of);
+    if (may_be_empty(entry)) return "automatic";
+    const std::string text = plain_text(entry, of);
+    const bool is_none =
+        text.empty() && std::holds_alternative<std::vector<int> options::*>(entry.member);
+    return is_none ? "none" : text;
 }
 
 std::string shown_address(const void* memory) {

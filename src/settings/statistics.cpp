@@ -62,6 +62,12 @@ std::string list_of(const std::array<std::uint64_t, Size>& values) {
 
 std::span<const statistic_entry> statistic_entries() { return statistics_rows; }
 
+void add(statistics& to, const statistics& more) {
+    for (const statistic_entry& entry : statistics_rows) to.*entry.member += more.*entry.member;
+    for (std::size_t i = 0; i < to.batch_size.size(); ++i) to.batch_size[i] += more.batch_size[i];
+    for (std::size_t i = 0; i < to.latency_ns.size(); ++i) to.latency_ns[i] += more.latency_ns[i];
+}
+
 }  // namespace settings
 
 std::string statistics::to_json() const {

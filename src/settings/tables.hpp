@@ -22,7 +22,7 @@ using option_member =
     std::variant<std::uint64_t options::*, std::optional<std::uint64_t> options::*,
                  std::uint32_t options::*, std::optional<std::uint32_t> options::*, int options::*,
                  bool options::*, backend options::*, io_method options::*, direct_mode options::*,
-                 std::vector<std::string> options::*>;
+                 std::vector<std::string> options::*, std::vector<int> options::*>;
 
 enum class unit { none, bytes, ms, zero_or_one };  // the last for a bool, else on or off
 enum class part { place, cache, way, waits };      // the tables of docs/guide/settings.md
@@ -68,6 +68,9 @@ std::string plain_text(const option_entry& entry, const options& of);
 // For people: "64 KiB", "400 ms".
 std::string shown_text(const option_entry& entry, const options& of);
 
+// Of options::devices on a gpu. -EINVAL: a number stands there twice.
+status check_distinct(const std::vector<int>& gpus);
+
 // An address for a message: "0x7f2a40000000".
 std::string shown_address(const void* memory);
 
@@ -83,5 +86,8 @@ struct statistic_entry {
 
 // The histograms are not among them.
 std::span<const statistic_entry> statistic_entries();
+
+// Adds up what two devices counted, the histograms too.
+void add(statistics& to, const statistics& more);
 
 }  // namespace penstock::settings

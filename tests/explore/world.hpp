@@ -133,7 +133,7 @@ public:
         memory.control.heartbeat = 1;
     }
 
-    runtime_ref fs() const { return {view}; }
+    runtime_ref fs() const { return {view, 0}; }
 
     // As if slot `slot` had been opened: its pages are `first_word` on. Returns the descriptor; one
     // reference is held.

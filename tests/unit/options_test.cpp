@@ -121,6 +121,16 @@ constexpr wrong_option wrong_options[] = {
     {"page_bytes", [](options& o) { o.page_bytes = std::uint64_t{1} << 63; }},
     {"cache_bytes", [](options& o) { o.cache_bytes = 7 * o.page_bytes; }},
     {"device", [](options& o) { o.device = -1; }},
+    {"devices",
+     [](options& o) {
+         o.devices = {0, -1};
+     }},
+    {"devices", [](options& o) { o.devices = {0, 1, 2, 3, 4, 5, 6, 7, 8}; }},
+    {"devices: GPU 1",
+     [](options& o) {
+         o.where = backend::gpu;
+         o.devices = {0, 1, 1};
+     }},
     {"table_bytes", [](options& o) { o.table_bytes = 65535; }},
     {"max_files", [](options& o) { o.max_files = 15; }},
     {"max_files", [](options& o) { o.max_files = (1 << 19) + 1; }},
@@ -149,6 +159,25 @@ TEST(options, ranges_are_checked_and_named) {
         EXPECT_EQ(s.code, -EINVAL) << option.name;
         EXPECT_EQ(s.message.rfind(option.name, 0), 0u) << s.message;
     }
+}
+
+TEST(options, numbers_of_devices_are_only_names_on_cpu) {
+    options o;
+    o.where = backend::cpu;
+    o.devices = {7, 7, 0, 1, 2, 3, 4, 5};
+    EXPECT_TRUE(o.check().ok()) << o.check().message;
+}
+
+TEST(options, memory_of_the_caller_is_for_one_device) {
+    options o;
+    o.where = backend::cpu;
+    o.cache_bytes = 1 << 20;
+    o.cache_memory = reinterpret_cast<void*>(std::uintptr_t{1} << 20);
+    o.devices = {3};
+    EXPECT_TRUE(o.check().ok()) << o.check().message;
+    o.devices = {3, 4};
+    EXPECT_EQ(o.check().code, -EINVAL);
+    EXPECT_EQ(o.check().message.rfind("cache_memory: 0x100000", 0), 0u) << o.check().message;
 }
 
 TEST(options, borders_are_inside) {
@@ -195,12 +224,14 @@ TEST(environment, every_variable_is_read) {
         {"PENSTOCK_WORKERS", "6"},         {"PENSTOCK_IO", "pread"},
         {"PENSTOCK_FRAME_WAIT_MS", "11"},  {"PENSTOCK_REQUEST_WAIT_MS", "12"},
         {"PENSTOCK_HOST_WAIT_MS", "130"},  {"PENSTOCK_ROOTS", "/a:/b c::/d"},
-        {"PENSTOCK_DIRECT_IO", "off"},     {"PENSTOCK_REGISTERED_BUFFERS", "off"}};
+        {"PENSTOCK_DIRECT_IO", "off"},     {"PENSTOCK_REGISTERED_BUFFERS", "off"},
+        {"PENSTOCK_DEVICES", "2,0"}};
     options o;
     const status s = options::from_environment(o);
     ASSERT_TRUE(s.ok()) << s.message;
     EXPECT_EQ(o.where, backend::cpu);
     EXPECT_EQ(o.device, 3);
+    EXPECT_EQ(o.devices, (std::vector<int>{2, 0}));
     EXPECT_EQ(o.cache_bytes, std::uint64_t{2} << 30);
     EXPECT_EQ(o.page_bytes, 4096u);
     EXPECT_EQ(o.table_bytes, 1u << 20);
@@ -247,7 +278,8 @@ TEST(environment, a_wrong_value_names_its_variable) {
         {"PENSTOCK_WORKERS", "1.5"},        {"PENSTOCK_IO", "mmap"},
         {"PENSTOCK_PAGE", "4 KiBs"},        {"PENSTOCK_FRAME_WAIT_MS", "99999999999"},
         {"PENSTOCK_STAGING", "0"},          {"PENSTOCK_MAX_FILES", "auto"},
-        {"PENSTOCK_SERVICE_THREADS", "2 "}, {"PENSTOCK_REGISTERED_BUFFERS", "yes"}};
+        {"PENSTOCK_SERVICE_THREADS", "2 "}, {"PENSTOCK_REGISTERED_BUFFERS", "yes"},
+        {"PENSTOCK_DEVICES", "0,"},         {"PENSTOCK_DEVICES", "0 1"}};
     for (const auto& [name, value] : wrong) {
         const variable setting(name, value);
         options o;
@@ -262,11 +294,11 @@ TEST(environment, a_wrong_value_names_its_variable) {
 // Two have none: text cannot give a function or an address.
 TEST(option_table, has_a_row_for_every_member_that_text_can_give) {
     const options o;
-    [[maybe_unused]] const auto& [where, device, cache, memory, page, table, files, threads,
-                                  staging, window, admit, tier, writable, behind, workers, io,
-                                  direct, registered, frame_wait, request_wait, host_wait, roots,
-                                  log] = o;
-    constexpr std::size_t members = 23;
+    [[maybe_unused]] const auto& [where, device, devices, cache, memory, page, table, files,
+                                  threads, staging, window, admit, tier, writable, behind, workers,
+                                  io, direct, registered, frame_wait, request_wait, host_wait,
+                                  roots, log] = o;
+    constexpr std::size_t members = 24;
     std::set<std::string> names, variables;
     for (const settings::option_entry& entry : settings::option_entries()) {
         names.insert(entry.name);

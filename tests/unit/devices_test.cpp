@@ -1,0 +1,199 @@
+// A runtime of several devices: on cpu each of them is a cache in ordinary memory.
+#include <mutex>
+#include <thread>
+
+#include "fault/faulty_environment.hpp"
+#include "unit/support.hpp"
+
+namespace penstock::test {
+
+namespace {
+
+options two_caches(const temporary_folder& folder) {
+    options o = small_options(folder);
+    o.devices = {4, 7};
+    return o;
+}
+
+// As a kernel of that device does it.
+std::vector<std::uint8_t> read_whole(const runtime_ref& fs, const char* name, std::size_t bytes) {
+    std::vector<std::uint8_t> got(bytes);
+    const int fd = open(lane{}, fs, name);
+    EXPECT_GE(fd, 0) << error_text(fd);
+    EXPECT_EQ(read(lane{}, fs, fd, got.data(), static_cast<std::int64_t>(bytes), 0),
+              static_cast<std::int64_t>(bytes));
+    EXPECT_EQ(close(lane{}, fs, fd), 0);
+    return got;
+}
+
+}  // namespace
+
+TEST(devices, one_is_the_default) {
+    const temporary_folder folder;
+    const auto rt = make_runtime(small_options(folder));
+    EXPECT_EQ(rt->device_count(), 1u);
+    EXPECT_EQ(rt->ref().device, 0u);
+    EXPECT_TRUE(rt->settings().devices.empty());
+}
+
+TEST(devices, each_has_a_cache_of_its_own) {
+    const temporary_folder folder;
+    const auto bytes = pattern(1, 20 * page);
+    write_file(folder / "data", bytes);
+    const auto rt = make_runtime(two_caches(folder));
+    ASSERT_EQ(rt->device_count(), 2u);
+    for (std::uint32_t i = 0; i < 2; ++i) {
+        EXPECT_EQ(rt->ref(i).device, i);
+        EXPECT_EQ(*rt->settings(i).cache_bytes, 64 * page) << "for each, not divided";
+    }
+    EXPECT_EQ(rt->settings(0).device, 4);
+    EXPECT_EQ(rt->settings(1).device, 7);
+    EXPECT_NE(rt->ref(0).view.frames, rt->ref(1).view.frames);
+    EXPECT_EQ(rt->ref().view.frames, rt->ref(0).view.frames);
+
+    EXPECT_EQ(read_whole(rt->ref(1), "data", bytes.size()), bytes);
+    EXPECT_EQ(rt->stats(0).misses, 0u);
+    EXPECT_EQ(rt->stats(1).misses, 20u);
+    EXPECT_EQ(read_whole(rt->ref(0), "data", bytes.size()), bytes);
+    EXPECT_EQ(rt->stats(0).misses, 20u);
+    EXPECT_EQ(rt->stats().misses, rt->stats(0).misses + rt->stats(1).misses);
+    EXPECT_EQ(rt->stats().device_bytes, rt->stats(0).device_bytes + rt->stats(1).device_bytes);
+    std::uint64_t requests = 0;
+    for (const std::uint64_t bucket : rt->stats().latency_ns) requests += bucket;
+    EXPECT_EQ(requests, rt->stats().requests) << "the histograms are summed too";
+}
+
+TEST(devices, calls_of_the_host_use_the_first) {
+    const temporary_folder folder, elsewhere;
+    const auto bytes = pattern(2, 3 * page);
+    write_file(elsewhere / "data", bytes);
+    options o = two_caches(folder);
+    o.writable = true;
+    const auto rt = make_runtime(o);
+    const std::string path = elsewhere / "data";
+    EXPECT_EQ(open(lane{}, rt->ref(1), path.c_str()), -EACCES);
+    const int fd = rt->open(path);
+    ASSERT_GE(fd, 0);
+    std::vector<std::uint8_t> got(bytes.size());
+    EXPECT_EQ(rt->read(fd, got.data(), static_cast<std::int64_t>(got.size()), 0),
+              static_cast<std::int64_t>(got.size()));
+    EXPECT_EQ(got, bytes);
+    EXPECT_EQ(rt->stats(1).bytes_read, 0u);
+    EXPECT_EQ(read_whole(rt->ref(1), path.c_str(), bytes.size()), bytes)
+        << "open allows the file for kernels of every device";
+    EXPECT_EQ(rt->close(fd), 0);
+}
+
+TEST(devices, a_name_that_is_taken_away_is_so_for_all) {
+    const temporary_folder folder;
+    const std::string name = folder / "data";
+    write_file(name, pattern(3, page));
+    write_file(folder / "other", pattern(4, page));
+    options o = two_caches(folder);
+    o.writable = true;
+    const auto rt = make_runtime(o);
+    // Held open, so that a cache knows the name without asking its host.
+    const int held = open(lane{}, rt->ref(1), name.c_str());
+    ASSERT_GE(held, 0);
+    EXPECT_EQ(rt->unlink(name), 0);
+    EXPECT_EQ(open(lane{}, rt->ref(1), name.c_str()), -ENOENT);
+    EXPECT_EQ(close(lane{}, rt->ref(1), held), 0);
+    EXPECT_EQ(rt->rename(folder / "other", name), 0);
+    EXPECT_EQ(read_whole(rt->ref(1), name.c_str(), page), pattern(4, page));
+}
+
+TEST(devices, allowed_for_one_is_allowed_for_all) {
+    const temporary_folder folder, elsewhere;
+    write_file(elsewhere / "data", pattern(5, page));
+    const std::string path = elsewhere / "data";
+    const auto rt = make_runtime(two_caches(folder));
+    EXPECT_EQ(rt->allow(path), 0);
+    for (std::uint32_t i = 0; i < 2; ++i)
+        EXPECT_EQ(read_whole(rt->ref(i), path.c_str(), page), pattern(5, page));
+}
+
+TEST(devices, an_interrupt_ends_kernels_of_all) {
+    const temporary_folder folder;
+    write_file(folder / "data", pattern(6, page));
+    const auto rt = make_runtime(two_caches(folder));
+    rt->interrupt();
+    for (std::uint32_t i = 0; i < 2; ++i)
+        EXPECT_EQ(open(lane{}, rt->ref(i), "data"), -ECANCELED) << i;
+    rt->resume();
+    for (std::uint32_t i = 0; i < 2; ++i)
+        EXPECT_EQ(read_whole(rt->ref(i), "data", page), pattern(6, page));
+}
+
+TEST(devices, health_names_the_device) {
+    const temporary_folder folder;
+    write_file(folder / "data", pattern(7, page));
+    std::mutex mutex;
+    std::vector<std::string> log;
+    options o = two_caches(folder);
+    o.log = [&](const std::string& line) {
+        const std::lock_guard lock(mutex);
+        log.push_back(line);
+    };
+    const auto rt = make_runtime(o);
+    EXPECT_TRUE(rt->health().ok());
+    for (auto& service : rt->state(1).services) service->kill();
+    for (int i = 0; i < 5000 && rt->health().ok(); ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_EQ(rt->health().code, -ESHUTDOWN);
+    EXPECT_EQ(rt->health().message.rfind("cache 1: ", 0), 0u) << rt->health().message;
+    EXPECT_EQ(read_whole(rt->ref(0), "data", page), pattern(7, page)) << "the other one goes on";
+    const std::lock_guard lock(mutex);
+    ASSERT_FALSE(log.empty());
+    EXPECT_EQ(log.front().rfind("cache 1: ", 0), 0u) << log.front();
+}
+
+TEST(devices, view_status_is_of_all) {
+    const temporary_folder folder;
+    write_file(folder / "data", pattern(8, page));
+    const auto rt = make_runtime(two_caches(folder));
+    const runtime_ref fs = rt->ref(1);
+    const int fd = open(lane{}, fs, "data");
+    const view<std::uint8_t> bytes(fs, fd);
+    EXPECT_EQ(bytes[page + 5], 0);
+    EXPECT_EQ(rt->view_status().code, -ERANGE);
+    EXPECT_EQ(rt->view_status().message.rfind("cache 1: ", 0), 0u) << rt->view_status().message;
+    EXPECT_NE(rt->view_status().message.find("data"), std::string::npos);
+    rt->clear_view_status();
+    EXPECT_TRUE(rt->view_status().ok());
+    EXPECT_EQ(close(lane{}, fs, fd), 0);
+}
+
+TEST(devices, what_was_made_goes_if_one_cannot_be_made) {
+    const temporary_folder folder;
+    fault::faulty_environment env;
+    host::runtime_hooks hooks;
+    hooks.env = &env;
+    env.set({.calls = fault::every_call});
+    make_runtime(two_caches(folder), hooks);
+    const std::uint64_t calls = env.calls();
+    ASSERT_GE(calls, 2u);
+    EXPECT_EQ(env.handles(), 0);
+    for (std::uint64_t nth = 1; nth <= calls; ++nth) {
+        env.set({.calls = fault::every_call, .nth = nth, .error = -EMFILE});
+        std::unique_ptr<runtime> rt;
+        const status s = runtime::make(two_caches(folder), hooks, rt);
+        EXPECT_EQ(s.code, -EMFILE);
+        EXPECT_EQ(rt, nullptr);
+        EXPECT_EQ(s.message.rfind(nth <= calls / 2 ? "cache 0: " : "cache 1: ", 0), 0u)
+            << s.message;
+        EXPECT_EQ(env.handles(), 0) << "after call " << nth;
+    }
+}
+
+TEST(devices, a_gpu_that_is_named_twice_is_refused) {
+    const temporary_folder folder;
+    options o = small_options(folder);
+    o.where = backend::gpu;
+    o.devices = {0, 0};
+    std::unique_ptr<runtime> rt;
+    const status s = runtime::make(o, rt);
+    EXPECT_EQ(s.code, -EINVAL);
+    EXPECT_EQ(s.message, "devices: GPU 0 is named twice; name each GPU once");
+}
+
+}  // namespace penstock::test
