@@ -15,14 +15,25 @@
 // write neighbours in the file, which are transferred together (docs/guide/writing.md). Files
 // compiled by a plain C++ compiler can launch on cpu only.
 //
+// A runtime of several devices runs the groups on all of them at a time: each device has a part of
+// the numbers, and one that has done its part takes over numbers of the others. The operator gets
+// the runtime_ref of the device that its group runs on, so what it keeps apart by device is told by
+// fs.device, and descriptors come from a shared_file (penstock/shared_file.hpp). Memory that groups
+// write to is reached by all devices, such as pinned memory; sums that groups add to are one for
+// each device, for over a bus additions of two devices are not atomic. The functor itself is copied
+// to each device. On cpu the worker threads are divided over the caches. launch_on runs the groups
+// on one device only.
+//
 // Blocks until all groups are done. Returns 0, also if calls inside it failed (their own results
-// say so); -EOPNOTSUPP; -EAGAIN if a thousand launches of this runtime are under way; -EIO if the
-// kernel faulted (runtime.health() says how); -ENOMEM if the device has no memory to start it;
-// -ENODEV after a cudaDeviceReset; -ECHILD in a child of fork(). After an interrupt the calls
-// inside fail with -ECANCELED. Stream captures of any thread do not affect it.
+// say so), or the error of the first device that has one: -EOPNOTSUPP; -EAGAIN if a thousand
+// launches of this runtime are under way; -EIO if the kernel faulted (runtime.health() says how);
+// -ENOMEM if the device has no memory to start it; -ENODEV after a cudaDeviceReset; -ECHILD in a
+// child of fork(). After an interrupt the calls inside fail with -ECANCELED. Stream captures of any
+// thread do not affect it.
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 
 #include "penstock/base/atomic.hpp"
 #include "penstock/runtime.hpp"
@@ -42,6 +53,60 @@ struct launch_shape {
     std::uint32_t threads_per_block = 256;
     std::uint32_t blocks = 0;
 };
+
+namespace detail {
+
+// The numbers of a launch over several devices, of which each has a share. Host memory.
+class number_shares {
+public:
+    number_shares(std::uint64_t groups, std::uint32_t devices) : devices_(devices) {
+        for (std::uint32_t i = 0; i < devices; ++i) {
+            // Of all but the last as many, without a product that might be too large.
+            of_[i].next = groups / devices * i;
+            of_[i].end = i + 1 < devices ? groups / devices * (i + 1) : groups;
+        }
+    }
+
+    // Calls body(number) for numbers of the device's share, then of the others', until none is
+    // left. By any number of threads, none of which calls take.
+    template <typename Body>
+    void draw(std::uint32_t device, const Body& body) {
+        for (std::uint32_t i = 0; i < devices_; ++i) {
+            share& from = of_[(device + i) % devices_];
+            for (std::uint64_t number = fetch_add_relaxed(&from.next, std::uint64_t{1});
+                 number < from.end; number = fetch_add_relaxed(&from.next, std::uint64_t{1}))
+                body(number);
+        }
+    }
+
+    // Takes half of what a share has left, or `least` numbers if that is more: of the device's own
+    // share, or of the largest. False: none is left. So a device that is faster gets more, each
+    // gets few parts, and the last ones are small.
+    bool take(std::uint32_t device, std::uint64_t least, std::uint64_t& begin, std::uint64_t& end) {
+        const std::lock_guard lock(mutex_);
+        share* from = &of_[device];
+        if (from->left() == 0)
+            for (share& other : of_)
+                if (other.left() > from->left()) from = &other;
+        std::uint64_t part = from->left() / 2;
+        if (part < least) part = least;
+        if (part > from->left()) part = from->left();
+        begin = from->next;
+        end = from->next += part;
+        return part > 0;
+    }
+
+private:
+    struct alignas(64) share {
+        std::uint64_t next = 0, end = 0;
+        [[nodiscard]] std::uint64_t left() const { return end - next; }
+    };
+    const std::uint32_t devices_;
+    share of_[most_runtime_devices];
+    std::mutex mutex_;  // guards the shares, for take
+};
+
+}  // namespace detail
 
 #if defined(__CUDACC__)
 namespace detail {
@@ -138,12 +203,11 @@ __global__ void run_groups(const __grid_constant__ runtime_ref fs, std::uint64_t
 // Launches the kernel on a stream of its own and waits for it. The launch's own code is its result:
 // the error that cudaGetLastError has may be the program's.
 template <width Width, typename Function>
-cudaError_t run_kernel(runtime& rt, std::uint32_t blocks, std::uint32_t threads,
+cudaError_t run_kernel(runtime_ref fs, std::uint32_t blocks, std::uint32_t threads,
                        std::uint64_t groups, launch_count* count, const Function& function) {
     cudaStream_t stream = nullptr;
     cudaError_t code = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
     if (code != cudaSuccess) return code;
-    runtime_ref fs = rt.ref();
     void* arguments[] = {&fs, &groups, &count,
                          const_cast<void*>(static_cast<const void*>(&function))};
     code = cudaLaunchKernel(reinterpret_cast<const void*>(run_groups<Width, Function>),
@@ -153,61 +217,167 @@ cudaError_t run_kernel(runtime& rt, std::uint32_t blocks, std::uint32_t threads,
     return code == cudaSuccess ? ran : code;
 }
 
+// The current device and the capture mode of the calling thread, for a scope.
+class device_scope {
+public:
+    explicit device_scope(int device) {
+        cudaGetDevice(&before_);
+        is_other_ = before_ != device;
+        if (is_other_ && cudaSetDevice(device) != cudaSuccess) return;
+        entered_ = true;
+        // Does not disturb a capture that this or another thread has begun.
+        cudaThreadExchangeStreamCaptureMode(&mode_);
+    }
+    ~device_scope() {
+        if (!entered_) return;
+        cudaThreadExchangeStreamCaptureMode(&mode_);
+        if (is_other_) cudaSetDevice(before_);
+    }
+    device_scope(const device_scope&) = delete;
+    device_scope& operator=(const device_scope&) = delete;
+    explicit operator bool() const { return entered_; }
+
+private:
+    int before_ = 0;
+    bool is_other_ = false, entered_ = false;
+    cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
+// Blocks for the numbers on the current device: as many as are resident at once, or as the shape
+// says, but no more than have a number.
 template <width Width, typename Function>
-int launch_on_gpu(runtime& rt, std::uint64_t groups, const Function& function,
-                  const launch_shape& shape) {
-    if (const status s = rt.health(); s.code == -EIO || s.code == -ENODEV) return s.code;
-    int before = 0, multiprocessors = 0, resident = 0;
-    const int device = rt.settings().device;
-    cudaGetDevice(&before);
-    if (before != device && cudaSetDevice(device) != cudaSuccess) return -ENODEV;
-    // Does not disturb a capture that this or another thread has begun.
-    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-    cudaThreadExchangeStreamCaptureMode(&mode);
+std::uint64_t blocks_for(int device, std::uint64_t groups, const launch_shape& shape) {
+    int multiprocessors = 0, resident = 0;
     cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
     cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, run_groups<Width, Function>,
                                                   static_cast<int>(shape.threads_per_block), 0);
     const std::uint32_t per_block = groups_per_block<Width>(shape.threads_per_block);
-    std::uint64_t blocks = shape.blocks != 0
-                               ? shape.blocks
-                               : std::uint64_t(multiprocessors) * (resident > 0 ? resident : 1);
-    if (blocks > (groups + per_block - 1) / per_block)
-        blocks = (groups + per_block - 1) / per_block;
-    cudaError_t code = cudaSuccess;
-    launch_count* const count = blocks > 0 ? rt.take_launch_count() : nullptr;
-    if (count != nullptr) {
-        code = run_kernel<Width>(rt, static_cast<std::uint32_t>(blocks), shape.threads_per_block,
-                                 groups, count, function);
-        rt.give_back(count);  // after a fault its words are not zero, and nothing runs on the
-                              // device any more
-    }
-    cudaThreadExchangeStreamCaptureMode(&mode);
-    if (before != device) cudaSetDevice(before);
-    if (blocks > 0 && count == nullptr) return -EAGAIN;
+    const std::uint64_t blocks = shape.blocks != 0 ? shape.blocks
+                                                   : std::uint64_t(multiprocessors) *
+                                                         (resident > 0 ? resident : 1),
+                        wanted = (groups + per_block - 1) / per_block;
+    return blocks < wanted ? blocks : wanted;
+}
+
+inline int errno_of_launch(cudaError_t code) {
     return code == cudaSuccess ? 0 : code == cudaErrorMemoryAllocation ? -ENOMEM : -EIO;
+}
+
+template <width Width, typename Function>
+int launch_on_gpu(runtime& rt, std::uint32_t device, std::uint64_t groups, const Function& function,
+                  const launch_shape& shape) {
+    if (const status s = rt.health(device); s.code == -EIO || s.code == -ENODEV) return s.code;
+    const int number = rt.settings(device).device;
+    const device_scope here(number);
+    if (!here) return -ENODEV;
+    const std::uint64_t blocks = blocks_for<Width, Function>(number, groups, shape);
+    if (blocks == 0) return 0;
+    launch_count* const count = rt.take_launch_count(device);
+    if (count == nullptr) return -EAGAIN;
+    const cudaError_t code = run_kernel<Width>(rt.ref(device), static_cast<std::uint32_t>(blocks),
+                                               shape.threads_per_block, groups, count, function);
+    rt.give_back(count, device);  // after a fault its words are not zero, and nothing runs on the
+                                  // device any more
+    return errno_of_launch(code);
+}
+
+// Runs part after part of the numbers on one device. A part is a launch of the same kernel whose
+// count begins at the part's first number.
+template <width Width, typename Function>
+cudaError_t run_parts(runtime_ref fs, int device, number_shares& numbers, launch_count* count,
+                      const Function& function, const launch_shape& shape) {
+    cudaStream_t stream = nullptr;
+    cudaError_t code = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    if (code != cudaSuccess) return code;
+    const std::uint64_t full = blocks_for<Width, Function>(device, UINT64_MAX / 2, shape) *
+                               groups_per_block<Width>(shape.threads_per_block);
+    std::uint64_t begin = 0, end = 0;
+    while (code == cudaSuccess && numbers.take(fs.device, full, begin, end)) {
+        const std::uint64_t blocks = blocks_for<Width, Function>(device, end - begin, shape);
+        void* arguments[] = {&fs, &end, &count,
+                             const_cast<void*>(static_cast<const void*>(&function))};
+        code = cudaMemcpyAsync(&count->begun, &begin, sizeof begin, cudaMemcpyHostToDevice, stream);
+        if (code == cudaSuccess)
+            code = cudaLaunchKernel(reinterpret_cast<const void*>(run_groups<Width, Function>),
+                                    dim3(static_cast<std::uint32_t>(blocks)),
+                                    dim3(shape.threads_per_block), arguments, 0, stream);
+        // A kernel that did not begin leaves the words to us.
+        if (code != cudaSuccess) cudaMemsetAsync(count, 0, sizeof *count, stream);
+        const cudaError_t ran = cudaStreamSynchronize(stream);
+        if (code == cudaSuccess) code = ran;
+    }
+    cudaStreamDestroy(stream);
+    return code;
+}
+
+template <width Width, typename Function>
+int launch_on_gpus(runtime& rt, std::uint64_t groups, const Function& function,
+                   const launch_shape& shape) {
+    launch_count* counts[most_runtime_devices] = {};
+    number_shares numbers(groups, rt.device_count());
+    int code = 0;
+    for (std::uint32_t i = 0; i < rt.device_count(); ++i) {
+        const status s = rt.health(i);
+        if (code == 0 && (s.code == -EIO || s.code == -ENODEV)) code = s.code;
+        counts[i] = rt.take_launch_count(i);
+        if (code == 0 && counts[i] == nullptr) code = -EAGAIN;
+    }
+    if (code == 0)
+        code = rt.run_on_devices([&](std::uint32_t device) -> int {
+            const int number = rt.settings(device).device;
+            const device_scope here(number);
+            if (!here) return -ENODEV;
+            return errno_of_launch(
+                run_parts<Width>(rt.ref(device), number, numbers, counts[device], function, shape));
+        });
+    for (std::uint32_t i = 0; i < rt.device_count(); ++i)
+        if (counts[i] != nullptr) rt.give_back(counts[i], i);
+    return code;
 }
 
 }  // namespace detail
 #endif
 
+// On all devices of the runtime.
 template <width Width = width::warp, typename Function>
 int launch(runtime& rt, std::uint64_t groups, const Function& function,
            const launch_shape& shape = {}) {
     if (const int code = rt.process_code(); code != 0) return code;
     if (rt.where() == backend::gpu) {
 #if defined(__CUDACC__)
-        return detail::launch_on_gpu<Width>(rt, groups, function, shape);
+        return rt.device_count() == 1 ? detail::launch_on_gpu<Width>(rt, 0, groups, function, shape)
+                                      : detail::launch_on_gpus<Width>(rt, groups, function, shape);
 #else
         static_cast<void>(shape);
         return -EOPNOTSUPP;
 #endif
     }
-    std::uint64_t next = 0;
-    const runtime_ref fs = rt.ref();
+    detail::number_shares numbers(groups, rt.device_count());
+    return rt.run_on_workers([&](std::uint32_t worker, std::uint32_t) {
+        const std::uint32_t device = worker % rt.device_count();
+        const runtime_ref fs = rt.ref(device);
+        numbers.draw(device, [&](std::uint64_t i) { function(lane{}, fs, i); });
+    });
+}
+
+// On one device of the runtime; the others have no part in it. -EINVAL: there is no such device.
+template <width Width = width::warp, typename Function>
+int launch_on(runtime& rt, std::uint32_t device, std::uint64_t groups, const Function& function,
+              const launch_shape& shape = {}) {
+    if (const int code = rt.process_code(); code != 0) return code;
+    if (device >= rt.device_count()) return -EINVAL;
+    if (rt.where() == backend::gpu) {
+#if defined(__CUDACC__)
+        return detail::launch_on_gpu<Width>(rt, device, groups, function, shape);
+#else
+        static_cast<void>(shape);
+        return -EOPNOTSUPP;
+#endif
+    }
+    detail::number_shares numbers(groups, 1);
+    const runtime_ref fs = rt.ref(device);
     return rt.run_on_workers([&](std::uint32_t, std::uint32_t) {
-        for (std::uint64_t i = fetch_add_relaxed(&next, std::uint64_t{1}); i < groups;
-             i = fetch_add_relaxed(&next, std::uint64_t{1}))
-            function(lane{}, fs, i);
+        numbers.draw(0, [&](std::uint64_t i) { function(lane{}, fs, i); });
     });
 }
 

@@ -14,6 +14,7 @@
 #include "penstock/options.hpp"
 #include "penstock/region.hpp"
 #include "penstock/runtime.hpp"
+#include "penstock/shared_file.hpp"
 #include "penstock/statistics.hpp"
 #include "penstock/stream.hpp"
 #include "penstock/table.hpp"

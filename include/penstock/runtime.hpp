@@ -26,6 +26,7 @@
 #include "penstock/file.hpp"
 #include "penstock/gather.hpp"
 #include "penstock/options.hpp"
+#include "penstock/shared_file.hpp"
 #include "penstock/statistics.hpp"
 
 namespace penstock {
@@ -79,11 +80,17 @@ public:
     // tens of microseconds; pages are read through the device's cache. open also allows the file:
     // kernels may open it afterwards even if it lies outside the roots.
     //
-    // Of several devices, calls with a descriptor use device 0: open gives a descriptor of it, and
-    // kernels of the other devices must not use that. unlink, rename, allow and close_windows are
-    // for all devices.
+    // Of several devices, calls with a descriptor use device 0: open gives a descriptor of it,
+    // which means another file or none to kernels of the other devices. For those open the file
+    // everywhere. unlink, rename, allow and close_windows are for all devices.
     int open(const std::string& path, int flags = open_read);
     int close(int fd);
+    // The same on every device (penstock/shared_file.hpp), in the order of the devices: the first
+    // creates the file or cuts it, as the flags say, and the others open what is there then. If one
+    // device cannot open it none has it open, and the code says why.
+    shared_file open_everywhere(const std::string& path, int flags = open_read);
+    // On every device. 0, or the first error.
+    int close(const shared_file& file);
     std::int64_t read(int fd, void* buffer, std::int64_t bytes, std::int64_t offset);
     std::int64_t read(cursor& at, void* buffer, std::int64_t bytes);
     // Writes (penstock/write.hpp), with options::writable. open with open_create makes the file
@@ -131,8 +138,13 @@ public:
     // a MiB (docs/guide/limits.md). Call it between kernels: beside a kernel that waits for the
     // host, the call would wait for that kernel's end.
     std::int64_t open_windows(int fd, std::int64_t offset = 0, std::int64_t bytes = INT64_MAX);
-    // The same for every regular file that the pattern matches, as a shell would (glob(7)). Returns
-    // the sum, or the first error if no file could be opened; -ENOENT if nothing matches.
+    // For every device. Returns how many bytes of the range lie in windows of all, or the first
+    // error.
+    std::int64_t open_windows(const shared_file& file, std::int64_t offset = 0,
+                              std::int64_t bytes = INT64_MAX);
+    // The same for every regular file that the pattern matches, as a shell would (glob(7)), and for
+    // every device. Returns the sum, or the first error if no file could be opened; -ENOENT if
+    // nothing matches.
     std::int64_t open_windows(const std::string& pattern);
     // Closes all windows. Call it only while no kernel uses the runtime. Cached pages stay.
     void close_windows();
@@ -153,6 +165,7 @@ public:
     // After the first two the log names the files that were being written. Of several devices the
     // message names the device; the others go on.
     [[nodiscard]] status health() const;
+    [[nodiscard]] status health(std::uint32_t device) const;
 
     // Returns 0, or the first error of an element view or a gather since the last
     // clear_view_status, with file, offset or row, and cause (penstock/view.hpp,
@@ -176,6 +189,11 @@ public:
     // the missing threads itself, one after the other. Returns 0 or -ECHILD.
     int run_on_workers(const std::function<void(std::uint32_t, std::uint32_t)>& body);
 
+    // For launch() on several gpus: runs body(device) for each device at a time and waits. If no
+    // thread can be made for a device its body is left out, so a body also does what the others
+    // leave. Returns the first error of a body in the order of the devices, or -ECHILD.
+    int run_on_devices(const std::function<int(std::uint32_t)>& body);
+
     // For launch() on a gpu: words in device memory, all zero, which belong to the caller until it
     // gives them back, all zero again. Null if all of them (a thousand) are in use by launches.
     // Thread-safe.
@@ -187,6 +205,12 @@ public:
 private:
     explicit runtime(std::vector<std::unique_ptr<host::runtime_state>> states);
     int forget(const std::string& path);
+    // Lets kernels of every device open the file. The first makes it, if the flags say so.
+    int allow_on_all(const std::string& path, int flags);
+    // A file that was allowed with these flags a moment ago.
+    int open_allowed(std::uint32_t device, const std::string& path, int flags);
+    std::int64_t open_windows_of(const shared_file& file, std::uint32_t devices,
+                                 std::int64_t offset, std::int64_t bytes);
 
     std::vector<std::unique_ptr<host::runtime_state>> states_;  // one for each device
 };

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
-#include <glob.h>
 #include <thread>
 #include <vector>
 
@@ -98,17 +97,6 @@ runtime::~runtime() {
 
 namespace {
 
-// A call of the host: at once -ECHILD in a child of fork(), and no exception leaves it.
-template <typename Call>
-auto checked(const host::runtime_state& state, const Call& call) -> decltype(call()) {
-    if (!state.owner.here()) return -ECHILD;
-    try {
-        return call();
-    } catch (...) {
-        return host::status_of_exception("").code;
-    }
-}
-
 status not_here() {
     return {-ECHILD,
             "the runtime belongs to the parent of this process; make one of the child's own after "
@@ -133,18 +121,13 @@ int runtime::process_code() const { return state().owner.here() ? 0 : -ECHILD; }
 
 int runtime::open(const std::string& path, int flags) {
     if (flags < 0 || !engine::sound_flags(static_cast<std::uint32_t>(flags))) return -EINVAL;
-    return checked(state(), [&] {
-        int code = state().files->allow(path, static_cast<std::uint32_t>(flags));
-        for (std::uint32_t i = 1; code == 0 && i < device_count(); ++i)
-            code = state(i).files->allow(
-                path, static_cast<std::uint32_t>(flags & static_cast<int>(engine::access_mask)));
-        // The file was made just now, by this call; the device only has to open it.
-        return code != 0 ? code
-                         : state().device->open(state().ref, path.c_str(), flags & ~open_exclusive);
+    return host::checked(state(), [&] {
+        const int code = allow_on_all(path, flags);
+        return code != 0 ? code : open_allowed(0, path, flags);
     });
 }
 int runtime::close(int fd) {
-    return checked(state(), [&] { return state().device->close(state().ref, fd); });
+    return host::checked(state(), [&] { return state().device->close(state().ref, fd); });
 }
 std::int64_t runtime::read(cursor& at, void* buffer, std::int64_t bytes) {
     const std::int64_t done =
@@ -153,24 +136,25 @@ std::int64_t runtime::read(cursor& at, void* buffer, std::int64_t bytes) {
     return done;
 }
 int runtime::msync(int fd, std::int64_t offset, std::int64_t bytes) {
-    return checked(state(), [&] { return state().device->msync(state().ref, fd, offset, bytes); });
+    return host::checked(state(),
+                         [&] { return state().device->msync(state().ref, fd, offset, bytes); });
 }
 // read, write, append, prefetch, advise, stat, fsync, truncate
-#define PENSTOCK_ASK_DEVICE(Result, verb, parameters, names)                                       \
-    Result runtime::verb(int fd PENSTOCK_REST parameters) {                                        \
-        return checked(state(),                                                                    \
-                       [&] { return state().device->verb(state().ref, fd PENSTOCK_REST names); }); \
+#define PENSTOCK_ASK_DEVICE(Result, verb, parameters, names)                                     \
+    Result runtime::verb(int fd PENSTOCK_REST parameters) {                                      \
+        return host::checked(                                                                    \
+            state(), [&] { return state().device->verb(state().ref, fd PENSTOCK_REST names); }); \
     }
 PENSTOCK_FILE_VERBS(PENSTOCK_ASK_DEVICE)
 #undef PENSTOCK_ASK_DEVICE
 int runtime::unlink(const std::string& path) {
-    return checked(state(), [&] {
+    return host::checked(state(), [&] {
         const int code = state().files->unlink(path, false);
         return code != 0 ? code : forget(path);
     });
 }
 int runtime::rename(const std::string& from, const std::string& to) {
-    return checked(state(), [&] {
+    return host::checked(state(), [&] {
         if (const int code = state().files->rename(from, to, false); code != 0) return code;
         const int forgotten = forget(from), also = forget(to);
         return forgotten != 0 ? forgotten : also;
@@ -194,38 +178,6 @@ int runtime::unmap(const mapping& mapped) {
     return penstock::unmap(lane{}, state().ref, mapped);
 }
 
-std::int64_t runtime::open_windows(int fd, std::int64_t offset, std::int64_t bytes) {
-    if (offset < 0 || bytes < 0) return -EINVAL;
-    return checked(state(), [&]() -> std::int64_t {
-        if (state().windows == nullptr) return -EOPNOTSUPP;
-        return state().open_windows(*state().windows, fd, static_cast<std::uint64_t>(offset),
-                                    static_cast<std::uint64_t>(bytes), nullptr);
-    });
-}
-
-std::int64_t runtime::open_windows(const std::string& pattern) try {
-    if (const int code = process_code(); code != 0) return code;
-    if (state().windows == nullptr) return -EOPNOTSUPP;
-    glob_t found{};
-    const int globbed = ::glob(pattern.c_str(), 0, nullptr, &found);
-    std::int64_t sum = 0, first_error = 0;
-    bool any = false;
-    for (std::size_t i = 0; globbed == 0 && i < found.gl_pathc; ++i) {
-        const int fd = open(found.gl_pathv[i]);
-        if (fd == -EISDIR || fd == -EOPNOTSUPP) continue;  // not a regular file
-        const std::int64_t inside = fd < 0 ? fd : open_windows(fd);
-        if (fd >= 0) close(fd);
-        any = any || inside >= 0;
-        if (inside > 0) sum += inside;
-        if (inside < 0 && first_error == 0) first_error = inside;
-    }
-    ::globfree(&found);
-    if (globbed == GLOB_NOSPACE) return -ENOMEM;
-    return any ? sum : first_error != 0 ? first_error : -ENOENT;
-} catch (...) {
-    return host::status_of_exception("").code;
-}
-
 void runtime::close_windows() {
     if (process_code() != 0) return;
     for (const auto& state : states_)
@@ -234,12 +186,7 @@ void runtime::close_windows() {
 }
 
 int runtime::allow(const std::string& path) {
-    return checked(state(), [&] {
-        int code = 0;
-        for (const auto& state : states_)
-            if (code == 0) code = state->files->allow(path);
-        return code;
-    });
+    return host::checked(state(), [&] { return allow_on_all(path, open_read); });
 }
 
 void runtime::interrupt() {
@@ -267,6 +214,10 @@ status runtime::health() const {
     for (const auto& state : states_)
         if (status s = state->health(); !s) return state->labelled(s);
     return {};
+}
+
+status runtime::health(std::uint32_t device) const {
+    return process_code() != 0 ? not_here() : state(device).labelled(state(device).health());
 }
 
 status runtime::view_status() const try {
@@ -336,6 +287,23 @@ int runtime::run_on_workers(const std::function<void(std::uint32_t, std::uint32_
     }
     for (std::uint32_t i = made; i < workers; ++i) body(i, workers);
     for (std::thread& thread : threads) thread.join();
+    return 0;
+}
+
+int runtime::run_on_devices(const std::function<int(std::uint32_t)>& body) {
+    if (const int code = process_code(); code != 0) return code;
+    std::vector<int> codes(device_count());
+    std::vector<std::thread> threads;
+    try {
+        threads.reserve(device_count());
+        for (std::uint32_t i = 1; i < device_count(); ++i)
+            threads.emplace_back([&, i] { codes[i] = body(i); });
+    } catch (const std::exception&) {  // no more threads: the others do their part
+    }
+    codes[0] = body(0);
+    for (std::thread& thread : threads) thread.join();
+    for (const int code : codes)
+        if (code != 0) return code;
     return 0;
 }
 

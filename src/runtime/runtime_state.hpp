@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <cerrno>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -14,6 +15,7 @@
 #include "device/device.hpp"
 #include "files/file_registry.hpp"
 #include "os/env.hpp"
+#include "os/exceptions.hpp"
 #include "os/process_owner.hpp"
 #include "runtime/table_room.hpp"
 #include "service/service.hpp"
@@ -129,7 +131,9 @@ struct runtime_state {
     void say(const std::string& line) const;
     // "GPU 1: " or "cache 1: " before messages of one of several devices, else nothing.
     [[nodiscard]] std::string label() const;
-    [[nodiscard]] status labelled(const status& s) const { return {s.code, label() + s.message}; }
+    [[nodiscard]] status labelled(const status& s) const {
+        return s.ok() ? s : status{s.code, label() + s.message};
+    }
     // Of this device, as runtime has them for all.
     [[nodiscard]] status health();
     [[nodiscard]] status view_status();
@@ -153,6 +157,17 @@ struct runtime_state {
     std::mutex launch_mutex;
     std::vector<launch_count*> free_launch_counts;  // guarded by launch_mutex
 };
+
+// A call of the host: at once -ECHILD in a child of fork(), and no exception leaves it.
+template <typename Call>
+auto checked(const runtime_state& state, const Call& call) -> decltype(call()) {
+    if (!state.owner.here()) return -ECHILD;
+    try {
+        return call();
+    } catch (...) {
+        return status_of_exception("").code;
+    }
+}
 
 // Of a runtime that was made, until it is destroyed: in a child of fork() every wait on its copy
 // ends with -ECHILD.

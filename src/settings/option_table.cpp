@@ -3,6 +3,8 @@
 
 #include <bit>
 
+#include "penstock/shared_file.hpp"
+
 namespace penstock::settings {
 
 status check_distinct(const std::vector<int>& gpus) {
@@ -67,13 +69,11 @@ status check_device(const options& o) {
             "device: " + std::to_string(o.device) + " is negative; device numbers start at 0"};
 }
 
-constexpr std::size_t most_devices = 8;
-
 status check_devices(const options& o) {
-    if (o.devices.size() > most_devices)
+    if (o.devices.size() > most_runtime_devices)
         return {-EINVAL, "devices: " + std::to_string(o.devices.size()) +
                              " are named, and a runtime has at most " +
-                             std::to_string(most_devices) + "; name fewer"};
+                             std::to_string(most_runtime_devices) + "; name fewer"};
     for (const int device : o.devices)
         if (device < 0)
             return {-EINVAL, "devices: " + std::to_string(device) +

@@ -20,16 +20,25 @@ void take(Function... functions) {
 void of_the_runtime() {
     using rt = ps::runtime;
     take(static_cast<ps::status (*)(const ps::options&, std::unique_ptr<rt>&)>(&rt::make), &rt::ref,
-         &rt::where, &rt::settings, &rt::device_name, &rt::io_name, &rt::open, &rt::close,
+         &rt::where, &rt::settings, &rt::device_name, &rt::io_name, &rt::open,
+         static_cast<int (rt::*)(int)>(&rt::close), &rt::open_everywhere,
+         static_cast<int (rt::*)(const ps::shared_file&)>(&rt::close), &rt::device_count,
+
          static_cast<std::int64_t (rt::*)(int, void*, std::int64_t, std::int64_t)>(&rt::read),
          static_cast<std::int64_t (rt::*)(ps::cursor&, void*, std::int64_t)>(&rt::read), &rt::write,
          &rt::append, &rt::msync, &rt::fsync, &rt::truncate, &rt::unlink, &rt::rename, &rt::stat,
          &rt::prefetch, &rt::advise, &rt::gather, &ps::map_region, &ps::mount_directory,
          static_cast<std::int64_t (rt::*)(int, std::int64_t, std::int64_t)>(&rt::open_windows),
          static_cast<std::int64_t (rt::*)(const std::string&)>(&rt::open_windows),
-         &rt::close_windows, &rt::allow, &rt::interrupt, &rt::resume, &rt::health, &rt::view_status,
-         &rt::clear_view_status, &rt::write_status, &rt::clear_write_status, &rt::stats,
-         &rt::run_on_workers, &rt::take_launch_count, &rt::give_back, &ps::interrupt_on_signals,
+         static_cast<std::int64_t (rt::*)(const ps::shared_file&, std::int64_t, std::int64_t)>(
+             &rt::open_windows),
+         &rt::close_windows, &rt::allow, &rt::interrupt, &rt::resume,
+         static_cast<ps::status (rt::*)() const>(&rt::health),
+         static_cast<ps::status (rt::*)(std::uint32_t) const>(&rt::health), &rt::view_status,
+         &rt::clear_view_status, &rt::write_status, &rt::clear_write_status,
+         static_cast<ps::statistics (rt::*)() const>(&rt::stats),
+         static_cast<ps::statistics (rt::*)(std::uint32_t) const>(&rt::stats), &rt::run_on_workers,
+         &rt::run_on_devices, &rt::take_launch_count, &rt::give_back, &ps::interrupt_on_signals,
          &ps::was_interrupted);
 }
 
