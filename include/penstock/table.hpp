@@ -20,6 +20,10 @@
 // or prefetch gives its code and does nothing, and check() gives file, row, cause and cure and
 // clears the note.
 //
+// In a runtime of several devices a table is on all of them: each has its files open and a note of
+// its own, and rows come through the cache of the device that gathers. A row that one device has
+// scattered is seen by the others after close and reopen only, like every write.
+//
 // Rows that lie in a window and not in the cache go straight to their place
 // (docs/protocol/through.md), so for rows of files in memory open the windows of the table first.
 #pragma once
@@ -141,14 +145,18 @@ struct table_options {
 };
 
 struct row_options {
-    // gpu: the stream of the runtime's device on which the rows are copied, after all work that is
-    // on it already. Null: CUDA's default stream (-EBUSY while a stream that waits for it is being
-    // captured). No meaning on cpu, where the call returns when all is done.
+    // gpu: the stream on which the rows are copied, after all work that is on it already; it is one
+    // of the device that does it. Null: CUDA's default stream (-EBUSY while a stream that waits for
+    // it is being captured). No meaning on cpu, where the call returns when all is done.
     device_stream stream = nullptr;
     // A number that stands for no row: it yields zeros, and scatter leaves it out. For lists of
     // fixed length.
     std::optional<std::int64_t> padding = std::nullopt;
     std::uint64_t stride_bytes = 0;  // between rows in the caller's memory; 0: row_bytes
+    // Which device of the runtime does it, with its cache; -EINVAL: there is no such device. Empty:
+    // on gpu the one that `stream` is of, or without a stream the calling thread's current device
+    // (cudaSetDevice); device 0, if that is none of the runtime's, and on cpu.
+    std::optional<std::uint32_t> device = std::nullopt;
 };
 
 // Settings for a runtime that is to serve such a table: pages that suit its rows, and a page table
@@ -169,7 +177,8 @@ public:
     table(const table&) = delete;
     table& operator=(const table&) = delete;
 
-    [[nodiscard]] table_ref ref() const;
+    // For kernels of that device of the runtime: their runtime_ref is runtime::ref(device).
+    [[nodiscard]] table_ref ref(std::uint32_t device = 0) const;
     [[nodiscard]] std::uint64_t size() const;
     [[nodiscard]] std::uint64_t row_bytes() const;
     [[nodiscard]] const table_layout& layout() const;
@@ -202,9 +211,9 @@ public:
                              settings);
     }
 
-    // Ok, or the first error since the last check: its code, and a line with file, row, cause and
-    // cure. Reads a word of host memory and waits for nothing, so work on a stream must have ended
-    // to be seen.
+    // Ok, or the first error of a device since the last check: its code, and a line with file, row,
+    // cause and cure. Reads a word of host memory and waits for nothing, so work on a stream must
+    // have ended to be seen.
     status check();
     // Writable tables: what scatter wrote is on storage when this returns. 0, or the first error.
     int sync();
@@ -216,6 +225,7 @@ public:
     std::int64_t open_windows();
 
 private:
+    struct on_device;
     struct parts;
     explicit table(std::unique_ptr<parts> made);
     int gather_list(engine::number_list list, std::uint64_t count, void* out,

@@ -108,6 +108,7 @@ public:
     int run_table(const runtime_ref&, const table_job&, device_stream) override {
         return -EOPNOTSUPP;
     }
+    [[nodiscard]] bool is_of(device_stream) const override { return false; }
     status health() override { return {}; }
 
     page_lender& lender() override { return *this; }

@@ -170,6 +170,9 @@ public:
     // 0, or a negative errno, and then nothing was begun.
     virtual int run_table(const runtime_ref& fs, const table_job& job, device_stream stream) = 0;
 
+    // gpu only: is the stream one of this device? Null: is it the calling thread's current device?
+    [[nodiscard]] virtual bool is_of(device_stream stream) const = 0;
+
     // Has the parts of a loan copied by groups of this device. It ends with the device.
     virtual page_lender& lender() = 0;
 

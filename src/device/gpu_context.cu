@@ -74,6 +74,8 @@ gpu_driver::gpu_driver() {
     find(PENSTOCK_NAME(cuCtxGetId), context_id);
     find(PENSTOCK_NAME(cuCtxPushCurrent), push);
     find(PENSTOCK_NAME(cuCtxPopCurrent), pop);
+    find(PENSTOCK_NAME(cuCtxGetCurrent), current_context);
+    find(PENSTOCK_NAME(cuStreamGetCtx), context_of);
     find(PENSTOCK_NAME(cuThreadExchangeStreamCaptureMode), exchange_mode);
     find(PENSTOCK_NAME(cuStreamIsCapturing), is_capturing);
     find(PENSTOCK_NAME(cuPointerGetAttribute), pointer_attribute);

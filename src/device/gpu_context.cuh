@@ -42,6 +42,8 @@ struct gpu_driver {
     decltype(&cuCtxGetId) context_id = nullptr;
     decltype(&cuCtxPushCurrent) push = nullptr;
     decltype(&cuCtxPopCurrent) pop = nullptr;
+    decltype(&cuCtxGetCurrent) current_context = nullptr;
+    decltype(&cuStreamGetCtx) context_of = nullptr;
     decltype(&cuThreadExchangeStreamCaptureMode) exchange_mode = nullptr;
     decltype(&cuStreamIsCapturing) is_capturing = nullptr;
     decltype(&cuPointerGetAttribute) pointer_attribute = nullptr;

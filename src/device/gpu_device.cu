@@ -400,6 +400,20 @@ public:
         return tables_.launch(fs, job, callers);
     }
 
+    // Asks the driver, and nothing of the device, so it is no error in a stream capture.
+    [[nodiscard]] bool is_of(device_stream stream) const override {
+        const auto callers = static_cast<cudaStream_t>(stream);
+        const bool is_default =
+            callers == nullptr || callers == cudaStreamLegacy || callers == cudaStreamPerThread;
+        CUcontext context = nullptr;
+        const CUresult code = is_default ? driver().current_context(&context)
+                                         : driver().context_of(callers, &context);
+        if (code != CUDA_SUCCESS) return false;
+        if (context != nullptr) return context == context_.handle;
+        // The thread made no call yet that needs a context: device 0 is current.
+        return context_.device == 0;
+    }
+
     page_lender& lender() override { return loans_; }
 
     status health() override {

@@ -42,17 +42,19 @@ status wrong_piece(const table_piece& piece, const std::string& why) {
 
 }  // namespace
 
-struct table::parts {
-    explicit parts(runtime& of) : rt(of) {}
-    ~parts() {
+// What a table has on one device.
+struct table::on_device {
+    on_device(runtime& of, std::uint32_t at, const table_layout& rows)
+        : rt(of), device(at), layout(rows) {}
+    ~on_device() {
         windows.reset();
-        for (const int fd : fds) rt.close(fd);
-        if (room.words != nullptr) rt.state().tables.give(room);
+        if (room.words != nullptr) state().tables.give(room);
     }
-    parts(const parts&) = delete;
-    parts& operator=(const parts&) = delete;
+    on_device(const on_device&) = delete;
+    on_device& operator=(const on_device&) = delete;
 
-    status open_files(const table_options& settings);
+    [[nodiscard]] host::runtime_state& state() const { return rt.state(device); }
+    status check_sizes() const;
     status place_runs();
     void watch_rows();
     [[nodiscard]] int begin(std::uint64_t count, const void* numbers, const void* memory,
@@ -61,16 +63,39 @@ struct table::parts {
             const row_options& settings);
     void run_on_cpu(const host::table_job& job);
     [[nodiscard]] std::string text_of(const engine::table_note& note) const;
+    status check();
+
+    runtime& rt;
+    const std::uint32_t device;
+    const table_layout& layout;
+    table_ref ref{};
+    std::vector<int> fds;  // of the file of each piece
+    host::table_room::share room{};
+    std::unique_ptr<host::table_windows> windows;  // cpu, unless writable
+    std::mutex note_mutex;                         // a note is taken by one caller
+};
+
+struct table::parts {
+    explicit parts(runtime& of) : rt(of) {}
+    ~parts() {
+        devices.clear();
+        for (const shared_file& file : files) rt.close(file);
+    }
+    parts(const parts&) = delete;
+    parts& operator=(const parts&) = delete;
+
+    status open_files(const table_options& settings);
+    status place();
+    [[nodiscard]] std::uint32_t device_of(const row_options& settings) const;
+    int run(host::table_verb verb, engine::number_list list, std::uint64_t count, void* memory,
+            const row_options& settings);
 
     runtime& rt;
     table_layout layout;
-    table_ref ref{};
-    std::vector<int> fds;                // of distinct files
+    std::vector<shared_file> files;      // distinct
     std::vector<std::uint32_t> file_of;  // of each piece: which of them
-    host::table_room::share room{};
     bool writable = false;
-    std::unique_ptr<host::table_windows> windows;  // cpu, unless writable
-    mutable std::mutex note_mutex;                 // a note is taken by one caller
+    std::vector<std::unique_ptr<on_device>> devices;
 };
 
 options options_for(const table_layout& layout, const options& base) {
@@ -105,17 +130,27 @@ status table::parts::open_files(const table_options& settings) {
     std::map<std::string, std::uint32_t> known;
     for (const table_piece& piece : layout.pieces) {
         const auto [place, is_new] =
-            known.emplace(piece.path, static_cast<std::uint32_t>(fds.size()));
+            known.emplace(piece.path, static_cast<std::uint32_t>(files.size()));
         if (is_new) {
-            const int fd = rt.open(piece.path, writable ? open_read_write : open_read);
-            if (fd < 0)
-                return {fd, "'" + piece.path + "': " + error_text(fd) +
-                                (fd == -EROFS ? "; a writable table needs options::writable" : "")};
-            fds.push_back(fd);
+            const shared_file file =
+                rt.open_everywhere(piece.path, writable ? open_read_write : open_read);
+            if (const int code = file.code(); code != 0)
+                return {code,
+                        "'" + piece.path + "': " + error_text(code) +
+                            (code == -EROFS ? "; a writable table needs options::writable" : "")};
+            files.push_back(file);
         }
         file_of.push_back(place->second);
+    }
+    return {};
+}
+
+// The file may have become shorter while one device after the other opened it.
+status table::on_device::check_sizes() const {
+    for (std::size_t i = 0; i < fds.size(); ++i) {
+        const table_piece& piece = layout.pieces[i];
         file_stat facts{};
-        if (const int code = rt.stat(fds[place->second], &facts); code != 0)
+        if (const int code = state().device->stat(state().ref, fds[i], &facts); code != 0)
             return {code, "'" + piece.path + "': " + error_text(code)};
         const auto end = end_of(layout, piece);
         if (!end || *end > facts.size_bytes)
@@ -128,10 +163,23 @@ status table::parts::open_files(const table_options& settings) {
     return {};
 }
 
-status table::parts::place_runs() {
-    host::runtime_state& state = rt.state();
-    const engine::cache_view& c = state.ref.view;
-    if (const status s = state.tables.take(*state.device, layout.pieces.size(), room); !s) return s;
+status table::parts::place() {
+    for (std::uint32_t i = 0; i < rt.device_count(); ++i) {
+        devices.push_back(std::make_unique<on_device>(rt, i, layout));
+        on_device& made = *devices.back();
+        for (const std::uint32_t file : file_of) made.fds.push_back(files[file].of(i));
+        if (const status s = made.check_sizes(); !s) return s;
+        if (const status s = made.place_runs(); !s) return s;
+        // A file that is written in this runtime is not read through.
+        if (!writable) made.watch_rows();
+    }
+    return {};
+}
+
+status table::on_device::place_runs() {
+    const engine::cache_view& c = state().ref.view;
+    if (const status s = state().tables.take(*state().device, layout.pieces.size(), room); !s)
+        return s;
     engine::table_view& t = ref.view;
     t = {};
     t.runs = room.run_words;
@@ -145,10 +193,10 @@ status table::parts::place_runs() {
     std::uint64_t low = t.stride_bytes;
     for (std::size_t i = 0; i < layout.pieces.size(); ++i) {
         const table_piece& piece = layout.pieces[i];
-        const int fd = fds[file_of[i]];
+        const int fd = fds[i];
         const std::uint32_t slot = engine::descriptor_slot(c, fd);
         engine::file_record record{};
-        const int code = state.device->download(&record, &c.file_records[slot], sizeof record);
+        const int code = state().device->download(&record, &c.file_records[slot], sizeof record);
         if (code != 0) return {code, "'" + piece.path + "': " + error_text(code)};
         runs.push_back({{record.size_bytes, record.table, slot, engine::descriptor_generation(fd),
                          record.two_level != 0},
@@ -167,19 +215,18 @@ status table::parts::place_runs() {
     t.low_bits = static_cast<std::uint32_t>((low | t.row_bytes) & 15);
     t.parts = engine::parts_of_row(c.page_bytes(), low, t.row_bytes);
     const int code =
-        state.device->upload(room.run_words, runs.data(), runs.size() * sizeof runs[0]);
+        state().device->upload(room.run_words, runs.data(), runs.size() * sizeof runs[0]);
     return {code, code == 0 ? "" : "for a table: " + error_text(code)};
 }
 
-// A file that is written in this runtime is not read through.
-void table::parts::watch_rows() {
-    if (writable || rt.state().windows_of_rows.set == nullptr) return;
+void table::on_device::watch_rows() {
+    if (state().windows_of_rows.set == nullptr) return;
     std::vector<host::table_windows::part> rows;
     for (std::size_t i = 0; i < layout.pieces.size(); ++i) {
         const std::uint64_t begin = layout.pieces[i].first_byte;
-        rows.push_back({fds[file_of[i]], begin, end_of(layout, layout.pieces[i]).value() - begin});
+        rows.push_back({fds[i], begin, end_of(layout, layout.pieces[i]).value() - begin});
     }
-    windows = std::make_unique<host::table_windows>(rt.state(), std::move(rows));
+    windows = std::make_unique<host::table_windows>(state(), std::move(rows));
 }
 
 table::table(std::unique_ptr<parts> made) : parts_(std::move(made)) {}
@@ -192,22 +239,24 @@ status table::make(runtime& rt, const table_layout& layout, const table_options&
     auto made = std::make_unique<parts>(rt);
     made->layout = layout;
     if (const status s = made->open_files(settings); !s) return s;
-    if (const status s = made->place_runs(); !s) return s;
-    made->watch_rows();
+    if (const status s = made->place(); !s) return s;
     out.reset(new table(std::move(made)));
     return {};
 } catch (...) {
     return host::status_of_exception("a table: ");
 }
 
-table_ref table::ref() const { return parts_->ref; }
-std::uint64_t table::size() const { return parts_->ref.view.rows; }
-std::uint64_t table::row_bytes() const { return parts_->ref.view.row_bytes; }
+table_ref table::ref(std::uint32_t device) const {
+    PENSTOCK_ASSERT(device < parts_->devices.size());
+    return parts_->devices[device]->ref;
+}
+std::uint64_t table::size() const { return ref().view.rows; }
+std::uint64_t table::row_bytes() const { return parts_->layout.row_bytes; }
 const table_layout& table::layout() const { return parts_->layout; }
 
 // May a call begin? 0 or a negative errno.
-int table::parts::begin(std::uint64_t count, const void* numbers, const void* memory,
-                        const row_options& settings) const {
+int table::on_device::begin(std::uint64_t count, const void* numbers, const void* memory,
+                            const row_options& settings) const {
     if (const int code = rt.process_code(); code != 0) return code;
     const engine::table_note& note = *room.words;
     if (engine::look_published(&note.published) != engine::look_taken(&note.taken))
@@ -220,11 +269,11 @@ int table::parts::begin(std::uint64_t count, const void* numbers, const void* me
     return count > INT64_MAX / std::max<std::uint64_t>(stride, 8) ? -EINVAL : 0;
 }
 
-void table::parts::run_on_cpu(const host::table_job& job) {
+void table::on_device::run_on_cpu(const host::table_job& job) {
     const std::uint64_t piece =
         host::rows_of_a_piece(job.count, layout.row_bytes, *rt.settings().worker_threads);
-    const runtime_ref fs = rt.ref();
-    host::cpu_rows rows(rt.state(), windows.get(), job);
+    const runtime_ref fs = state().ref;
+    host::cpu_rows rows(state(), windows.get(), job);
     std::atomic<std::uint64_t> next{0};
     const auto work = [&](std::uint32_t, std::uint32_t) {
         for (std::uint64_t first = next.fetch_add(piece); first < job.count;
@@ -247,8 +296,8 @@ void table::parts::run_on_cpu(const host::table_job& job) {
     else rt.run_on_workers(work);
 }
 
-int table::parts::run(host::table_verb verb, engine::number_list list, std::uint64_t count,
-                      void* memory, const row_options& settings) try {
+int table::on_device::run(host::table_verb verb, engine::number_list list, std::uint64_t count,
+                          void* memory, const row_options& settings) {
     if (const int code = begin(count, list.numbers, memory, settings); code != 0) return code;
     if (count == 0) return 0;
     list.has_padding = settings.padding.has_value();
@@ -260,10 +309,24 @@ int table::parts::run(host::table_verb verb, engine::number_list list, std::uint
         count,
         static_cast<std::byte*>(memory),
         settings.stride_bytes != 0 ? settings.stride_bytes : layout.row_bytes};
-    host::cache_device& device = *rt.state().device;
-    if (device.is_gpu()) return device.run_table(rt.ref(), job, settings.stream);
+    if (state().device->is_gpu())
+        return state().device->run_table(state().ref, job, settings.stream);
     run_on_cpu(job);
     return 0;
+}
+
+std::uint32_t table::parts::device_of(const row_options& settings) const {
+    if (settings.device) return *settings.device;
+    for (std::uint32_t i = 1; i < devices.size(); ++i)
+        if (rt.state(i).device->is_of(settings.stream)) return i;
+    return 0;
+}
+
+int table::parts::run(host::table_verb verb, engine::number_list list, std::uint64_t count,
+                      void* memory, const row_options& settings) try {
+    const std::uint32_t device = device_of(settings);
+    if (device >= devices.size()) return -EINVAL;
+    return devices[device]->run(verb, list, count, memory, settings);
 } catch (...) {
     return host::status_of_exception("").code;
 }
@@ -287,7 +350,7 @@ int table::prefetch_list(engine::number_list list, std::uint64_t count,
 }
 
 // "'shard_3': row 17 (number 17 at place 5 of the list): ..."
-std::string table::parts::text_of(const engine::table_note& note) const {
+std::string table::on_device::text_of(const engine::table_note& note) const {
     const auto row = static_cast<std::uint64_t>(note.number);
     const std::string place =
         note.is_listed != 0 ? " at place " + std::to_string(note.place) + " of a list" : "";
@@ -308,40 +371,73 @@ std::string table::parts::text_of(const engine::table_note& note) const {
     return text;
 }
 
-status table::check() {
-    const std::lock_guard lock(parts_->note_mutex);
-    engine::table_note& note = *parts_->room.words;
+status table::on_device::check() {
+    const std::lock_guard lock(note_mutex);
+    engine::table_note& note = *room.words;
     const std::uint64_t published = engine::look_published(&note.published);
     if (published == note.taken) return {};
-    status out{static_cast<int>(note.code), parts_->text_of(note)};
+    status out{static_cast<int>(note.code), text_of(note)};
     engine::take_note(&note.taken, published);
     return out;
 }
 
-int table::sync() {
-    int first = 0;
-    if (parts_->writable)
-        for (const int fd : parts_->fds)
-            if (const int code = parts_->rt.fsync(fd); code != 0 && first == 0) first = code;
+status table::check() {
+    status first;
+    for (const auto& device : parts_->devices)
+        if (status s = device->check(); first.ok()) first = std::move(s);
     return first;
 }
 
-std::int64_t table::open_windows() try {
-    if (parts_->windows != nullptr && parts_->rt.process_code() == 0)
-        return parts_->windows->open();
+int table::sync() {
+    int first = 0;
+    if (!parts_->writable) return first;
+    for (const auto& device : parts_->devices) {
+        const host::runtime_state& state = device->state();
+        const auto sync_all = [&] {
+            int code = 0;
+            for (const shared_file& file : parts_->files)
+                if (const int failed = state.device->fsync(state.ref, file.of(device->device));
+                    code == 0)
+                    code = failed;
+            return code;
+        };
+        if (const int code = host::checked(state, sync_all); first == 0) first = code;
+    }
+    return first;
+}
+
+namespace {
+
+// Of several attempts to open windows: what all opened, or the first error if none could.
+struct opened_windows {
     std::int64_t sum = 0, first_error = 0;
     bool any = false;
-    for (std::size_t i = 0; i < parts_->layout.pieces.size(); ++i) {
-        const table_piece& piece = parts_->layout.pieces[i];
-        const auto begin = static_cast<std::int64_t>(piece.first_byte);
-        const auto end = static_cast<std::int64_t>(end_of(parts_->layout, piece).value_or(0));
-        const std::int64_t inside =
-            parts_->rt.open_windows(parts_->fds[parts_->file_of[i]], begin, end - begin);
+
+    void add(std::int64_t inside) {
         any = any || inside >= 0;
         if (inside > 0) sum += inside;
         if (inside < 0 && first_error == 0) first_error = inside;
     }
-    return any ? sum : first_error;
+    [[nodiscard]] std::int64_t result() const { return any ? sum : first_error; }
+};
+
+}  // namespace
+
+std::int64_t table::open_windows() try {
+    const auto& first = *parts_->devices.front();
+    if (first.windows != nullptr && parts_->rt.process_code() == 0) {
+        std::int64_t least = INT64_MAX;
+        for (const auto& device : parts_->devices) least = std::min(least, device->windows->open());
+        return least;
+    }
+    opened_windows opened;
+    for (std::size_t i = 0; i < parts_->layout.pieces.size(); ++i) {
+        const table_piece& piece = parts_->layout.pieces[i];
+        const auto begin = static_cast<std::int64_t>(piece.first_byte);
+        const auto end = static_cast<std::int64_t>(end_of(parts_->layout, piece).value_or(0));
+        opened.add(parts_->rt.open_windows(parts_->files[parts_->file_of[i]], begin, end - begin));
+    }
+    return opened.result();
 } catch (...) {
     return host::status_of_exception("").code;
 }

@@ -247,6 +247,109 @@ TEST(launch_over_devices, parts_get_smaller_and_cover_all) {
     EXPECT_FALSE(numbers.take(0, least, begin, end));
 }
 
+namespace {
+
+constexpr std::uint64_t row = 100, rows = 500;
+
+table_layout rows_of(const std::string& path) {
+    table_layout layout;
+    layout.row_bytes = row;
+    layout.pieces.push_back({path, 0, rows});
+    return layout;
+}
+
+}  // namespace
+
+TEST(table_on_devices, each_gathers_through_its_own_cache) {
+    const temporary_folder folder;
+    const auto bytes = pattern(9, rows * row);
+    write_file(folder / "rows", bytes);
+    options o = three_caches(folder);
+    o.window_bytes = 0;
+    const auto rt = make_runtime(o);
+    std::unique_ptr<table> made;
+    ASSERT_TRUE(table::make(*rt, rows_of(folder / "rows"), {}, made).ok());
+    const std::vector<std::uint32_t> numbers = {499, 0, 7, 250, 7};
+    for (std::uint32_t i = 0; i < 3; ++i) {
+        std::vector<std::uint8_t> out(numbers.size() * row);
+        EXPECT_EQ(made->prefetch(numbers.data(), numbers.size(), {.device = i}), 0);
+        const std::uint64_t misses = rt->stats(i).misses;
+        EXPECT_GT(misses, 0u) << i;
+        EXPECT_EQ(made->gather(numbers.data(), numbers.size(), out.data(), {.device = i}), 0);
+        EXPECT_EQ(rt->stats(i).misses, misses) << "its cache has them";
+        for (std::size_t k = 0; k < numbers.size(); ++k)
+            EXPECT_EQ(std::memcmp(&out[k * row], &bytes[numbers[k] * row], row), 0) << k;
+        if (i < 2) {
+            EXPECT_EQ(rt->stats(i + 1).misses, 0u);
+        }
+        // As a kernel of that device does it.
+        EXPECT_EQ(
+            gather(lane{}, rt->ref(i), made->ref(i), numbers.data(), numbers.size(), out.data()),
+            0u);
+        EXPECT_EQ(std::memcmp(&out[3 * row], &bytes[250 * row], row), 0);
+    }
+    std::vector<std::uint8_t> out(row);
+    EXPECT_EQ(made->gather(numbers.data(), 1, out.data(), {.device = 3}), -EINVAL);
+    EXPECT_EQ(made->gather(numbers.data(), 1, out.data()), 0) << "cpu: device 0";
+    EXPECT_EQ(rt->stats(0).hits, rt->stats(1).hits + 1);
+}
+
+TEST(table_on_devices, each_notes_its_own_error) {
+    const temporary_folder folder;
+    write_file(folder / "rows", pattern(10, rows * row));
+    const auto rt = make_runtime(three_caches(folder));
+    std::unique_ptr<table> made;
+    ASSERT_TRUE(table::make(*rt, rows_of(folder / "rows"), {}, made).ok());
+    const std::uint64_t wrong = rows, right = 3;
+    std::vector<std::uint8_t> out(row);
+    EXPECT_EQ(made->gather(&wrong, 1, out.data(), {.device = 1}), 0);
+    EXPECT_EQ(made->gather(&right, 1, out.data(), {.device = 1}), -ERANGE);
+    EXPECT_EQ(made->gather(&right, 1, out.data(), {.device = 2}), 0) << "the others go on";
+    const status noted = made->check();
+    EXPECT_EQ(noted.code, -ERANGE) << noted.message;
+    EXPECT_TRUE(made->check().ok());
+    EXPECT_EQ(made->gather(&right, 1, out.data(), {.device = 1}), 0);
+}
+
+TEST(table_on_devices, rows_scattered_by_each_are_in_the_file) {
+    const temporary_folder folder;
+    auto bytes = pattern(11, rows * row);
+    write_file(folder / "rows", bytes);
+    options o = three_caches(folder);
+    o.writable = true;
+    const auto rt = make_runtime(o);
+    std::unique_ptr<table> made;
+    ASSERT_TRUE(table::make(*rt, rows_of(folder / "rows"), {.writable = true}, made).ok());
+    // Rows of one page, from three devices.
+    for (std::uint32_t i = 0; i < 3; ++i) {
+        const std::uint64_t number = 4 + i;
+        const auto fresh = pattern(20 + i, row);
+        std::copy(fresh.begin(), fresh.end(), bytes.begin() + static_cast<long>(number * row));
+        EXPECT_EQ(made->scatter(&number, 1, fresh.data(), {.device = i}), 0);
+    }
+    EXPECT_EQ(made->sync(), 0);
+    EXPECT_EQ(bytes_on_disk(folder / "rows"), bytes);
+}
+
+TEST(table_on_devices, windows_are_opened_for_each) {
+    const temporary_folder folder;
+    const auto bytes = pattern(12, rows * row);
+    write_file(folder / "rows", bytes);
+    const auto rt = make_runtime(three_caches(folder));
+    std::unique_ptr<table> made;
+    ASSERT_TRUE(table::make(*rt, rows_of(folder / "rows"), {}, made).ok());
+    const std::int64_t inside = made->open_windows();
+    if (inside == -EOPNOTSUPP) GTEST_SKIP() << "no leases on this file system";
+    EXPECT_EQ(inside, static_cast<std::int64_t>(rows * row));
+    for (std::uint32_t i = 0; i < 3; ++i) {
+        const std::uint64_t number = 77;
+        std::vector<std::uint8_t> out(row);
+        EXPECT_EQ(made->gather(&number, 1, out.data(), {.device = i}), 0);
+        EXPECT_EQ(std::memcmp(out.data(), &bytes[77 * row], row), 0);
+        EXPECT_GT(rt->stats(i).through_reads, 0u) << i;
+    }
+}
+
 TEST(run_on_devices, the_first_error_of_a_device_is_the_result) {
     const temporary_folder folder;
     const auto rt = make_runtime(three_caches(folder));
