@@ -17,6 +17,7 @@
 #include "os/env.hpp"
 #include "penstock/engine/layout.hpp"
 #include "penstock/version.hpp"
+#include "runtime/runtime_state.hpp"
 #include "settings/tables.hpp"
 
 #if defined(PENSTOCK_WITH_CUDA)
@@ -260,7 +261,8 @@ public:
     void add_options(apps::option_list&) override {}
 
     status run() override {
-        const gpu_facts gpus = look_at_gpus(settings.device);
+        const gpu_facts gpus =
+            look_at_gpus(settings.devices.empty() ? settings.device : settings.devices.front());
         text_ = std::string("Penstock ") + version() + "\n\nDevices\n";
         tell_host();
         tell_gpus(gpus);
@@ -350,28 +352,73 @@ private:
         in_force.log = [&log](const std::string& said) { log.push_back(said); };
         std::unique_ptr<runtime> rt;
         const status made = runtime::make(in_force, rt);
-        json device = nullptr, io = nullptr, device_bytes = nullptr;
+        json facts = {{"made", made.ok()},       {"why_not", text_or_null(made.message)},
+                      {"device", nullptr},       {"io", nullptr},
+                      {"device_bytes", nullptr}, {"devices", json::array()},
+                      {"links", json::array()}};
         if (made.ok()) {
             in_force = rt->settings();
-            device = rt->device_name();
-            io = rt->io_name();
-            device_bytes = rt->stats().device_bytes;
+            facts["device"] = rt->device_name();
+            facts["io"] = rt->io_name();
+            facts["device_bytes"] = rt->stats().device_bytes;
+            facts["devices"] = devices_of(*rt);
+            facts["links"] = links_of(*rt);
         }
         rt.reset();  // before the log it writes to
-        object_["runtime"] = {
-            {"made", made.ok()}, {"why_not", text_or_null(made.message)}, {"device", device},
-            {"io", io},          {"device_bytes", device_bytes},          {"log", log}};
+        facts["log"] = log;
+        object_["runtime"] = facts;
         text_ += "\nOptions in force\n";
         for (const settings::option_entry& option : settings::option_entries())
             tell_option(option, in_force);
         text_ += "\nRuntime\n";
         for (const std::string& said : log) line("note", said);
-        if (made.ok()) {
-            line("made",
-                 "on " + device.get<std::string>() + ", reading with " + io.get<std::string>());
-            line("device memory", format_size(device_bytes.get<std::uint64_t>()) + " allocated");
-        }
+        if (made.ok()) tell_made(facts);
         return made;
+    }
+
+    static json devices_of(const runtime& rt) {
+        json out = json::array();
+        for (std::uint32_t i = 0; i < rt.device_count(); ++i)
+            out.push_back({{"number", rt.settings(i).device},
+                           {"name", rt.device_name(i)},
+                           {"cache_bytes", *rt.settings(i).cache_bytes},
+                           {"device_bytes", rt.stats(i).device_bytes}});
+        return out;
+    }
+
+    // From and to are places in the list of devices.
+    static json links_of(const runtime& rt) {
+        json out = json::array();
+        for (std::uint32_t from = 0; from < rt.device_count(); ++from)
+            for (std::uint32_t to = 0; to < rt.device_count(); ++to) {
+                if (from == to) continue;
+                const host::device_link link = rt.state(from).device->link_to(*rt.state(to).device);
+                out.push_back({{"from", from},
+                               {"to", to},
+                               {"kind", host::name_of(link.kind)},
+                               {"reason", link.reason}});
+            }
+        return out;
+    }
+
+    void tell_made(const json& facts) {
+        const json& devices = facts["devices"];
+        const std::string where = devices.size() == 1 ? facts["device"].get<std::string>()
+                                                      : std::to_string(devices.size()) + " devices",
+                          io = facts["io"].get<std::string>();
+        line("made", "on " + where + ", reading with " + io);
+        line("device memory",
+             format_size(facts["device_bytes"].get<std::uint64_t>()) + " allocated");
+        if (devices.size() == 1) return;
+        for (std::size_t i = 0; i < devices.size(); ++i)
+            line("device " + std::to_string(i),
+                 devices[i]["name"].get<std::string>() + ", number " + devices[i]["number"].dump() +
+                     ", a cache of " + format_size(devices[i]["cache_bytes"].get<std::uint64_t>()) +
+                     ", " + format_size(devices[i]["device_bytes"].get<std::uint64_t>()) +
+                     " allocated");
+        for (const json& link : facts["links"])
+            line("link from " + link["from"].dump() + " to " + link["to"].dump(),
+                 link["kind"].get<std::string>() + ": " + link["reason"].get<std::string>());
     }
 
     void tell_option(const settings::option_entry& option, const options& in_force) {

@@ -109,6 +109,17 @@ public:
         return -EOPNOTSUPP;
     }
     [[nodiscard]] bool is_of(device_stream) const override { return false; }
+
+    [[nodiscard]] device_link link_to(const cache_device& other) const override {
+        if (!other.is_gpu()) return {link_kind::same_memory, "both lie in memory of this process"};
+        return {link_kind::none,
+                "the other device is a GPU, and CPU threads do not reach its memory"};
+    }
+    bool reach(const cache_device& other, std::string& why) override {
+        device_link link = link_to(other);
+        why = std::move(link.reason);
+        return link.kind != link_kind::none;
+    }
     status health() override { return {}; }
 
     page_lender& lender() override { return *this; }

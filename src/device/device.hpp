@@ -111,6 +111,20 @@ PENSTOCK_HD PENSTOCK_INLINE void run_part(const Group& g, const runtime_ref& fs,
 // What stands in a row's brackets, as the rest of a list.
 #define PENSTOCK_REST(...) __VA_OPT__(, ) __VA_ARGS__
 
+// How groups of one device reach the memory of another.
+enum class link_kind { none, same_memory, nvlink, pcie };
+
+struct device_link {
+    link_kind kind = link_kind::none;
+    std::string reason;  // why there is none, or by what the kind was told
+};
+constexpr const char* name_of(link_kind kind) {
+    return kind == link_kind::same_memory ? "same memory"
+           : kind == link_kind::nvlink    ? "NVLink"
+           : kind == link_kind::pcie      ? "PCIe"
+                                          : "none";
+}
+
 class cache_device {
 public:
     virtual ~cache_device() = default;
@@ -172,6 +186,13 @@ public:
 
     // gpu only: is the stream one of this device? Null: is it the calling thread's current device?
     [[nodiscard]] virtual bool is_of(device_stream stream) const = 0;
+
+    // How groups of this device would reach the other's memory. Changes nothing.
+    [[nodiscard]] virtual device_link link_to(const cache_device& other) const = 0;
+    // Lets groups of this device read device memory of the other, at its own address; also memory
+    // that the other allocates later. Again is no error, and nothing takes it back while both
+    // contexts live. False, with the reason in `why`. Call it while no kernel waits for the host.
+    virtual bool reach(const cache_device& other, std::string& why) = 0;
 
     // Has the parts of a loan copied by groups of this device. It ends with the device.
     virtual page_lender& lender() = 0;

@@ -76,6 +76,9 @@ gpu_driver::gpu_driver() {
     find(PENSTOCK_NAME(cuCtxPopCurrent), pop);
     find(PENSTOCK_NAME(cuCtxGetCurrent), current_context);
     find(PENSTOCK_NAME(cuStreamGetCtx), context_of);
+    find(PENSTOCK_NAME(cuDeviceCanAccessPeer), can_access_peer);
+    find(PENSTOCK_NAME(cuDeviceGetP2PAttribute), peer_attribute);
+    find(PENSTOCK_NAME(cuCtxEnablePeerAccess), enable_peer_access);
     find(PENSTOCK_NAME(cuThreadExchangeStreamCaptureMode), exchange_mode);
     find(PENSTOCK_NAME(cuStreamIsCapturing), is_capturing);
     find(PENSTOCK_NAME(cuPointerGetAttribute), pointer_attribute);

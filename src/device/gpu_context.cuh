@@ -44,6 +44,9 @@ struct gpu_driver {
     decltype(&cuCtxPopCurrent) pop = nullptr;
     decltype(&cuCtxGetCurrent) current_context = nullptr;
     decltype(&cuStreamGetCtx) context_of = nullptr;
+    decltype(&cuDeviceCanAccessPeer) can_access_peer = nullptr;
+    decltype(&cuDeviceGetP2PAttribute) peer_attribute = nullptr;
+    decltype(&cuCtxEnablePeerAccess) enable_peer_access = nullptr;
     decltype(&cuThreadExchangeStreamCaptureMode) exchange_mode = nullptr;
     decltype(&cuStreamIsCapturing) is_capturing = nullptr;
     decltype(&cuPointerGetAttribute) pointer_attribute = nullptr;

@@ -13,6 +13,7 @@
 #include "device/device.hpp"
 #include "device/gpu_context.cuh"
 #include "device/gpu_gather.cuh"
+#include "device/gpu_links.cuh"
 #include "device/gpu_table.cuh"
 #include "penstock/group/gpu_groups.cuh"
 #include "penstock/write.hpp"
@@ -400,18 +401,23 @@ public:
         return tables_.launch(fs, job, callers);
     }
 
-    // Asks the driver, and nothing of the device, so it is no error in a stream capture.
     [[nodiscard]] bool is_of(device_stream stream) const override {
-        const auto callers = static_cast<cudaStream_t>(stream);
-        const bool is_default =
-            callers == nullptr || callers == cudaStreamLegacy || callers == cudaStreamPerThread;
-        CUcontext context = nullptr;
-        const CUresult code = is_default ? driver().current_context(&context)
-                                         : driver().context_of(callers, &context);
-        if (code != CUDA_SUCCESS) return false;
-        if (context != nullptr) return context == context_.handle;
-        // The thread made no call yet that needs a context: device 0 is current.
-        return context_.device == 0;
+        return is_stream_of(static_cast<cudaStream_t>(stream), context_);
+    }
+
+    [[nodiscard]] device_link link_to(const cache_device& other) const override {
+        const auto* const gpu = dynamic_cast<const gpu_device*>(&other);
+        if (gpu == nullptr) return {link_kind::none, "the other device is no GPU"};
+        return link_between(context_.device, gpu->context_.device);
+    }
+    bool reach(const cache_device& other, std::string& why) override {
+        const auto* const gpu = dynamic_cast<const gpu_device*>(&other);
+        why = "the other device is no GPU";
+        if (gpu == nullptr) return false;
+        const device_guard guard(context_);
+        why = "a device was reset; make the runtime again";
+        if (!guard || !gpu->context_.is_alive()) return false;
+        return enable_peer(context_, gpu->context_, why);
     }
 
     page_lender& lender() override { return loans_; }

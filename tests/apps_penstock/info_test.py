@@ -52,6 +52,42 @@ class Info(InFolder):
         table_bytes = {row["name"]: row["value"] for row in report["options"]}["table_bytes"]
         self.assertGreater(report["runtime"]["device_bytes"], (64 << 20) + table_bytes)
 
+    def test_each_device_and_each_pair_is_told(self):
+        report = self.report("--cache", "64MiB", "--page", "4KiB", PENSTOCK_DEVICES="3,5,4",
+                             PENSTOCK_BACKEND="cpu")
+        runtime = report["runtime"]
+        self.assertEqual([(d["number"], d["cache_bytes"]) for d in runtime["devices"]],
+                         [(3, 64 << 20), (5, 64 << 20), (4, 64 << 20)])
+        self.assertEqual(sum(d["device_bytes"] for d in runtime["devices"]),
+                         runtime["device_bytes"])
+        self.assertEqual([(link["from"], link["to"]) for link in runtime["links"]],
+                         [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)])
+        self.assertEqual({link["kind"] for link in runtime["links"]}, {"same memory"})
+        rows = {row["name"]: row for row in report["options"]}
+        self.assertEqual((rows["devices"]["value"], rows["devices"]["source"]),
+                         ("3,5,4", "environment"))
+        several = clean_environment(PENSTOCK_DEVICES="3,5", PENSTOCK_BACKEND="cpu")
+        ran = penstock("info", *FLAGS, environment=several)
+        text = ran.stdout.decode()
+        self.assertRegex(text, r"made +on 2 devices, ")
+        self.assertRegex(text, r"device 1 +CPU threads \(\d+\), number 5, a cache of ")
+        self.assertRegex(text, r"link from 1 to 0 +same memory: both lie in memory of this")
+
+    def test_one_device_has_no_links(self):
+        runtime = self.report()["runtime"]
+        self.assertEqual((len(runtime["devices"]), runtime["links"]), (1, []))
+        self.assertEqual(runtime["devices"][0]["name"], runtime["device"])
+
+    def test_a_flag_for_one_device_counts_more_than_the_variable(self):
+        runtime = self.report("--device", "2", PENSTOCK_DEVICES="3,5")["runtime"]
+        self.assertEqual([d["number"] for d in runtime["devices"]], [2])
+
+    def test_other_commands_refuse_several_devices(self):
+        several = clean_environment(PENSTOCK_DEVICES="3,5", PENSTOCK_BACKEND="cpu")
+        ran = penstock("cat", self.make("data", b"1234"), environment=several)
+        self.assertEqual((ran.returncode, ran.stdout), (1, b""))
+        self.assert_one_line(ran.stderr, "devices", "PENSTOCK_DEVICES", "--device")
+
     def test_text_names_what_json_names(self):
         report = self.report()
         ran = penstock("info", *FLAGS)

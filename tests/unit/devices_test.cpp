@@ -185,6 +185,18 @@ TEST(devices, what_was_made_goes_if_one_cannot_be_made) {
     }
 }
 
+TEST(devices, caches_of_a_process_reach_each_other) {
+    const temporary_folder folder;
+    const auto rt = make_runtime(two_caches(folder));
+    host::cache_device& from = *rt->state(0).device;
+    const host::device_link link = from.link_to(*rt->state(1).device);
+    EXPECT_EQ(link.kind, host::link_kind::same_memory);
+    EXPECT_FALSE(link.reason.empty());
+    std::string why;
+    EXPECT_TRUE(from.reach(*rt->state(1).device, why)) << why;
+    EXPECT_TRUE(from.reach(*rt->state(1).device, why)) << "again is no error";
+}
+
 TEST(devices, a_gpu_that_is_named_twice_is_refused) {
     const temporary_folder folder;
     options o = small_options(folder);
