@@ -34,6 +34,7 @@ namespace penstock {
 namespace host {
 struct runtime_hooks;
 struct runtime_state;
+class links;
 }  // namespace host
 
 // The counts of one launch on a gpu: how many of its groups have begun, and how many drawers of
@@ -213,6 +214,7 @@ private:
                                  std::int64_t offset, std::int64_t bytes);
 
     std::vector<std::unique_ptr<host::runtime_state>> states_;  // one for each device
+    std::unique_ptr<host::links> links_;  // between their caches; null: one, or none is linked
 };
 
 // Makes SIGINT and SIGTERM interrupt every runtime of the process; a second signal has its usual

@@ -78,6 +78,7 @@ public:
         return 0;
     }
     status prepare(const runtime_ref&) override { return {}; }
+    void wait_for_groups() override {}
 
     int open(const runtime_ref& fs, const char* path, int flags) override {
         return penstock::open(lane{}, fs, path, flags);

@@ -193,6 +193,9 @@ public:
     // that the other allocates later. Again is no error, and nothing takes it back while both
     // contexts live. False, with the reason in `why`. Call it while no kernel waits for the host.
     virtual bool reach(const cache_device& other, std::string& why) = 0;
+    // gpu only: returns when no kernel runs on the device. On cpu the groups are threads of the
+    // program, which has ended them before it ends a runtime.
+    virtual void wait_for_groups() = 0;
 
     // Has the parts of a loan copied by groups of this device. It ends with the device.
     virtual page_lender& lender() = 0;

@@ -15,6 +15,7 @@
 #include "device/gpu_gather.cuh"
 #include "device/gpu_links.cuh"
 #include "device/gpu_table.cuh"
+#include "device/gpu_words.cuh"
 #include "penstock/group/gpu_groups.cuh"
 #include "penstock/write.hpp"
 
@@ -141,6 +142,7 @@ public:
         for (desk& d : desks_)
             if (d.stream != nullptr) cudaStreamDestroy(d.stream);
         if (watch_ != nullptr) cudaStreamDestroy(watch_);
+        words_.end();
     }
 
     status init() {
@@ -148,6 +150,8 @@ public:
         if (!guard) return {context_is_gone, "the device was reset"};
         if (const cudaError_t code = cudaStreamCreateWithFlags(&watch_, cudaStreamNonBlocking);
             code != cudaSuccess)
+            return no_stream(code);
+        if (const cudaError_t code = words_.init(memory_); code != cudaSuccess)
             return no_stream(code);
         for (desk& d : desks_) {
             if (const cudaError_t code =
@@ -207,10 +211,18 @@ public:
     }
 
     int upload(void* to, const void* from, std::uint64_t bytes) override {
-        return copy(to, from, bytes, true);
+        if (bytes > gpu_words::most_bytes) return copy(to, from, bytes, true);
+        const device_guard guard(context_);
+        if (!guard) return context_is_gone;
+        return words_.write(to, from, bytes) == cudaSuccess ? 0 : -EIO;
     }
     int download(void* to, const void* from, std::uint64_t bytes) override {
         return copy(to, from, bytes, false);
+    }
+
+    void wait_for_groups() override {
+        const device_guard guard(context_);
+        if (guard) cudaDeviceSynchronize();
     }
 
     status prepare(const runtime_ref& fs) override {
@@ -562,6 +574,7 @@ private:
     std::mutex mutex_;
     std::condition_variable returned_;
     std::array<desk, desk_count> desks_;
+    gpu_words words_;
 };
 
 }  // namespace

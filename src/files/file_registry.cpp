@@ -11,10 +11,6 @@ namespace penstock::host {
 
 namespace {
 
-std::pair<std::uint64_t, std::uint64_t> key_of(const file_identity& identity) {
-    return {identity.device, identity.inode};
-}
-
 bool below(const std::string& path, const std::string& root) {
     if (root == "/") return !path.empty() && path[0] == '/';
     return path.size() > root.size() && path.compare(0, root.size(), root) == 0 &&
@@ -60,7 +56,7 @@ file_registry::file_registry(environment& env, hub& shared, const registry_limit
 }
 
 file_registry::~file_registry() {
-    for (const auto& file : current_) hub_.known.remove({file.first.first, file.first.second});
+    for (const auto& file : current_) hub_.known.remove(file.first);
     if (first_root_ >= 0) env_.close(first_root_);
 }
 
@@ -142,104 +138,6 @@ int file_registry::look_up_thoroughly(const std::string& name, bool check_roots,
     // By its size it would be empty or end in an error. The code says little, so a line names it.
     if (reads_.say) reads_.say(out.path + ": " + why_not_by_size(file_kind::false_size));
     return -EOPNOTSUPP;
-}
-
-// The directory of the name is found first, and judged by where it really lies; what follows is
-// done in exactly what was found.
-int file_registry::find_place(const std::string& name, bool check_roots, place& out) {
-    if (!limits_.writable) return -EROFS;
-    const std::size_t slash = name.rfind('/');
-    out.base = slash == std::string::npos ? name : name.substr(slash + 1);
-    if (out.base.empty() || out.base == "." || out.base == "..") return -EISDIR;
-    const std::string parent = slash == std::string::npos ? "."
-                               : slash == 0               ? "/"
-                                                          : name.substr(0, slash);
-    out.directory = env_.find(first_root_, parent);
-    if (out.directory < 0) return out.directory;
-    int code = env_.real_path(out.directory, out.path);
-    if (out.path != "/") out.path += '/';
-    out.path += out.base;
-    if (code == 0 && check_roots && !permitted(out.path, true)) code = -EACCES;
-    if (code != 0) env_.close(out.directory);
-    return code;
-}
-
-int file_registry::create(const std::string& name, bool check_roots) {
-    place at;
-    if (const int code = find_place(name, check_roots, at); code != 0) return code;
-    const int code = env_.create(at.directory, at.base);
-    env_.close(at.directory);
-    return code;
-}
-
-int file_registry::unlink(const std::string& name, bool check_roots) {
-    place at;
-    if (const int code = find_place(name, check_roots, at); code != 0) return code;
-    keep_without_name(name);
-    const int code = env_.unlink(at.directory, at.base);
-    env_.close(at.directory);
-    return code;
-}
-
-int file_registry::rename(const std::string& from, const std::string& to, bool check_roots) {
-    place old_place, new_place;
-    if (const int code = find_place(from, check_roots, old_place); code != 0) return code;
-    int code = find_place(to, check_roots, new_place);
-    if (code == 0) {
-        file_facts before, after;
-        const int file = env_.find(first_root_, from);
-        const bool known = file >= 0 && env_.facts(file, before) == 0;
-        keep_without_name(to);
-        code =
-            env_.rename(old_place.directory, old_place.base, new_place.directory, new_place.base);
-        if (code == 0 && known && env_.facts(file, after) == 0)
-            note_rename(before.identity, after.identity, new_place.path);
-        if (file >= 0) env_.close(file);
-        env_.close(new_place.directory);
-    }
-    env_.close(old_place.directory);
-    return code;
-}
-
-// Before a file loses its name: a reader that has it open reads on, so its handle has to be there
-// and is not parked. If it keeps the name after all, or has another, that costs a handle. What goes
-// wrong here shows when it is read.
-void file_registry::keep_without_name(const std::string& name) {
-    file_facts facts;
-    const int found = env_.find(first_root_, name);
-    if (found < 0) return;
-    const bool known = env_.facts(found, facts) == 0;
-    env_.close(found);
-    if (!known) return;
-    const auto key = key_of(facts.identity);
-    found_file again;  // opened without the lock, if the handle was parked
-    handles parked;
-    for (int attempt = 0; attempt < 2; ++attempt) {
-        {
-            std::lock_guard lock(mutex_);
-            const auto entry_of = current_.find(key);
-            if (entry_of == current_.end()) return;
-            entry& e = entries_[entry_of->second];
-            if (e.handle == nullptr && again.handle != nullptr)
-                keep_handle(entry_of->second, again.handle, parked);
-            if (e.handle != nullptr) {
-                if (!std::exchange(e.nameless, true)) ++nameless_;
-                return;
-            }
-        }
-        if (look_up(name, false, again) != 0 || key_of(again.facts.identity) != key) return;
-    }
-}
-
-// Its times tell of the new name only, so it is the same version as before.
-void file_registry::note_rename(const file_identity& before, const file_identity& after,
-                                const std::string& path) {
-    std::lock_guard lock(mutex_);
-    const auto known = current_.find(key_of(before));
-    if (known == current_.end()) return;
-    entry& e = entries_[known->second];
-    e.path = path;
-    if (e.identity == before) e.identity = after;
 }
 
 // A file that is made may be taken away again before it is opened; that ends with -ENOENT, as if it
@@ -350,7 +248,8 @@ open_reply file_registry::enter(found_file& file, const slot_life& open_now, han
     e.path.swap(file.path);  // the old one goes without the lock
     e.epoch = 0;
     keep_handle(slot, file.handle, parked);
-    if (current_.insert_or_assign(key, slot).second) hub_.known.add({key.first, key.second});
+    if (observer_ != nullptr && !e.uncertain) observer_->entered(life_of(e, slot));
+    if (current_.insert_or_assign(key, slot).second) hub_.known.add(key);
     return join(e, slot, file);
 }
 
@@ -362,6 +261,7 @@ open_reply file_registry::join(entry& e, std::uint32_t slot, const found_file& f
         handle_changes_.fetch_add(
             1,
             std::memory_order_release);  // its size is no longer what was given out with its handle
+        if (observer_ != nullptr) observer_->written(life_of(e, slot));
     }
     ++e.epoch;
     return {0, slot, e.generation, e.identity, e.table, e.two_level, 0, e.epoch};
@@ -370,8 +270,7 @@ open_reply file_registry::join(entry& e, std::uint32_t slot, const found_file& f
 // Fetches the stores of programs that have mapped the file through a mount of this process. An open
 // sees stores to a mapping of any other file too.
 int file_registry::bring_home(found_file& file) {
-    const int code =
-        hub_.bring_stores_home({file.facts.identity.device, file.facts.identity.inode});
+    const int code = hub_.bring_stores_home(key_of(file.facts.identity));
     return code <= 0 ? code : env_.facts(file.handle->fd(), file.facts);
 }
 
@@ -389,6 +288,9 @@ open_reply file_registry::open(const std::string& name, std::uint64_t old_extent
     if (code == 0) {
         std::lock_guard lock(mutex_);
         reply = enter(file, open_now, parked);
+    }
+    if (code == 0) {
+        settle_lives();
     } else {
         // -ENFILE tells the asker that the file is there and only a slot is wanting. The machine's
         // own may come before the file was made.
@@ -417,19 +319,23 @@ file_registry::entry* file_registry::live_entry(std::uint32_t slot, std::uint32_
 std::int64_t file_registry::retire(std::uint32_t slot, std::uint32_t generation) {
     std::shared_ptr<shared_handle> closed;  // without the lock, and so is what was written to
     std::shared_ptr<file_writer> written;
-    std::lock_guard lock(mutex_);
-    entry* const e = live_entry(slot, generation);
-    if (e == nullptr) return -EBADF;
-    written = std::move(e->writer);
-    const auto known = current_.find(key_of(e->identity));
-    if (known != current_.end() && known->second == slot) {
-        hub_.known.remove({known->first.first, known->first.second});
-        current_.erase(known);
+    {
+        std::lock_guard lock(mutex_);
+        entry* const e = live_entry(slot, generation);
+        if (e == nullptr) return -EBADF;
+        written = std::move(e->writer);
+        const auto known = current_.find(key_of(e->identity));
+        if (known != current_.end() && known->second == slot) {
+            hub_.known.remove(known->first);
+            current_.erase(known);
+        }
+        if (e->handle != nullptr) closed = take_handle(slot);
+        else handle_changes_.fetch_add(1, std::memory_order_release);
+        e->live = false;
+        if (observer_ != nullptr) observer_->ended(life_of(*e, slot));
+        if (e->loans == 0) give_back_slot(*e, slot);
     }
-    if (e->handle != nullptr) closed = take_handle(slot);
-    else handle_changes_.fetch_add(1, std::memory_order_release);
-    e->live = false;
-    if (e->loans == 0) give_back_slot(*e, slot);
+    settle_lives();
     return 0;
 }
 
@@ -470,12 +376,16 @@ void file_registry::end_loan(const slot_life& lent) {
 
 void file_registry::settle(std::uint32_t slot, std::uint32_t generation, std::uint64_t epoch) {
     std::shared_ptr<file_writer> written;  // closed without the lock
-    std::lock_guard lock(mutex_);
-    entry* const e = live_entry(slot, generation);
-    if (e == nullptr || e->writer == nullptr || e->epoch != epoch) return;
-    e->uncertain = true;
-    written = std::move(e->writer);
-    handle_changes_.fetch_add(1, std::memory_order_release);
+    {
+        std::lock_guard lock(mutex_);
+        entry* const e = live_entry(slot, generation);
+        if (e == nullptr || e->writer == nullptr || e->epoch != epoch) return;
+        e->uncertain = true;
+        written = std::move(e->writer);
+        handle_changes_.fetch_add(1, std::memory_order_release);
+        if (observer_ != nullptr) observer_->ended(life_of(*e, slot));
+    }
+    settle_lives();
 }
 
 int file_registry::writer_of(std::uint32_t slot, std::uint32_t generation,

@@ -38,6 +38,7 @@
 #include "os/env.hpp"
 #include "files/extent_allocator.hpp"
 #include "files/file_writer.hpp"
+#include "files/life_observer.hpp"
 #include "files/shared_handle.hpp"
 #include "penstock/base/hash.hpp"
 #include "penstock/engine/layout.hpp"
@@ -162,6 +163,9 @@ public:
     // Sets the roots; each must be a directory. Relative names start at the first. Call it once,
     // before anything is opened.
     status set_roots(const std::vector<std::string>& roots);
+    // Tells `observer` of the lives of files from now on. Call it once, before anything is opened;
+    // the observer outlives the last request.
+    void tell(life_observer& observer) { observer_ = &observer; }
     // Lets this one file be opened wherever it lies. Also checks that it is a readable regular
     // file. With `flags` for writing the file may be written as well; with engine::flag_create it
     // is made if it does not exist.
@@ -287,9 +291,17 @@ private:
     std::shared_ptr<shared_handle> take_handle(std::uint32_t slot);
     void give_back_slot(entry& e, std::uint32_t slot);
     entry* live_entry(std::uint32_t slot, std::uint32_t generation);  // lock held
+    // For the observer, with the lock held.
+    static file_life life_of(const entry& e, std::uint32_t slot) {
+        return {slot, e.generation, e.table, e.two_level, e.identity};
+    }
+    void settle_lives() const {  // without the lock
+        if (observer_ != nullptr) observer_->settle();
+    }
 
     environment& env_;
     hub& hub_;
+    life_observer* observer_ = nullptr;  // null: the cache is linked with none
     const registry_limits limits_;
     read_settings reads_;
     int first_root_ = -1;
@@ -302,13 +314,12 @@ private:
     std::vector<entry> entries_;
     std::vector<std::uint32_t> free_slots_;
     struct hash_of_key {
-        std::size_t operator()(const std::pair<std::uint64_t, std::uint64_t>& key) const {
-            return mix64(key.first * 31 + key.second);
+        std::size_t operator()(const file_key& key) const {
+            return mix64(key.device * 31 + key.inode);
         }
     };
     // (device, inode) -> slot of its newest version.
-    std::unordered_map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t, hash_of_key>
-        current_;
+    std::unordered_map<file_key, std::uint32_t, hash_of_key> current_;
     extent_allocator words_;
     handle_round handles_;      // slots whose entries have a handle
     std::size_t nameless_ = 0;  // entries that are nameless, which have handles

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "os/exceptions.hpp"
+#include "runtime/device_links.hpp"
 #include "runtime/runtime_state.hpp"
 #include "settings/tables.hpp"
 
@@ -72,7 +73,7 @@ status runtime::make(const options& settings, const host::runtime_hooks& hooks,
              {&host::runtime_state::settle_sizes, &host::runtime_state::build_cache,
               &host::runtime_state::build_rings})
             if (status s = (state.get()->*next)(); !s) return state->labelled(s);
-    // LINKS begin here: every cache is complete, no thread serves any, and no kernel can run yet.
+    made->links_ = host::link_caches(made->states_);
     for (const auto& state : made->states_)
         if (status s = state->start_services(); !s) return state->labelled(s);
     for (const auto& state : made->states_) host::watch_forks(*state);
@@ -89,9 +90,11 @@ runtime::runtime(std::vector<std::unique_ptr<host::runtime_state>> states)
 runtime::~runtime() {
     if (!state().owner.here()) {
         for (auto& inherited : states_) host::abandon(std::move(inherited));
+        if (links_ != nullptr) host::abandon(std::move(links_));
         return;
     }
-    // LINKS end here: from now on the devices end, the last one first.
+    if (links_ != nullptr) host::unlink_caches(*links_, states_);
+    // The devices end, the last one first.
     while (!states_.empty()) states_.pop_back();
 }
 

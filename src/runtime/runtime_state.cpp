@@ -134,6 +134,7 @@ void runtime_state::shape_cache() {
         c.write_behind_pages =
             write_behind_pages_for(*settings.write_behind_bytes, c.page_shift, c.frame_count);
     c.admit_one_in = settings.admit_one_in;
+    c.neighbour_places = device_count - 1;
     c.name_slots = std::bit_ceil(settings.max_files * 2);
     c.name_lock_count = 1024;
     c.counter_shards = device->is_gpu() ? 1024 : 64;
@@ -167,6 +168,10 @@ status runtime_state::allocate_cache() {
         allocate(*device, c.paths, path_units() + path_slack) &&
         allocate(*device, c.retire_hand, 1) && allocate(*device, c.counters, c.counter_shards) &&
         allocate(*device, c.fault, 1) && allocate(*device, c.advice, c.file_slots) &&
+        (c.neighbour_places == 0 ||
+         (allocate(*device, c.neighbours, c.neighbour_places) &&
+          allocate(*device, c.neighbour_entries,
+                   std::uint64_t{c.file_slots} * c.neighbour_places))) &&
         (!settings.writable ||
          (allocate(*device, c.writes, c.file_slots) &&
           allocate(*device, c.frame_pages, c.frame_count) &&

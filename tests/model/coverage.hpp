@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <sstream>
 #include <string>
+#include <string_view>
 
 #include "model/report.hpp"
 
@@ -13,8 +14,10 @@ namespace penstock::model {
 struct coverage {
     std::uint64_t operations = 0;
     std::uint64_t window_loads = 0, tier_loads = 0,
-                  request_loads = 0;  // pages, by where they came from
-    std::uint64_t through_reads = 0;  // pages that were read past the cache
+                  request_loads = 0;                         // pages, by where they came from
+    std::uint64_t through_reads = 0;                         // pages that were read past the cache
+    std::uint64_t neighbour_reads = 0, neighbour_loads = 0;  // pages of another device's cache
+    bool is_alone = false;                                   // there is one device
     std::uint64_t tier_saves = 0, pages_read_ahead = 0;
     std::uint64_t direct_reads = 0;  // past the operating system's page cache
     bool no_direct_reads = false;    // the file system has none
@@ -42,6 +45,7 @@ struct coverage {
         each("operations", operations), each("window_loads", window_loads),
             each("request_loads", request_loads);
         each("through_reads", through_reads);
+        each("neighbour_reads", neighbour_reads), each("neighbour_loads", neighbour_loads);
         each("tier_loads", tier_loads), each("tier_saves", tier_saves),
             each("pages_read_ahead", pages_read_ahead);
         each("direct_reads", direct_reads);
@@ -65,6 +69,7 @@ struct coverage {
         count = 0;
         visit([&](const char*, std::uint64_t& value) { value += from[count++]; });
         no_direct_reads = no_direct_reads || other.no_direct_reads;
+        is_alone = is_alone || other.is_alone;
     }
 
     [[nodiscard]] std::string text() {
@@ -79,7 +84,9 @@ struct coverage {
     [[nodiscard]] std::string missing() {
         std::string names;
         visit([&](const char* name, std::uint64_t value) {
-            const bool impossible = no_direct_reads && std::string(name) == "direct_reads";
+            const std::string_view part(name);
+            const bool impossible = (no_direct_reads && part == "direct_reads") ||
+                                    (is_alone && part.starts_with("neighbour_"));
             if (value == 0 && !impossible) names += std::string(names.empty() ? "" : ", ") + name;
         });
         return names;

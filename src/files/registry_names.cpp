@@ -1,0 +1,107 @@
+// The file registry's calls that change names: create, unlink, rename.
+#include <cerrno>
+#include <utility>
+
+#include "files/file_registry.hpp"
+
+namespace penstock::host {
+
+// The directory of the name is found first, and judged by where it really lies; what follows is
+// done in exactly what was found.
+int file_registry::find_place(const std::string& name, bool check_roots, place& out) {
+    if (!limits_.writable) return -EROFS;
+    const std::size_t slash = name.rfind('/');
+    out.base = slash == std::string::npos ? name : name.substr(slash + 1);
+    if (out.base.empty() || out.base == "." || out.base == "..") return -EISDIR;
+    const std::string parent = slash == std::string::npos ? "."
+                               : slash == 0               ? "/"
+                                                          : name.substr(0, slash);
+    out.directory = env_.find(first_root_, parent);
+    if (out.directory < 0) return out.directory;
+    int code = env_.real_path(out.directory, out.path);
+    if (out.path != "/") out.path += '/';
+    out.path += out.base;
+    if (code == 0 && check_roots && !permitted(out.path, true)) code = -EACCES;
+    if (code != 0) env_.close(out.directory);
+    return code;
+}
+
+int file_registry::create(const std::string& name, bool check_roots) {
+    place at;
+    if (const int code = find_place(name, check_roots, at); code != 0) return code;
+    const int code = env_.create(at.directory, at.base);
+    env_.close(at.directory);
+    return code;
+}
+
+int file_registry::unlink(const std::string& name, bool check_roots) {
+    place at;
+    if (const int code = find_place(name, check_roots, at); code != 0) return code;
+    keep_without_name(name);
+    const int code = env_.unlink(at.directory, at.base);
+    env_.close(at.directory);
+    return code;
+}
+
+int file_registry::rename(const std::string& from, const std::string& to, bool check_roots) {
+    place old_place, new_place;
+    if (const int code = find_place(from, check_roots, old_place); code != 0) return code;
+    int code = find_place(to, check_roots, new_place);
+    if (code == 0) {
+        file_facts before, after;
+        const int file = env_.find(first_root_, from);
+        const bool known = file >= 0 && env_.facts(file, before) == 0;
+        keep_without_name(to);
+        code =
+            env_.rename(old_place.directory, old_place.base, new_place.directory, new_place.base);
+        if (code == 0 && known && env_.facts(file, after) == 0)
+            note_rename(before.identity, after.identity, new_place.path);
+        if (file >= 0) env_.close(file);
+        env_.close(new_place.directory);
+    }
+    env_.close(old_place.directory);
+    return code;
+}
+
+// Before a file loses its name: a reader that has it open reads on, so its handle has to be there
+// and is not parked. If it keeps the name after all, or has another, that costs a handle. What goes
+// wrong here shows when it is read.
+void file_registry::keep_without_name(const std::string& name) {
+    file_facts facts;
+    const int found = env_.find(first_root_, name);
+    if (found < 0) return;
+    const bool known = env_.facts(found, facts) == 0;
+    env_.close(found);
+    if (!known) return;
+    const auto key = key_of(facts.identity);
+    found_file again;  // opened without the lock, if the handle was parked
+    handles parked;
+    for (int attempt = 0; attempt < 2; ++attempt) {
+        {
+            std::lock_guard lock(mutex_);
+            const auto entry_of = current_.find(key);
+            if (entry_of == current_.end()) return;
+            entry& e = entries_[entry_of->second];
+            if (e.handle == nullptr && again.handle != nullptr)
+                keep_handle(entry_of->second, again.handle, parked);
+            if (e.handle != nullptr) {
+                if (!std::exchange(e.nameless, true)) ++nameless_;
+                return;
+            }
+        }
+        if (look_up(name, false, again) != 0 || key_of(again.facts.identity) != key) return;
+    }
+}
+
+// Its times tell of the new name only, so it is the same version as before.
+void file_registry::note_rename(const file_identity& before, const file_identity& after,
+                                const std::string& path) {
+    std::lock_guard lock(mutex_);
+    const auto known = current_.find(key_of(before));
+    if (known == current_.end()) return;
+    entry& e = entries_[known->second];
+    e.path = path;
+    if (e.identity == before) e.identity = after;
+}
+
+}  // namespace penstock::host

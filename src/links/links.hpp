@@ -1,0 +1,103 @@
+// Links between caches, the host half: which files any two caches share, and the words that tell
+// their devices so (engine/neighbour.hpp has the protocol).
+//
+// The members are caches of this process, one on each device of a runtime. Each member's registry
+// tells of the lives of its files. Two lives are shared if their files had the same identity when
+// they were opened, neither of them uncertain, and no member has the file open for writing. For
+// each such pair both devices get an entry.
+//
+// A reader trusts an entry until it changes, so what ends a sharing takes the entry away before it
+// happens: an open for writing is answered when settle() has returned. A slot that goes to another
+// file need not wait, for the reader looks at the neighbour's file word too.
+//
+// Locks: a registry's, then the table's (events), or the uploads', then the table's (settle). An
+// upload is made with the lock of uploads alone, so an event never waits for a device.
+//
+// Thread-safe, except connect, which comes before any event.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "device/device.hpp"
+#include "files/life_observer.hpp"
+#include "hub/hub.hpp"
+#include "penstock/engine/layout.hpp"
+
+namespace penstock::host {
+
+class links {
+public:
+    // A cache of this process; `view` has room for its neighbours.
+    struct member {
+        cache_device* device;
+        engine::cache_view view;
+    };
+
+    explicit links(std::vector<member> members);
+    ~links();
+    links(const links&) = delete;
+    links& operator=(const links&) = delete;
+
+    // `reader` may read the memory of `owner` and finds it at the owner's own addresses. 0, or why
+    // the reader's device did not take that.
+    int connect(std::uint32_t reader, std::uint32_t owner, engine::neighbour_distance distance);
+    // For the registry of that member. It lives as long as this.
+    [[nodiscard]] life_observer& observer(std::uint32_t member);
+
+    // Takes all entries away. Groups may still be reading by what they looked at before.
+    void withdraw_all();
+
+    // In how many pairs of slots, each counted from both sides, files are shared now.
+    [[nodiscard]] std::size_t shared_lives();
+
+private:
+    class member_observer;
+
+    struct known_life {
+        file_life life;
+        bool is_written = false;
+    };
+    struct slot_of {
+        std::uint32_t member, slot;
+        auto operator<=>(const slot_of&) const = default;
+    };
+    struct known_file {
+        std::set<slot_of> lives;
+        std::uint32_t writers = 0;
+    };
+
+    void note(std::uint32_t member, const file_life& life, bool is_written);
+    void forget(std::uint32_t member, const file_life& life);
+    void mark_changed(const known_file& file);  // table lock held
+    void settle();
+    // What member `of` should find in its slot about each neighbour; table lock held.
+    [[nodiscard]] std::vector<engine::neighbour_entry> entries_for(const slot_of& of) const;
+    void upload(const slot_of& of, const std::vector<engine::neighbour_entry>& wanted);
+    [[nodiscard]] std::uint32_t places() const;
+    [[nodiscard]] static std::uint32_t place_of(std::uint32_t reader, std::uint32_t owner) {
+        return owner < reader ? owner : owner - 1;
+    }
+
+    const std::vector<member> members_;
+    std::vector<std::unique_ptr<member_observer>> observers_;
+    std::vector<std::vector<bool>> connected_;  // [reader][owner]
+
+    std::mutex uploads_mutex_;                                          // guards uploaded_
+    std::map<slot_of, std::vector<engine::neighbour_entry>> uploaded_;  // what is not all zero
+
+    std::mutex table_mutex_;                                            // guards the rest
+    std::vector<std::unordered_map<std::uint32_t, known_life>> lives_;  // of each member, by slot
+    std::map<file_key, known_file> files_;
+    std::set<slot_of> changed_;
+    std::atomic<bool> any_changed_{false};
+};
+
+}  // namespace penstock::host

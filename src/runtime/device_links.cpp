@@ -1,0 +1,55 @@
+#include "runtime/device_links.hpp"
+
+namespace penstock::host {
+
+namespace {
+
+engine::neighbour_distance distance_of(link_kind kind) {
+    return kind == link_kind::same_memory ? engine::same_memory
+           : kind == link_kind::nvlink    ? engine::by_nvlink
+                                          : engine::by_bus;
+}
+
+// True if the reader's groups may look at the owner's cache from now on.
+bool link_pair(links& linked, runtime_state& reader, const runtime_state& owner) {
+    const device_link link = reader.device->link_to(*owner.device);
+    std::string why = link.reason;
+    if (link.kind != link_kind::none && reader.device->reach(*owner.device, why)) {
+        const int code =
+            linked.connect(reader.device_index, owner.device_index, distance_of(link.kind));
+        if (code == 0) return true;
+        why = error_text(code);
+    }
+    reader.say(reader.label() + "does not read the cache of " + owner.label() + why);
+    return false;
+}
+
+}  // namespace
+
+std::unique_ptr<links> link_caches(const std::vector<std::unique_ptr<runtime_state>>& states) {
+    if (states.size() < 2) return nullptr;
+    std::vector<links::member> members;
+    for (const auto& state : states) members.push_back({state->device.get(), state->ref.view});
+    auto linked = std::make_unique<links>(std::move(members));
+    bool any = false;
+    for (const auto& reader : states)
+        for (const auto& owner : states)
+            if (reader != owner) any = link_pair(*linked, *reader, *owner) || any;
+    for (const auto& state : states) {
+        if (any) state->files->tell(linked->observer(state->device_index));
+        else state->ref.view.neighbour_places = 0;
+    }
+    return any ? std::move(linked) : nullptr;
+}
+
+void unlink_caches(links& linked, const std::vector<std::unique_ptr<runtime_state>>& states) {
+    for (const auto& state : states) {
+        if (state->control == nullptr) continue;
+        state->set_abort(-ECANCELED);
+        state->tell_stop();
+    }
+    linked.withdraw_all();
+    for (const auto& state : states) state->device->wait_for_groups();
+}
+
+}  // namespace penstock::host

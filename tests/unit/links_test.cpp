@@ -1,0 +1,180 @@
+// Linked caches: a runtime of several devices reads each page from the file once, and never a byte
+// of another version or another file.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <random>
+
+#include "links/links.hpp"
+#include "unit/support.hpp"
+
+namespace penstock::test {
+
+namespace {
+
+options linked_caches(const temporary_folder& folder) {
+    options o = small_options(folder);
+    o.devices = {0, 1};
+    o.admit_one_in = 1;
+    return o;
+}
+
+// Reads a whole file by the cache of one device.
+std::vector<std::uint8_t> read_by(runtime& rt, std::uint32_t device, const shared_file& file,
+                                  std::uint64_t bytes) {
+    std::vector<std::uint8_t> out(bytes);
+    const runtime_ref fs = rt.ref(device);
+    const std::int64_t done =
+        read(lane{}, fs, file.of(fs), out.data(), static_cast<std::int64_t>(bytes), 0);
+    out.resize(done < 0 ? 0 : static_cast<std::size_t>(done));
+    return out;
+}
+
+// Opens the file on one device, reads a part of it and closes it.
+int read_part(runtime& rt, std::uint32_t device, const std::string& name, void* to,
+              std::uint64_t bytes, std::uint64_t offset) {
+    const runtime_ref fs = rt.ref(device);
+    const int fd = open(lane{}, fs, name.c_str());
+    if (fd < 0) return fd;
+    const std::int64_t done = read(lane{}, fs, fd, to, static_cast<std::int64_t>(bytes),
+                                   static_cast<std::int64_t>(offset));
+    close(lane{}, fs, fd);
+    return static_cast<int>(done);
+}
+
+}  // namespace
+
+TEST(links, second_device_reads_the_first_ones_pages) {
+    const temporary_folder folder;
+    const auto bytes = pattern(1, 20 * page + 100);
+    write_file(folder / "data", bytes);
+    let_files_settle();
+    const auto rt = make_runtime(linked_caches(folder));
+    const shared_file file = rt->open_everywhere(folder / "data");
+    ASSERT_EQ(file.code(), 0);
+    EXPECT_EQ(read_by(*rt, 0, file, bytes.size()), bytes);
+    EXPECT_EQ(read_by(*rt, 1, file, bytes.size()), bytes);
+    EXPECT_EQ(rt->stats(0).misses, 21u);
+    const statistics second = rt->stats(1);
+    EXPECT_EQ(second.neighbour_reads + second.neighbour_loads, 21u);
+    EXPECT_EQ(second.file_reads, 0u);
+}
+
+TEST(links, mapped_and_prefetched_pages_are_copied) {
+    const temporary_folder folder;
+    const auto bytes = pattern(2, 8 * page);
+    write_file(folder / "data", bytes);
+    let_files_settle();
+    const auto rt = make_runtime(linked_caches(folder));
+    const shared_file file = rt->open_everywhere(folder / "data");
+    EXPECT_EQ(read_by(*rt, 1, file, bytes.size()), bytes);
+    const runtime_ref fs = rt->ref(0);
+    const mapping m = map(lane{}, fs, file.of(fs), page, 100);
+    ASSERT_EQ(m.bytes, 100);
+    EXPECT_EQ(std::memcmp(m.data, bytes.data() + page, 100), 0);
+    EXPECT_EQ(unmap(lane{}, fs, m), 0);
+    EXPECT_EQ(prefetch(lane{}, fs, file.of(fs), 0, static_cast<std::int64_t>(bytes.size())),
+              static_cast<std::int64_t>(bytes.size()));
+    EXPECT_EQ(rt->stats(0).neighbour_loads, 8u);
+    EXPECT_EQ(rt->stats(0).file_reads, 0u);
+}
+
+// While a program has the file open for writing it may change and look the same.
+TEST(links, file_that_may_change_unseen_is_not_shared) {
+    const temporary_folder folder;
+    const auto bytes = pattern(3, 4 * page);
+    const auto rt = make_runtime(linked_caches(folder));
+    write_file(folder / "data", bytes);
+    const int program = ::open((folder / "data").c_str(), O_WRONLY | O_CLOEXEC);
+    ASSERT_GE(program, 0);
+    const shared_file file = rt->open_everywhere(folder / "data");
+    EXPECT_EQ(read_by(*rt, 0, file, bytes.size()), bytes);
+    EXPECT_EQ(read_by(*rt, 1, file, bytes.size()), bytes);
+    EXPECT_EQ(rt->stats().neighbour_reads + rt->stats().neighbour_loads, 0u);
+    ::close(program);
+}
+
+TEST(links, writers_are_alone) {
+    const temporary_folder folder;
+    const auto before = pattern(4, 4 * page), after = pattern(5, 4 * page);
+    write_file(folder / "data", before);
+    let_files_settle();
+    options o = linked_caches(folder);
+    o.writable = true;
+    const auto rt = make_runtime(o);
+    const runtime_ref reader = rt->ref(0), writer = rt->ref(1);
+    const shared_file file = rt->open_everywhere(folder / "data");
+    EXPECT_EQ(read_by(*rt, 1, file, before.size()), before);
+    const int fd = open(lane{}, writer, "data", open_read_write);
+    ASSERT_GE(fd, 0) << error_text(fd);
+    ASSERT_EQ(write(lane{}, writer, fd, after.data(), static_cast<std::int64_t>(after.size()), 0),
+              static_cast<std::int64_t>(after.size()));
+    // What is not in the file yet is not seen by the other device.
+    EXPECT_EQ(read_by(*rt, 0, file, before.size()), before);
+    EXPECT_EQ(rt->stats(0).neighbour_reads + rt->stats(0).neighbour_loads, 0u);
+    EXPECT_EQ(close(lane{}, writer, fd), 0);
+    rt->close(file);
+    std::vector<std::uint8_t> got(after.size());
+    EXPECT_EQ(read_part(*rt, 0, "data", got.data(), got.size(), 0), 4 * static_cast<int>(page));
+    EXPECT_EQ(got, after);
+    static_cast<void>(reader);
+}
+
+TEST(links, changed_file_is_another_file) {
+    const temporary_folder folder;
+    const auto before = pattern(6, 4 * page), after = pattern(7, 4 * page);
+    write_file(folder / "data", before);
+    let_files_settle();
+    const auto rt = make_runtime(linked_caches(folder));
+    std::vector<std::uint8_t> got(before.size());
+    EXPECT_GT(read_part(*rt, 0, "data", got.data(), got.size(), 0), 0);
+    EXPECT_EQ(got, before);
+    write_file(folder / "data", after);
+    let_files_settle();
+    EXPECT_GT(read_part(*rt, 1, "data", got.data(), got.size(), 0), 0);
+    EXPECT_EQ(got, after);
+    EXPECT_EQ(rt->stats(1).neighbour_reads + rt->stats(1).neighbour_loads, 0u);
+    // The first device opens it again, and finds the second one's pages.
+    EXPECT_GT(read_part(*rt, 0, "data", got.data(), got.size(), 0), 0);
+    EXPECT_EQ(got, after);
+    EXPECT_EQ(rt->stats(0).neighbour_reads + rt->stats(0).neighbour_loads, 4u);
+}
+
+// More files than slots and more pages than frames on both sides, by several threads on each.
+TEST(links, slots_and_frames_change_hands) {
+    constexpr std::uint32_t files = 24, pages = 16, threads = 4, rounds = 1500;
+    const temporary_folder folder;
+    for (std::uint32_t i = 0; i < files; ++i)
+        write_file(folder / std::to_string(i), pattern(100 + i, pages * page));
+    let_files_settle();
+    options o = linked_caches(folder);
+    o.max_files = 16;
+    o.cache_bytes = 24 * page;
+    o.admit_one_in = 4;
+    const auto rt = make_runtime(o);
+    std::atomic<std::uint64_t> wrong{0}, done{0};
+    std::vector<std::thread> all;
+    for (std::uint32_t t = 0; t < threads; ++t)
+        all.emplace_back([&, t] {
+            std::mt19937_64 random(t);
+            std::vector<std::uint8_t> got(3 * page);
+            for (std::uint32_t round = 0; round < rounds; ++round) {
+                const std::uint64_t file = random() % files, offset = random() % (pages * page),
+                                    bytes = 1 + random() % (3 * page);
+                const int code =
+                    read_part(*rt, t % 2, std::to_string(file), got.data(), bytes, offset);
+                if (code == -ENFILE || code == -ENOMEM) continue;
+                if (code < 0) ++wrong;
+                for (std::int64_t i = 0; i < code; ++i)
+                    wrong += got[i] != pattern_byte(100 + file, offset + i);
+                ++done;
+            }
+        });
+    for (std::thread& thread : all) thread.join();
+    EXPECT_EQ(wrong, 0u);
+    EXPECT_GT(done, rounds);
+    EXPECT_GT(rt->stats().neighbour_reads + rt->stats().neighbour_loads, 0u);
+}
+
+}  // namespace penstock::test
