@@ -86,7 +86,7 @@ struct coverage {
         visit([&](const char* name, std::uint64_t value) {
             const std::string_view part(name);
             const bool impossible = (no_direct_reads && part == "direct_reads") ||
-                                    (is_alone && part.starts_with("neighbour_"));
+                                    part.starts_with(is_alone ? "neighbour_" : "drill_");
             if (value == 0 && !impossible) names += std::string(names.empty() ? "" : ", ") + name;
         });
         return names;

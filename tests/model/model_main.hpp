@@ -36,13 +36,16 @@ private:
         else if (word == "--operations") settings.operations = value;
         else if (word == "--threads") settings.threads = static_cast<std::uint32_t>(value);
         else if (word == "--page") settings.page_bytes = value;
+        else if (word == "--caches" && value > 0)
+            settings.caches = static_cast<std::uint32_t>(value);
         else wrong = true;
     }
 };
 
 inline int usage(const char* program) {
     std::cerr << "usage: " << program
-              << " [--seed N] [--seeds N] [--operations N] [--threads N] [--page BYTES] [--lane] "
+              << " [--seed N] [--seeds N] [--operations N] [--threads N] [--page BYTES] [--caches "
+                 "N] [--lane] "
                  "[--racing] [--flip] [--shift]\n"
                  "Performs random operations on tiny caches and checks every byte. --seeds runs so "
                  "many seeds from --seed on;\n"

@@ -34,6 +34,7 @@ struct run_settings {
     std::uint64_t operations = 40000;
     std::uint32_t threads = 8;
     std::uint64_t page_bytes = 0;  // 0: by the seed
+    std::uint32_t caches = 1;      // linked with each other; an actor stays with one
     bool flip_bytes = false;       // canary: the disk delivers one wrong byte in ten thousand reads
     bool shift_numbers = false;    // canary: a list names another row than the judge believes
 };
@@ -58,10 +59,12 @@ struct tiny_shape {
         constexpr std::uint64_t pages[] = {512, 4096, 1024, 512, 65536};
         constexpr std::uint64_t frames[] = {16, 64, 24, 33, 200};
         o.where = backend::cpu;
+        for (std::uint32_t i = 0; i < s.caches && s.caches > 1; ++i)
+            o.devices.push_back(static_cast<int>(i));
         o.page_bytes = s.page_bytes != 0 ? s.page_bytes : pages[s.seed % 5];
         const std::uint64_t frame_count = frames[mix64(s.seed) % 5];
         o.cache_bytes = frame_count * o.page_bytes;
-        if (mix64(s.seed ^ 16) % 2 != 0) {
+        if (mix64(s.seed ^ 16) % 2 != 0 && s.caches == 1) {
             memory = std::make_unique<test::frame_memory>(*o.cache_bytes);
             o.cache_memory = memory->data();
         }
@@ -117,6 +120,7 @@ public:
             disk_.set(plan);
         }
         shape_.hooks.env = &pins_;
+        met_.is_alone = s.caches == 1;
         met_.no_direct_reads = !files_.can_be_read_directly();
         files_.before_shrink = [this](const std::string& path, std::uint64_t size_bytes) {
             pins_.before_shrink(path, size_bytes);
@@ -197,7 +201,7 @@ private:
         std::vector<std::thread> threads;
         for (std::uint32_t i = 0; i < settings_.threads; ++i)
             threads.emplace_back([&, i] {
-                actor(Group{}, rt_->ref(), i);
+                actor(Group{}, rt_->ref(i % settings_.caches), i);
                 --running;
             });
         for (std::uint64_t i = 0; running > 0; ++i) {
@@ -210,19 +214,27 @@ private:
     }
 
     void check_quiescent() {
-        const auto found =
-            engine::check_invariants(rt_->ref().view, {.references = windows_->references()});
-        if (found.rule != nullptr)
-            complain("broken rule: " + std::string(found.rule) + ", at " +
-                     std::to_string(found.where));
+        for (std::uint32_t i = 0; i < settings_.caches; ++i) {
+            const auto found = engine::check_invariants(
+                rt_->ref(i).view, {.references = i == 0 ? windows_->references() : 0});
+            if (found.rule != nullptr)
+                complain("broken rule: " + std::string(found.rule) + ", at " +
+                         std::to_string(found.where));
+        }
         if (report_.open_held != 0 || report_.maps_held != 0)
             complain("the test itself lost count of what its actors hold");
         if (const status s = rt_->health(); !s) complain("health: " + s.message);
     }
 
+    // Of the first device that has one.
+    [[nodiscard]] const engine::fault_record* first_fault() const {
+        std::uint32_t i = 0;
+        while (i + 1 < settings_.caches && rt_->ref(i).view.fault->claimed == 0) ++i;
+        return rt_->ref(i).view.fault;
+    }
+
     void check_views() {
-        const std::string wrong =
-            judge_view_status(*rt_->ref().view.fault, rt_->view_status(), report_);
+        const std::string wrong = judge_view_status(*first_fault(), rt_->view_status(), report_);
         if (!wrong.empty()) complain(wrong);
         if (!rt_->view_status().ok()) ++met_.view_faults;
         rt_->clear_view_status();
@@ -232,6 +244,14 @@ private:
     // What is done with windows while no actor is there: some are opened or closed for the next
     // round, and the drill.
     void exercise(std::uint64_t h) {
+        if (settings_.caches == 1) drill_all(h);
+        if (const std::string wrong = windows_->between_rounds(h); !wrong.empty()) complain(wrong);
+        rt_->clear_view_status();
+        check_quiescent();
+    }
+
+    // The drill knows from where each page must come. With linked caches a neighbour may have it.
+    void drill_all(std::uint64_t h) {
         for (std::uint64_t i = 0; i < 3 && good_; ++i) {
             drill<Group> drilling(*rt_, files_, pins_, shape_.w, states_.get(), met_, drilled_);
             int windowed = -1;
@@ -245,9 +265,6 @@ private:
             complain(wrong);
         if (windowed >= 0) windows_->has_window_too(windowed);
         if (drilled_.wrong_bytes > 0) list_failures();
-        if (const std::string wrong = windows_->between_rounds(h); !wrong.empty()) complain(wrong);
-        rt_->clear_view_status();
-        check_quiescent();
     }
 
     // Every byte of every file through fresh opens.
@@ -257,7 +274,8 @@ private:
             const std::uint64_t version = states_[file].done;
             char name[16];
             name_of_file(file, file % 3, name);
-            const int fd = penstock::open(Group{}, rt_->ref(), name);
+            const runtime_ref fs = rt_->ref(file % settings_.caches);
+            const int fd = penstock::open(Group{}, fs, name);
             const bool there = exists(shape_.w, file, version);
             if (!there && fd != -ENOENT)
                 complain(std::string(name) + " was removed, but open gave " + std::to_string(fd));
@@ -269,7 +287,7 @@ private:
             const std::uint64_t begin =
                 shape_.w.is_big(file) ? size - (region_pages + 2) * shape_.w.page_bytes : 0;
             for (std::uint64_t at = begin; at < size && good_; at += bytes.size()) {
-                const std::int64_t got = penstock::read(Group{}, rt_->ref(), fd, bytes.data(),
+                const std::int64_t got = penstock::read(Group{}, fs, fd, bytes.data(),
                                                         static_cast<std::int64_t>(bytes.size()),
                                                         static_cast<std::int64_t>(at));
                 std::uint64_t first_bad = ~std::uint64_t{0};
@@ -284,7 +302,7 @@ private:
                              ", the first at " + std::to_string(first_bad));
                 bytes_read_ += static_cast<std::uint64_t>(got > 0 ? got : 0);
             }
-            if (penstock::close(Group{}, rt_->ref(), fd) != 0) complain("close failed");
+            if (penstock::close(Group{}, fs, fd) != 0) complain("close failed");
         }
     }
 
@@ -305,22 +323,26 @@ private:
         // No caller waits for the answer to a fill, which asks for one page or more.
         if (answered > s.requests || s.requests - answered > s.read_ahead_pages)
             expect("answers", answered, s.requests);
-        const engine::cache_view& c = rt_->ref().view;
-        for (std::uint64_t i = 0; i < c.word_count; ++i)
-            valid += engine::is_valid(c.words[i]) ? 1 : 0;
+        for (std::uint32_t device = 0; device < settings_.caches; ++device) {
+            const engine::cache_view& c = rt_->ref(device).view;
+            for (std::uint64_t i = 0; i < c.word_count; ++i)
+                valid += engine::is_valid(c.words[i]) ? 1 : 0;
+        }
+        const std::uint64_t elsewhere = s.window_loads + s.tier_loads + s.neighbour_loads;
         if (s.misses < s.evictions + valid)
             complain("statistics: fewer misses than evictions and pages in the cache");
-        if (s.file_read_bytes + (s.window_loads + s.tier_loads) * shape_.w.page_bytes <
-            s.bytes_loaded)
-            complain("statistics: more bytes loaded than files, windows and tier gave");
+        if (s.file_read_bytes + elsewhere * shape_.w.page_bytes < s.bytes_loaded)
+            complain("statistics: more bytes loaded than files, windows, tier and neighbours gave");
         if (s.tier_evictions > s.tier_saves + s.read_ahead_pages)
             complain("statistics: tier " + s.to_json());
-        if (s.window_loads + s.tier_loads > s.misses || s.window_bytes != 0)
+        if (elsewhere > s.misses || s.window_bytes != 0)
             complain("statistics: windows " + s.to_json());
         met_.take(report_);
         met_.window_loads = s.window_loads;
         met_.through_reads = s.through_reads;
-        met_.request_loads = s.misses - s.window_loads - s.tier_loads;
+        met_.neighbour_reads = s.neighbour_reads;
+        met_.neighbour_loads = s.neighbour_loads;
+        met_.request_loads = s.misses - elsewhere;
         // Met by the program as a whole; a run without a tier meets nothing of it.
         met_.tier_loads = s.tier_loads;
         met_.tier_saves = s.tier_saves;
@@ -373,11 +395,12 @@ private:
              << (std::is_same_v<Group, lane> ? "lane" : "racing") << ", " << settings_.operations
              << " operations, " << settings_.threads << " threads, page " << shape_.w.page_bytes
              << ", frames " << rt_->ref().view.frame_count
-             << (shape_.memory != nullptr ? " of the caller" : "") << ", file slots "
-             << shape_.o.max_files << ", rings " << *rt_->settings().service_threads << " x "
-             << shape_.hooks.rings_per_thread << " x " << shape_.hooks.ring_slots << ", handles "
-             << shape_.hooks.max_handles << ", " << rt_->io_name() << ", direct_io "
-             << name_of(shape_.o.direct_io)
+             << (shape_.memory != nullptr ? " of the caller" : "")
+             << (settings_.caches > 1 ? ", caches " + std::to_string(settings_.caches) : "")
+             << ", file slots " << shape_.o.max_files << ", rings "
+             << *rt_->settings().service_threads << " x " << shape_.hooks.rings_per_thread << " x "
+             << shape_.hooks.ring_slots << ", handles " << shape_.hooks.max_handles << ", "
+             << rt_->io_name() << ", direct_io " << name_of(shape_.o.direct_io)
              << (shape_.o.direct_io == direct_mode::on && met_.no_direct_reads
                      ? ", which the file system refuses for these pages"
                      : "")
