@@ -4,14 +4,13 @@
 // Each such call borrows a desk: a stream, pinned memory for arguments and results, and a pinned
 // bounce buffer that the kernel's warps write file bytes to. All of it is made when the runtime is
 // created, for nothing may be allocated while another kernel waits for the host.
-#include <array>
 #include <cerrno>
-#include <condition_variable>
 #include <cstring>
 #include <mutex>
 
 #include "device/device.hpp"
 #include "device/gpu_context.cuh"
+#include "device/gpu_desks.cuh"
 #include "device/gpu_gather.cuh"
 #include "device/gpu_links.cuh"
 #include "device/gpu_table.cuh"
@@ -22,42 +21,6 @@
 namespace penstock::host {
 
 namespace {
-
-constexpr std::uint64_t bounce_bytes = 16u << 20;
-constexpr std::uint32_t max_pieces = 4096;
-constexpr std::uint32_t desk_count = 4;
-
-enum class call : std::uint32_t {
-    nothing,
-    open,
-    close,
-    duplicate,
-    stat,
-    read,
-    prefetch,
-    advise,
-    write,
-    append,
-    msync,
-    fsync,
-    truncate,
-    forget,
-    flush
-};
-
-// Pinned: written by the host before the launch and by the kernel before it ends.
-struct call_sheet {
-    call operation;
-    int fd;
-    int flags;
-    std::uint64_t offset;
-    std::uint64_t bytes;
-    std::uint64_t piece_bytes;
-    std::uint64_t range_bytes;
-    file_stat facts;
-    char path[4096 + 8];
-    std::int64_t results[max_pieces];
-};
 
 // This warp's share of the pages of a file slot, written back.
 __device__ std::int64_t flush_share(const warp& g, const runtime_ref& fs, std::uint32_t slot,
@@ -123,14 +86,6 @@ __global__ void serve_call(const __grid_constant__ runtime_ref fs, call_sheet* s
     }
 }
 
-struct desk {
-    cudaStream_t stream = nullptr;
-    call_sheet* sheet = nullptr;
-    std::byte* bounce = nullptr;
-    gather_control* gather = nullptr;
-    bool taken = false;
-};
-
 class gpu_device final : public cache_device {
 public:
     gpu_device(const gpu_context& context, std::string name)
@@ -139,8 +94,7 @@ public:
     ~gpu_device() override {
         const device_guard guard(context_);
         if (!guard) return;
-        for (desk& d : desks_)
-            if (d.stream != nullptr) cudaStreamDestroy(d.stream);
+        desks_.end();
         if (watch_ != nullptr) cudaStreamDestroy(watch_);
         words_.end();
     }
@@ -153,20 +107,9 @@ public:
             return no_stream(code);
         if (const cudaError_t code = words_.init(memory_); code != cudaSuccess)
             return no_stream(code);
-        for (desk& d : desks_) {
-            if (const cudaError_t code =
-                    cudaStreamCreateWithFlags(&d.stream, cudaStreamNonBlocking);
-                code != cudaSuccess)
-                return no_stream(code);
-            d.sheet = static_cast<call_sheet*>(memory_.shared_bytes(sizeof(call_sheet)));
-            if (d.sheet != nullptr)
-                d.bounce = static_cast<std::byte*>(memory_.shared_bytes(bounce_bytes));
-            if (d.bounce != nullptr)
-                d.gather =
-                    static_cast<gather_control*>(memory_.device_bytes(sizeof(gather_control)));
-            if (d.gather == nullptr)
-                return {-ENOMEM, "for calls of the host, " + memory_.shortage()};
-        }
+        if (const cudaError_t code = desks_.init(memory_); code == cudaErrorMemoryAllocation)
+            return {-ENOMEM, "for calls of the host, " + memory_.shortage()};
+        else if (code != cudaSuccess) return no_stream(code);
         return loans_.init(memory_);
     }
 
@@ -228,7 +171,7 @@ public:
     status prepare(const runtime_ref& fs) override {
         const device_guard guard(context_);
         if (!guard) return {context_is_gone, name_ + ": the device was reset"};
-        for (desk& d : desks_) {
+        for (desk& d : desks_.all()) {
             d.sheet->operation = call::nothing;
             cudaError_t code =
                 launch_kernel(serve_call, 1, 32, d.stream, fs, d.sheet, d.bounce, 1u);
@@ -237,7 +180,7 @@ public:
             if (code != cudaSuccess) return kernels_refused(code);
         }
         cudaError_t code = loans_.load(fs);
-        if (code == cudaSuccess) code = tables_.load(fs, desks_[0].stream);
+        if (code == cudaSuccess) code = tables_.load(fs, desks_.all()[0].stream);
         return code == cudaSuccess ? status{} : kernels_refused(code);
     }
 
@@ -253,18 +196,18 @@ public:
         if (fs.view.writes != nullptr && engine::descriptor_access(fd) != engine::may_read &&
             stat(fs, fd, &facts) == 0)
             flush(fs, engine::descriptor_slot(fs.view, fd));
-        const borrowed d(*this);
+        const desk_pool::borrowed d(desks_);
         d->sheet->fd = fd;
         return static_cast<int>(run(fs, *d, call::close, 1));
     }
     int duplicate(const runtime_ref& fs, int fd) override {
-        const borrowed d(*this);
+        const desk_pool::borrowed d(desks_);
         d->sheet->fd = fd;
         return static_cast<int>(run(fs, *d, call::duplicate, 1));
     }
     int stat(const runtime_ref& fs, int fd, file_stat* out) override {
         if (out == nullptr) return -EFAULT;
-        const borrowed d(*this);
+        const desk_pool::borrowed d(desks_);
         d->sheet->fd = fd;
         const auto code = static_cast<int>(run(fs, *d, call::stat, 1));
         if (code == 0) *out = d->sheet->facts;
@@ -276,7 +219,7 @@ public:
         if (bytes < 0 || offset < 0 || bytes > INT64_MAX - offset ||
             (buffer == nullptr && bytes > 0))
             return -EINVAL;
-        const borrowed d(*this);
+        const desk_pool::borrowed d(desks_);
         std::int64_t done = 0;
         do {
             const std::uint64_t part =
@@ -297,7 +240,7 @@ public:
         if (bytes < 0 || offset < 0 || bytes > INT64_MAX - offset ||
             (buffer == nullptr && bytes > 0))
             return -EINVAL;
-        const borrowed d(*this);
+        const desk_pool::borrowed d(desks_);
         std::int64_t done = 0;
         do {
             const std::uint64_t part =
@@ -317,13 +260,13 @@ public:
                         std::int64_t bytes) override {
         if (bytes < 0 || (buffer == nullptr && bytes > 0)) return -EINVAL;
         if (static_cast<std::uint64_t>(bytes) > bounce_bytes) return -EMSGSIZE;
-        const borrowed d(*this);
+        const desk_pool::borrowed d(desks_);
         std::memcpy(d->bounce, buffer, static_cast<std::size_t>(bytes));
         return run_with(fs, *d, call::append, fd, 0, static_cast<std::uint64_t>(bytes));
     }
 
     int msync(const runtime_ref& fs, int fd, std::int64_t offset, std::int64_t bytes) override {
-        const borrowed d(*this);
+        const desk_pool::borrowed d(desks_);
         return static_cast<int>(run_with(fs, *d, call::msync, fd,
                                          static_cast<std::uint64_t>(offset),
                                          static_cast<std::uint64_t>(bytes)));
@@ -335,13 +278,13 @@ public:
         if (const int code = stat(fs, fd, &facts); code != 0) return code;
         const int flushed =
             fs.view.writes != nullptr ? flush(fs, engine::descriptor_slot(fs.view, fd)) : 0;
-        const borrowed d(*this);
+        const desk_pool::borrowed d(desks_);
         const std::int64_t synced = run_with(fs, *d, call::fsync, fd, 0, 0);
         return flushed != 0 ? flushed : static_cast<int>(synced);
     }
 
     int truncate(const runtime_ref& fs, int fd, std::int64_t size_bytes) override {
-        const borrowed d(*this);
+        const desk_pool::borrowed d(desks_);
         return static_cast<int>(
             run_with(fs, *d, call::truncate, fd, static_cast<std::uint64_t>(size_bytes), 0));
     }
@@ -354,7 +297,7 @@ public:
         constexpr std::uint64_t under_way_bytes = 32u << 20, pages_in_a_row = 512;
         const auto shares = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
             under_way_bytes / (engine::write_queue::depth << fs.view.page_shift), 8, 32));
-        const borrowed d(*this);
+        const desk_pool::borrowed d(desks_);
         d->sheet->fd = static_cast<int>(slot);
         d->sheet->piece_bytes = d->sheet->bytes = 0;
         d->sheet->offset = pages_in_a_row / shares;
@@ -366,7 +309,7 @@ public:
     std::int64_t prefetch(const runtime_ref& fs, int fd, std::int64_t offset,
                           std::int64_t bytes) override {
         if (bytes < 0 || offset < 0 || bytes > INT64_MAX - offset) return -EINVAL;
-        const borrowed d(*this);
+        const desk_pool::borrowed d(desks_);
         std::int64_t done = 0;
         do {
             const std::uint64_t part =
@@ -382,7 +325,7 @@ public:
 
     std::int64_t advise(const runtime_ref& fs, int fd, advice kind, std::int64_t offset,
                         std::int64_t bytes) override {
-        const borrowed d(*this);
+        const desk_pool::borrowed d(desks_);
         d->sheet->fd = fd;
         d->sheet->flags = static_cast<int>(kind);
         d->sheet->offset = static_cast<std::uint64_t>(offset);
@@ -397,7 +340,7 @@ public:
         const auto callers = static_cast<cudaStream_t>(stream);
         if (callers != nullptr)
             if (const int busy = check_stream(callers); busy != 0) return busy;
-        const borrowed d(*this);
+        const desk_pool::borrowed d(desks_);
         return gather_on_gpu(fs, job, d->gather, &d->sheet->results[0], memory_,
                              callers != nullptr ? callers : d->stream);
     }
@@ -473,45 +416,16 @@ private:
     int run_named(const runtime_ref& fs, call operation, const char* path, int flags) {
         const std::size_t length = std::strlen(path);
         if (length > engine::max_path_bytes) return -ENAMETOOLONG;
-        const borrowed d(*this);
+        const desk_pool::borrowed d(desks_);
         std::memcpy(d->sheet->path, path, length + 1);
         d->sheet->flags = flags;
         return static_cast<int>(run(fs, *d, operation, 1));
     }
 
-    // A desk for the time of one call; waits while all are in use.
-    class borrowed {
-    public:
-        explicit borrowed(gpu_device& owner) : owner_(owner) {
-            std::unique_lock lock(owner.mutex_);
-            owner.returned_.wait(lock, [this] {
-                for (desk& d : owner_.desks_)
-                    if (!d.taken) desk_ = &d;
-                return desk_ != nullptr;
-            });
-            desk_->taken = true;
-        }
-        ~borrowed() {
-            {
-                std::lock_guard lock(owner_.mutex_);
-                desk_->taken = false;
-            }
-            owner_.returned_.notify_one();
-        }
-        borrowed(const borrowed&) = delete;
-        borrowed& operator=(const borrowed&) = delete;
-        desk* operator->() const { return desk_; }
-        desk& operator*() const { return *desk_; }
-
-    private:
-        gpu_device& owner_;
-        desk* desk_ = nullptr;
-    };
-
     int copy(void* to, const void* from, std::uint64_t bytes, bool up) {
         const device_guard guard(context_);
         if (!guard) return context_is_gone;
-        const borrowed d(*this);
+        const desk_pool::borrowed d(desks_);
         for (std::uint64_t done = 0; done < bytes; done += bounce_bytes) {
             const std::uint64_t part = std::min(bytes - done, bounce_bytes);
             auto* const target = static_cast<std::byte*>(to) + done;
@@ -571,9 +485,7 @@ private:
     gpu_tables tables_;
     gpu_loans loans_;  // ends before its memory goes
     cudaStream_t watch_ = nullptr;
-    std::mutex mutex_;
-    std::condition_variable returned_;
-    std::array<desk, desk_count> desks_;
+    desk_pool desks_;
     gpu_words words_;
 };
 
