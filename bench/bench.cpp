@@ -144,6 +144,8 @@ constexpr bench_case case_table[] = {
      lists_on_gpu},
     {"table-cold", "rows of a table whose file is not in memory, against io_uring by hand",
      cold_rows, cold_rows},
+    {"links", "one file read by two GPUs whose caches are linked, against a runtime for each",
+     nullptr, links_on_gpus},
     {"miss", "random pages and records of a file larger than the cache, against the bus or pread",
      miss_on_cpu, miss_on_gpu},
     {"sequential", "a whole file into the cache in order, against a pipeline by hand or pread",

@@ -49,7 +49,8 @@ int links::connect(std::uint32_t reader, std::uint32_t owner, engine::neighbour_
                                       of.frame_count,
                                       of.file_slots,
                                       of.leaf_shift,
-                                      distance};
+                                      distance,
+                                      owner};
     const int code = members_[reader].device->upload(
         members_[reader].view.neighbours + place_of(reader, owner), &seen, sizeof seen);
     connected_[reader][owner] = code == 0;

@@ -135,6 +135,7 @@ void runtime_state::shape_cache() {
             write_behind_pages_for(*settings.write_behind_bytes, c.page_shift, c.frame_count);
     c.admit_one_in = settings.admit_one_in;
     c.neighbour_places = device_count - 1;
+    c.link_rank = device_index;
     c.name_slots = std::bit_ceil(settings.max_files * 2);
     c.name_lock_count = 1024;
     c.counter_shards = device->is_gpu() ? 1024 : 64;

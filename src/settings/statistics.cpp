@@ -15,6 +15,7 @@ constexpr statistic_entry statistics_rows[] = {
     {"through_reads", &statistics::through_reads, engine::count_through_reads},
     {"neighbour_reads", &statistics::neighbour_reads, engine::count_neighbour_reads},
     {"neighbour_loads", &statistics::neighbour_loads, engine::count_neighbour_loads},
+    {"neighbour_waits", &statistics::neighbour_waits, engine::count_neighbour_waits},
     {"window_bytes", &statistics::window_bytes},
     {"device_bytes", &statistics::device_bytes},
     {"tier_loads", &statistics::tier_loads, engine::count_tier_loads},

@@ -15,7 +15,7 @@ namespace penstock::test {
 
 class cache_copy {
 public:
-    explicit cache_copy(const runtime& rt) : view_(rt.ref().view) {
+    explicit cache_copy(const runtime_ref& fs) : view_(fs.view) {
         fetch(view_.words, view_.word_count);
         fetch(view_.frame_words, view_.frame_count);
         fetch(view_.file_words, view_.file_slots);

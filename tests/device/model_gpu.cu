@@ -4,15 +4,27 @@
 // have changed under their windows when the next launch reads them. The checks that hold when
 // no group is inside a verb run on a copy of the cache.
 //
-//   penstock_model_gpu [--seed N] [--seeds N] [--operations N] [--canary] [--shift]
+//   penstock_model_gpu [--seed N] [--seeds N] [--operations N] [--gpus N] [--canary] [--shift]
+//
+// With --gpus the caches of several devices are linked. Each device has actors of its own, and what
+// these share lies in its memory; they meet those of other devices in the files and the caches
+// only.
 //
 // --canary lets the kernel expect other files than there are, --shift lets it ask for other rows of
 // tables than it expects: the run must then fail.
+#if defined(PENSTOCK_NEIGHBOUR_CANARY)
+// Readers do not look again at a page that they took from a linked cache: the run must deliver
+// wrong bytes.
+#include "penstock/engine/neighbour.hpp"
+#define is_as_seen(c, f, page) true
+#endif
+
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <string>
+#include <thread>
 
 #include "device/cache_copy.cuh"
 #include "runtime/runtime_state.hpp"
@@ -30,6 +42,7 @@ namespace {
 
 struct settings {
     std::uint64_t seed = 1, seeds = 1, operations = 100000;
+    int gpus = 1;
     bool canary = false, shift = false;
 };
 
@@ -63,6 +76,26 @@ constexpr std::uint64_t steps_of(width wide, std::uint64_t page_bytes) {
     return std::clamp(most_page_bytes * threads_of(wide) / page_bytes, least_steps, most_steps);
 }
 
+// What the actors of a device share, in its memory.
+struct device_side {
+    report* found = nullptr;
+    file_state* states = nullptr;
+    std::byte* scratch = nullptr;
+    table_desk* desks = nullptr;
+    report last{};
+
+    static constexpr std::uint64_t most_actors = 1024;
+
+    // On the current device.
+    void make(std::uint64_t files, std::uint64_t stride) {
+        found = device_array<report>(1);
+        states = device_array<file_state>(files);
+        scratch = device_array<std::byte>(stride * most_actors);
+        desks = device_array<table_desk>(most_actors);
+    }
+    void free() const { cudaFree(found), cudaFree(states), cudaFree(scratch), cudaFree(desks); }
+};
+
 class gpu_run {
 public:
     gpu_run(const settings& s, std::uint64_t seed)
@@ -75,6 +108,7 @@ public:
         constexpr std::uint64_t open_limits[] = {100000, 2000, 600, 100000, 1000};
         const std::uint64_t frame_count = frames[mix64(seed) % 5];
         o_.where = backend::gpu;
+        for (int i = 0; i < s.gpus && s.gpus > 1; ++i) o_.devices.push_back(i);
         o_.page_bytes = pages[seed % 5];
         o_.cache_bytes = frame_count * o_.page_bytes;
         o_.table_bytes = 256 * 1024;
@@ -96,6 +130,7 @@ public:
         max_maps_ = frame_count / 4;
         states_.resize(w_.files());
         files_ = std::make_unique<host_files>(w_, folder_, states_.data());
+        met_.is_alone = s.gpus == 1;
         met_.no_direct_reads = !files_->can_be_read_directly();
         files_->before_shrink = [this](const std::string& path, std::uint64_t size_bytes) {
             pins_.before_shrink(path, size_bytes);
@@ -116,8 +151,11 @@ public:
     bool run() {
         if (!good_) return false;
         constexpr width widths[] = {width::warp, width::block, width::lane, width::tile8};
-        report_ = device_array<report>(1);
-        device_states_ = device_array<file_state>(w_.files());
+        sides_.resize(rt_->device_count());
+        for (std::uint32_t i = 0; i < sides_.size(); ++i) {
+            cudaSetDevice(static_cast<int>(i));
+            sides_[i].make(w_.files(), stride());
+        }
         std::uint64_t actor = 0;
         for (std::uint64_t done = 0, round = 0; good_ && done < settings_.operations; ++round) {
             const width wide = widths[(seed_ + round) % 4];
@@ -138,11 +176,11 @@ public:
                   << (o_.direct_io == direct_mode::on && met_.no_direct_reads
                           ? ", which the file system refuses for these pages"
                           : "")
-                  << ", " << last_.steps << " operations, " << last_.checks << " judged, "
-                  << files_->changes() << " host changes: " << (good_ ? "passed" : "FAILED")
-                  << "\n " << met_.text() << "\n  " << rt_->stats().to_json() << std::endl;
-        cudaFree(report_), cudaFree(device_states_), cudaFree(scratch_);
-        cudaFree(desks_);
+                  << ", GPUs " << sides_.size() << ", " << sum(&report::steps) << " operations, "
+                  << sum(&report::checks) << " judged, " << files_->changes()
+                  << " host changes: " << (good_ ? "passed" : "FAILED") << "\n " << met_.text()
+                  << "\n  " << rt_->stats().to_json() << std::endl;
+        for (const device_side& side : sides_) side.free();
         return good_;
     }
 
@@ -162,90 +200,136 @@ private:
         std::cout << "model: seed " << seed_ << ": " << complaint << std::endl;
     }
 
+    [[nodiscard]] std::uint64_t stride() const {
+        return (10 * w_.page_bytes + 2 * guard_bytes + 16 + 63) & ~std::uint64_t{63};
+    }
+    // Of all devices.
+    [[nodiscard]] std::uint64_t sum(std::uint64_t report::*count) const {
+        std::uint64_t out = 0;
+        for (const device_side& side : sides_) out += side.last.*count;
+        return out;
+    }
+
     void launch_round(width wide, std::uint64_t first, std::uint64_t actors, std::uint64_t steps) {
-        const std::uint64_t stride =
-            (10 * w_.page_bytes + 2 * guard_bytes + 16 + 63) & ~std::uint64_t{63};
-        if (scratch_ == nullptr) scratch_ = device_array<std::byte>(stride * 1024);
-        if (desks_ == nullptr) desks_ = device_array<table_desk>(1024);
-        cudaMemcpy(device_states_, states_.data(), states_.size() * sizeof(file_state),
+        std::vector<int> codes(sides_.size());
+        std::vector<std::thread> launches;
+        for (std::uint32_t i = 0; i < sides_.size(); ++i)
+            launches.emplace_back([&, i] {
+                codes[i] =
+                    launch_side(i, wide, first + i * device_side::most_actors, actors, steps);
+            });
+        for (std::thread& launching : launches) launching.join();
+        for (const int code : codes)
+            if (code != 0)
+                complain("launch gave " + error_text(code) + "; " + rt_->health().message);
+    }
+
+    // Descriptors that the window keeper holds are those of the first device, so only there a file
+    // may be in use before the launch.
+    int launch_side(std::uint32_t device, width wide, std::uint64_t first, std::uint64_t actors,
+                    std::uint64_t steps) {
+        const device_side& side = sides_[device];
+        std::vector<file_state> states = states_;
+        for (file_state& state : states)
+            if (device != 0) state.period = 0;
+        cudaSetDevice(static_cast<int>(device));
+        cudaMemcpy(side.states, states.data(), states.size() * sizeof(file_state),
                    cudaMemcpyHostToDevice);
         world expected = w_;
         expected.usual_bytes = std::min(w_.page_bytes, usual_access_bytes * threads_of(wide));
         if (settings_.canary) expected.seed ^= 1;
-        const model_actor actor_of{{{{expected, device_states_, report_}, stride}, settings_.shift},
-                                   scratch_,
-                                   desks_,
-                                   steps,
-                                   first,
-                                   max_open_,
-                                   max_maps_};
+        const model_actor actor_of{
+            {{{expected, side.states, side.found}, stride()}, settings_.shift},
+            side.scratch,
+            side.desks,
+            steps,
+            first,
+            max_open_,
+            max_maps_};
         const launch_shape shape{128, 0};
-        int code = 0;
         switch (wide) {
-            case width::block: code = launch<width::block>(*rt_, actors, actor_of, shape); break;
-            case width::lane: code = launch<width::lane>(*rt_, actors, actor_of, shape); break;
-            case width::tile8: code = launch<width::tile8>(*rt_, actors, actor_of, shape); break;
-            default: code = launch<width::warp>(*rt_, actors, actor_of, shape); break;
+            case width::block:
+                return launch_on<width::block>(*rt_, device, actors, actor_of, shape);
+            case width::lane: return launch_on<width::lane>(*rt_, device, actors, actor_of, shape);
+            case width::tile8:
+                return launch_on<width::tile8>(*rt_, device, actors, actor_of, shape);
+            default: return launch_on<width::warp>(*rt_, device, actors, actor_of, shape);
         }
-        if (code != 0) complain("launch gave " + error_text(code) + "; " + rt_->health().message);
     }
 
     // After a launch: what the actors found, and what the runtime noted about elements that they
     // could not have.
     void look_at_report() {
-        if (!good_) return;
-        cudaMemcpy(states_.data(), device_states_, states_.size() * sizeof(file_state),
-                   cudaMemcpyDeviceToHost);
-        if (cudaMemcpy(&last_, report_, sizeof last_, cudaMemcpyDeviceToHost) != cudaSuccess)
+        for (std::uint32_t i = 0; i < sides_.size() && good_; ++i) look_at_report_of(i);
+    }
+
+    void look_at_report_of(std::uint32_t device) {
+        device_side& side = sides_[device];
+        if (device == 0)
+            cudaMemcpy(states_.data(), side.states, states_.size() * sizeof(file_state),
+                       cudaMemcpyDeviceToHost);
+        report& last = side.last;
+        if (cudaMemcpy(&last, side.found, sizeof last, cudaMemcpyDeviceToHost) != cudaSuccess)
             return complain("no report");
-        if (last_.failures > 0) {
-            complain("FAILED: " + std::to_string(last_.wrong_bytes) + " wrong bytes, " +
-                     std::to_string(last_.wrong_results) + " wrong results, " +
-                     std::to_string(last_.written_outside) + " written outside, " +
-                     std::to_string(last_.changed_mappings) + " changed mappings");
-            for (std::uint64_t i = 0; i < last_.failures && i < 4; ++i) {
-                const failure& f = last_.kept[i];
+        if (last.failures > 0) {
+            complain("FAILED: " + std::to_string(last.wrong_bytes) + " wrong bytes, " +
+                     std::to_string(last.wrong_results) + " wrong results, " +
+                     std::to_string(last.written_outside) + " written outside, " +
+                     std::to_string(last.changed_mappings) + " changed mappings, on device " +
+                     std::to_string(device));
+            for (std::uint64_t i = 0; i < last.failures && i < 4; ++i) {
+                const failure& f = last.kept[i];
                 std::cout << "  actor " << f.actor << " step " << f.step << " verb " << f.kind
                           << " file " << f.file << " offset " << f.offset << " length " << f.length
                           << ": got " << f.got << ", expected " << f.expected << "; versions "
                           << f.floor << " to " << f.newest << std::endl;
             }
         }
-        if (last_.open_held != 0 || last_.maps_held != 0)
+        if (last.open_held != 0 || last.maps_held != 0)
             complain("the test itself lost count of what its actors hold");
         engine::fault_record fault{};
-        cudaMemcpy(&fault, rt_->ref().view.fault, sizeof fault, cudaMemcpyDeviceToHost);
-        const status said = rt_->view_status();
-        if (const std::string wrong = judge_view_status(fault, said, last_); !wrong.empty())
+        cudaMemcpy(&fault, rt_->ref(device).view.fault, sizeof fault, cudaMemcpyDeviceToHost);
+        const status said = rt_->state(device).view_status();
+        if (const std::string wrong = judge_view_status(fault, said, last); !wrong.empty())
             complain(wrong);
         if (!said.ok()) ++met_.view_faults;
-        zero_elements_ += last_.missing - last_.out_of_range;
-        rt_->clear_view_status();
-        cudaMemset(&report_->missing, 0, sizeof last_.missing);
-        cudaMemset(&report_->out_of_range, 0, sizeof last_.out_of_range);
+        zero_elements_ += last.missing - last.out_of_range;
+        rt_->state(device).device->upload(rt_->ref(device).view.fault, &no_fault_, sizeof fault);
+        cudaMemset(&side.found->missing, 0, sizeof last.missing);
+        cudaMemset(&side.found->out_of_range, 0, sizeof last.out_of_range);
     }
 
     // Between launches: every rule of the cache, and the counts.
     void check() {
         if (!good_) return;
-        const test::cache_copy copy(*rt_);
-        const auto found =
-            engine::check_invariants(copy.view(), {.references = windows_->references()});
-        if (found.rule != nullptr)
-            complain("broken rule: " + std::string(found.rule) + ", at " +
-                     std::to_string(found.where));
+        for (std::uint32_t i = 0; i < rt_->device_count(); ++i) {
+            const test::cache_copy copy(rt_->ref(i));
+            const auto found = engine::check_invariants(
+                copy.view(), {.references = i == 0 ? windows_->references() : 0});
+            if (found.rule != nullptr)
+                complain("broken rule: " + std::string(found.rule) + ", at " +
+                         std::to_string(found.where) + ", on device " + std::to_string(i));
+        }
         const statistics s = rt_->stats();
         // A page that elements wait for counts one error when it cannot be had, and leaves one or
         // more of them zero.
-        const std::uint64_t errors = last_.errors + drilled_.errors;
-        if (s.opens != last_.opens + windows_->opens() + drilled_.opens ||
-            s.bytes_read != last_.bytes_read + drilled_.bytes_read || s.errors < errors ||
+        const std::uint64_t errors = sum(&report::errors) + drilled_.errors;
+        if (s.opens != sum(&report::opens) + windows_->opens() + drilled_.opens ||
+            s.bytes_read != sum(&report::bytes_read) + drilled_.bytes_read || s.errors < errors ||
             s.errors > errors + zero_elements_ || s.bad_requests != 0)
             complain("statistics differ from what the actors counted: " + s.to_json());
-        met_.take(last_);
+        coverage of_devices;
+        for (const device_side& side : sides_) {
+            coverage of_side;
+            of_side.take(side.last);
+            of_devices.add(of_side);
+        }
+        met_.take(of_devices);
         met_.window_loads = s.window_loads;
         met_.through_reads = s.through_reads;
-        met_.request_loads = s.misses - s.window_loads - s.tier_loads;
+        met_.neighbour_reads = s.neighbour_reads;
+        met_.neighbour_loads = s.neighbour_loads;
+        met_.request_loads = s.misses - s.window_loads - s.tier_loads - s.neighbour_loads;
         met_.tier_loads = s.tier_loads;
         met_.tier_saves = s.tier_saves;
         met_.pages_read_ahead = s.read_ahead_pages;
@@ -255,7 +339,8 @@ private:
 
     // What is done with windows while no kernel runs.
     void exercise(std::uint64_t h) {
-        for (std::uint64_t i = 0; i < 2 && good_; ++i) {
+        // The drill knows from where each page must come; a neighbour may have it.
+        for (std::uint64_t i = 0; i < 2 && good_ && sides_.size() == 1; ++i) {
             far_drill drilling(*rt_, *files_, pins_, w_, states_.data(), met_, drilled_);
             int windowed = -1;
             if (const std::string wrong = drilling.run(mix64(h + i), windowed); !wrong.empty())
@@ -288,11 +373,8 @@ private:
     drill_counts drilled_;
     // In files that had changed, so that an error may be behind each.
     std::uint64_t zero_elements_ = 0;
-    report* report_ = nullptr;
-    file_state* device_states_ = nullptr;
-    std::byte* scratch_ = nullptr;
-    table_desk* desks_ = nullptr;
-    report last_{};
+    const engine::fault_record no_fault_{};
+    std::vector<device_side> sides_;
     bool good_ = true;
 };
 
@@ -305,18 +387,22 @@ int main(int count, char** words) {
         if (word == "--canary") s.canary = true;
         else if (word == "--shift") s.shift = true;
         else if (i + 1 < count && word == "--seed") s.seed = std::strtoull(words[++i], nullptr, 0);
+        else if (i + 1 < count && word == "--gpus") s.gpus = std::atoi(words[++i]);
         else if (i + 1 < count && word == "--seeds")
             s.seeds = std::strtoull(words[++i], nullptr, 0);
         else if (i + 1 < count && word == "--operations")
             s.operations = std::strtoull(words[++i], nullptr, 0);
         else
             return std::cerr << "usage: " << words[0]
-                             << " [--seed N] [--seeds N] [--operations N] [--canary] [--shift]\n",
+                             << " [--seed N] [--seeds N] [--operations N] [--gpus N] [--canary] "
+                                "[--shift]\n",
                    2;
     }
     int devices = 0;
     if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0)
         return std::cout << "skipped: no GPU in this machine\n", 77;
+    if (s.gpus < 1 || s.gpus > devices)
+        return std::cout << "skipped: fewer GPUs than that in this machine\n", 77;
     bool good = true;
     coverage met;
     for (std::uint64_t i = 0; i < s.seeds; ++i) {

@@ -276,7 +276,7 @@ private:
     }
 
     void check() {
-        const test::cache_copy copy(*rt_);
+        const test::cache_copy copy(rt_->ref());
         const auto found = engine::check_invariants(copy.view());
         if (found.rule != nullptr)
             complain("broken rule: " + std::string(found.rule) + ", at " +

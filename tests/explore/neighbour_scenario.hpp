@@ -25,6 +25,7 @@ struct linked_file : one_file {
             view->neighbours = w.memory.views + (view == &far ? 1 : 0);
             view->neighbour_entries = w.memory.entries + (view == &far ? max_files : 0);
             view->neighbour_places = 1;
+            view->link_rank = view == &far ? 0 : 1;
         }
         prepare = [this, before = prepare] {
             before();
@@ -48,7 +49,7 @@ struct linked_file : one_file {
     engine::quiescent_state held_far;
     int far_fd = 0;
 
-    [[nodiscard]] runtime_ref far_fs() const { return {far}; }
+    [[nodiscard]] runtime_ref far_fs() const { return {far, 1}; }
     [[nodiscard]] std::uint64_t counted(engine::counter kind) const {
         return w.counters.count[kind];
     }
@@ -145,7 +146,8 @@ private:
                 c.frame_count,
                 c.file_slots,
                 c.leaf_shift,
-                engine::same_memory};
+                engine::same_memory,
+                c.link_rank};
     }
 };
 

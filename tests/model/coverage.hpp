@@ -6,6 +6,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "model/report.hpp"
 
@@ -31,9 +32,11 @@ struct coverage {
     std::uint64_t drill_cached = 0, drill_window = 0, drill_orphan = 0, drill_request = 0,
                   drill_stale = 0;  // accesses
 
-    // What the actors have counted so far.
-    void take(const report& r) {
-        operations = r.steps;
+    // What the actors have counted so far: a report, or the sum of several.
+    template <typename Counts>
+    void take(const Counts& r) {
+        if constexpr (std::is_same_v<Counts, report>) operations = r.steps;
+        else operations = r.operations;
         view_elements = r.view_elements, view_visits = r.view_visits;
         table_hits = r.table_hits, table_misses = r.table_misses, table_through = r.table_through;
         table_outside = r.table_outside, table_padded = r.table_padded;
@@ -86,7 +89,8 @@ struct coverage {
         visit([&](const char* name, std::uint64_t value) {
             const std::string_view part(name);
             const bool impossible = (no_direct_reads && part == "direct_reads") ||
-                                    part.starts_with(is_alone ? "neighbour_" : "drill_");
+                                    part.starts_with(is_alone ? "neighbour_" : "drill_") ||
+                                    (!is_alone && part == "orphan_pages");
             if (value == 0 && !impossible) names += std::string(names.empty() ? "" : ", ") + name;
         });
         return names;

@@ -75,7 +75,9 @@ PENSTOCK_HD inline frame_step try_take_frame(const Group& g, const cache_view& c
     const page_word seen = load_relaxed(word);
     if (!is_valid(seen) || frame_of(seen) != frame || pins_of(seen) != 0)
         return frame_step::skipped;
-    if ((seen & use_bit) != 0 && !is_closed(look(&c.file_words[owner_file_slot(owner)]))) {
+    // Another cache has the page of a replica, most likely, so its use buys no second round.
+    if ((seen & use_bit) != 0 && (owner & replica_bit) == 0 &&
+        !is_closed(look(&c.file_words[owner_file_slot(owner)]))) {
         age(word);
         return frame_step::skipped;
     }

@@ -65,7 +65,7 @@ inline invariant_report check_words(const cache_view& c, std::uint64_t mappings)
             return {"no page of a runtime that does not write is dirty", i};
         const std::uint32_t owner = file_of_word(c, i);
         if (owner == c.file_slots) return {"a valid page belongs to a live file", i};
-        if (c.frame_words[frame_of(word)] != make_owned(owner, i))
+        if ((c.frame_words[frame_of(word)] & ~replica_bit) != make_owned(owner, i))
             return {"the frame of a valid page names that page", i};
     }
     if (pins != mappings) return {"only mappings hold pins", pins};

@@ -25,15 +25,17 @@ struct host_doorbell;
 
 namespace penstock::engine {
 
-// Frame word: bits 63..62 state, 61..40 file slot, 39..0 index of the page word that names the
-// frame. Written by the group that owns the frame: from try_evict (or from free) until its page's
-// last loader pin goes.
+// Frame word: bits 63..62 state, bit 61 replica, 60..40 file slot, 39..0 index of the page word
+// that names the frame. The page of a replica was copied from a linked cache
+// (engine/neighbour.hpp). Written by the group that owns the frame: from try_evict (or from free)
+// until its page's last loader pin goes.
 using frame_word = std::uint64_t;
 inline constexpr frame_word frame_state_mask = frame_word{3} << 62, frame_free = 0,
                             frame_busy = frame_word{1} << 62, frame_owned = frame_word{2} << 62,
                             // Holds the copy of a page that is mapped for writing
                             // (engine/pristine.hpp).
     frame_copy = frame_word{3} << 62;
+inline constexpr frame_word replica_bit = frame_word{1} << 61;
 inline constexpr std::uint32_t word_index_bits = 40;
 inline constexpr std::uint32_t descriptor_slot_bits = 19;
 inline constexpr std::uint32_t max_file_slots = 1u << descriptor_slot_bits;
@@ -45,7 +47,7 @@ constexpr PENSTOCK_HD std::uint64_t owner_word_index(frame_word w) {
     return w & ((frame_word{1} << word_index_bits) - 1);
 }
 constexpr PENSTOCK_HD std::uint32_t owner_file_slot(frame_word w) {
-    return static_cast<std::uint32_t>((w & ~frame_state_mask) >> word_index_bits);
+    return static_cast<std::uint32_t>((w & ~(frame_state_mask | replica_bit)) >> word_index_bits);
 }
 
 // The file that a descriptor stands for. Written while the file word is busy, and read only by
@@ -115,6 +117,7 @@ enum counter : std::uint32_t {
     count_through_reads,    // absent pages of which bytes went straight from a window to a caller
     count_neighbour_reads,  // the same from a linked cache
     count_neighbour_loads,  // of the misses, pages copied from a linked cache
+    count_neighbour_waits,  // loads that waited for one of a linked cache first
     count_tier_loads,       // of the misses, pages copied from the host tier
     count_tier_saves,       // pages that left the cache for the tier
     count_tier_evictions,   // pages dropped from the tier
@@ -201,6 +204,7 @@ struct neighbour_view {
     std::uint32_t file_slots;
     std::uint32_t leaf_shift;
     std::uint32_t distance;  // a neighbour_distance
+    std::uint32_t rank;      // who waits for a load waits for one of a lower rank
 };
 
 // What lies between a group and a neighbour's memory.
@@ -306,6 +310,7 @@ struct cache_view {
     std::uint32_t drawn_places;  // of drawn_pages, a power of two
     std::uint32_t number_bits;   // descriptor_number_bits where descriptors have numbers, else 0
     std::uint32_t neighbour_places;  // 0: not linked; at most most_neighbours
+    std::uint32_t link_rank;         // all linked caches have different ones
 
     constexpr PENSTOCK_HD std::uint64_t page_bytes() const {
         return std::uint64_t{1} << page_shift;

@@ -76,14 +76,26 @@ PENSTOCK_HD inline void give_back(const cache_view& c, const pending_load& load)
     abandon(&c.words[load.word_index]);
 }
 
-// Leader only. Takes the page from a neighbour at that distance, if one has it.
-PENSTOCK_HD PENSTOCK_INLINE bool find_next_door(const cache_view& c, const file_handle& f,
-                                                std::uint64_t page, std::uint32_t nearest,
-                                                std::uint32_t farthest, pending_load& load) {
-    load.neighbour = look_at_neighbours(c, f, page, nearest, farthest);
-    load.from = pending_load::source::neighbour;
-    load.bytes = load.neighbour.frame;
-    return load.bytes != nullptr;
+// Leader only, before the page is claimed. Looks for the page in the near neighbours. Where one of
+// a lower rank is loading it, the look waits for that, once and not for long: so a file that many
+// read in the same order crosses the bus once. A lower rank never waits for a higher one, so there
+// is no circle; and a neighbour that stands still costs one such wait.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE neighbour_page look_before_load(const Group& g, const cache_view& c,
+                                                              const file_handle& f,
+                                                              std::uint64_t page, bool may_wait) {
+    constexpr std::uint64_t longest_wait_ns = 100'000;
+    neighbour_page found = look_at_neighbours(c, f, page);
+    if (!may_wait || !found.is_loading) return found;
+    const std::uint64_t begin_ns = g.now_ns();
+    for (std::uint32_t round = 0;
+         found.is_loading && g.now_ns() - begin_ns < longest_wait_ns && stop_code(c) == 0;
+         ++round) {
+        g.pause(round < 6 ? round : 6);
+        found = look_at_neighbours(c, f, page);
+    }
+    count(g, c, count_neighbour_waits);
+    return found;
 }
 
 // Leader only, with a claimed page and its frame. Is there a copy of the page that needs no
@@ -92,7 +104,9 @@ template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE bool find_copy(const Group& g, const cache_view& c,
                                            const file_handle& f, std::uint64_t page,
                                            pending_load& load) {
-    if (is_linked(c) && find_next_door(c, f, page, same_memory, by_nvlink, load)) return true;
+    load.from = pending_load::source::neighbour;
+    load.bytes = load.neighbour.frame;  // found before the claim, or null
+    if (load.bytes != nullptr) return true;
     load.from = pending_load::source::window;
     load.bytes = find_in_window(c, f.slot, f.generation, page << c.page_shift);
     if (load.bytes != nullptr) return true;
@@ -100,7 +114,11 @@ PENSTOCK_HD PENSTOCK_INLINE bool find_copy(const Group& g, const cache_view& c,
     load.bytes = pin_in_tier(g, c, load.word_index, pending);
     load.from = pending ? pending_load::source::tier_pending : pending_load::source::tier;
     if (load.bytes != nullptr) return true;
-    return is_linked(c) && find_next_door(c, f, page, by_bus, by_bus, load);
+    if (!is_linked(c)) return false;
+    load.neighbour = look_at_neighbours(c, f, page, by_bus, by_bus);
+    load.from = pending_load::source::neighbour;
+    load.bytes = load.neighbour.frame;
+    return load.bytes != nullptr;
 }
 
 // Leader only. Returns 1: started, `load` is filled in. 0: the page is not absent, another group
@@ -122,7 +140,9 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cach
     page_word* const word = &c.words[load.word_index];
     const page_word seen = load_relaxed(word);
     if (stop != 0) return stop;
-    if (!is_absent(seen) || !try_claim(word, seen)) return 0;
+    if (!is_absent(seen)) return 0;
+    if (is_linked(c)) load.neighbour = look_before_load(g, c, f, page, may_wait);
+    if (!try_claim(word, seen)) return 0;
     keep_in_tier keep{c, load.save};
     if (const std::int64_t code =
             take_frame(g, c, load.word_index, may_wait, deadline, load.frame, keep);
@@ -286,7 +306,8 @@ PENSTOCK_HD PENSTOCK_INLINE void publish_load(const Group& g, const cache_view& 
                                               const file_handle& f, const pending_load& load,
                                               bool keep_pin) {
     if (!g.is_leader()) return;
-    set_frame_word(c, load.frame, make_owned(f.slot, load.word_index));
+    const frame_word kind = load.from == pending_load::source::neighbour ? replica_bit : 0;
+    set_frame_word(c, load.frame, make_owned(f.slot, load.word_index) | kind);
     if (is_linked(c)) begin_publish_for_all();
     if (keep_pin) publish(&c.words[load.word_index], load.frame);
     else publish_and_unpin(&c.words[load.word_index], load.frame);

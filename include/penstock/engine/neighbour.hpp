@@ -54,6 +54,7 @@ struct neighbour_page {
     // The entry that led here.
     std::uint64_t life = 0, table = 0;
     std::uint32_t place = 0;
+    bool is_loading = false;  // not there, but a neighbour of a lower rank is loading it
 };
 
 PENSTOCK_HD PENSTOCK_INLINE const neighbour_entry* entry_at(const cache_view& c,
@@ -150,8 +151,11 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline neighbour_page look_at_neighbours(
         }
         PENSTOCK_UNROLL
         for (std::uint32_t k = 0; k < at_once; ++k) {
-            if (word[k] == nullptr || !is_valid(seen[k])) continue;
+            if (word[k] == nullptr) continue;
             const neighbour_view& n = c.neighbours[first + k];
+            if (is_loading(seen[k]) && n.rank < c.link_rank && out.frame == nullptr)
+                out.is_loading = true;
+            if (!is_valid(seen[k])) continue;
             if (n.distance >= best || frame_of(seen[k]) >= n.frame_count) continue;
             best = n.distance;
             const auto* const frames = reinterpret_cast<const std::byte*>(load_relaxed(&n.frames));
@@ -160,7 +164,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline neighbour_page look_at_neighbours(
                    seen[k],
                    life[k],
                    table[k],
-                   first + k};
+                   first + k,
+                   false};
         }
     }
     return out;
