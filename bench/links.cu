@@ -243,42 +243,57 @@ void from_next_door(context& here, std::uint64_t page) {
         require_cuda(cudaDeviceSynchronize(), "fill");
     }
     const on_gpu reader(1);
-    const memory numbers(backend::gpu, count * 8), out(backend::gpu, count * page),
-        wrong(backend::gpu, 8);
-    measured rates;
+    const memory out(backend::gpu, count * page), wrong(backend::gpu, 8);
+    const reading_side side{count, page};
+    auto* const numbers = side.numbers.as<std::int64_t>();
+    measured by_table, by_read;
     statistics before, now;
-    for (std::uint64_t repeat = 0; repeat < 1 + here.repeats(7); ++repeat) {
-        require(
-            launch_on<width::lane>(
-                *rt, 1, count, choose_uniform{numbers.as<std::int64_t>(), part / page, repeat + 1}),
-            "launch");
+    const auto choose = [&](std::uint64_t seed) {
+        require(launch_on<width::lane>(*rt, 1, count, choose_uniform{numbers, part / page, seed}),
+                "launch");
         require(launch_on<width::warp>(
                     *rt, 1, pieces, bring_pieces{file.of(rt->ref(1)), 2 * pieces, piece, pieces}),
                 "launch");
-        const double plain_s = kernel_seconds([&] {
-            launch_plain(far->as<std::byte>(), page, numbers.as<std::int64_t>(), count,
-                         out.as<void>());
-        });
+    };
+    const auto plain_seconds = [&] {
+        return kernel_seconds(
+            [&] { launch_plain(far->as<std::byte>(), page, numbers, count, out.as<void>()); });
+    };
+    for (std::uint64_t repeat = 0; repeat < 1 + here.repeats(7); ++repeat) {
+        choose(2 * repeat + 1);
+        const double plain_s = plain_seconds();
         out.fill(0xff, count * page);
         before = rt->stats(1);
-        const double ours_s = kernel_seconds([&] {
-            require(rows->gather(numbers.as<std::int64_t>(), count, out.as<void>()), "gather");
-        });
+        const double table_s = kernel_seconds(
+            [&] { require(rows->gather(numbers, count, out.as<void>()), "gather"); });
         now = rt->stats(1);
         require(launch_on<width::warp>(
                     *rt, 1, count,
-                    count_wrong_rows{out.as<std::uint64_t>(), numbers.as<std::int64_t>(), page / 8,
-                                     wrong.as()}),
+                    count_wrong_rows{out.as<std::uint64_t>(), numbers, page / 8, wrong.as()}),
                 "launch");
         require(rows->check());
         require_none(wrong, "words of rows are wrong or were not delivered");
+        choose(2 * repeat + 2);
+        const double plain_again_s = plain_seconds();
+        const stopwatch watch;
+        require(launch_on<width::warp>(
+                    *rt, 1, count / side.a_group,
+                    read_listed{file.of(rt->ref(1)), numbers, side.to.as<std::byte>(), page,
+                                side.a_group, side.wrong.as()}),
+                "launch");
+        const double read_s = watch.seconds();
+        require_none(side.wrong, "pages are wrong or were not read");
         if (repeat == 0) continue;
-        rates.ours.add(gigabytes_a_second(count * page, ours_s));
-        rates.baseline.add(gigabytes_a_second(count * page, plain_s));
-        rates.cores.add(0);
+        by_table.ours.add(gigabytes_a_second(count * page, table_s));
+        by_table.baseline.add(gigabytes_a_second(count * page, plain_s));
+        by_read.ours.add(gigabytes_a_second(count * page, read_s));
+        by_read.baseline.add(gigabytes_a_second(count * page, plain_again_s));
     }
-    here.add("R3", "rows of a page that the other GPU holds", page, "GB/s", rates,
-             "plain kernel over the other GPU's memory", sources(before, now, count));
+    const char* const plain = "plain kernel over the other GPU's memory";
+    here.add("R3", "rows of a page that the other GPU holds, by a table", page, "GB/s", by_table,
+             plain, sources(before, now, count));
+    here.add("R3", "pages that the other GPU holds, each read by a warp", page, "GB/s", by_read,
+             plain, "with the launch in the time");
 }
 
 // R5, R6: one GPU reads, and the other holds nothing.

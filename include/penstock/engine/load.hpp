@@ -61,6 +61,12 @@ struct pending_load {
     tier_save save;            // the frame's last page
 };
 
+// Is there a copy of the page in a window or at a neighbour?
+PENSTOCK_HD PENSTOCK_INLINE bool is_at_hand(const pending_load& load) {
+    return load.from == pending_load::source::window ||
+           load.from == pending_load::source::neighbour;
+}
+
 inline constexpr std::uint32_t max_pending_loads = 8;
 
 // The bytes [begin, end) of a page that the caller is going to store, and where these bytes are.
@@ -300,15 +306,15 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t fetch_load(const Group& g, const cache_
 
 // Whole group, after fetch_load. The frame word names the page before the page is valid: publishing
 // may drop the load's pin, and from then on the frame may change hands. So a later store could
-// overwrite the word of the next owner.
+// overwrite the word of the next owner. `for_all`: readers on other devices see the bytes already.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE void publish_load(const Group& g, const cache_view& c,
                                               const file_handle& f, const pending_load& load,
-                                              bool keep_pin) {
+                                              bool keep_pin, bool for_all = false) {
     if (!g.is_leader()) return;
     const frame_word kind = load.from == pending_load::source::neighbour ? replica_bit : 0;
     set_frame_word(c, load.frame, make_owned(f.slot, load.word_index) | kind);
-    if (is_linked(c)) begin_publish_for_all();
+    if (is_linked(c) && !for_all) begin_publish_for_all();
     if (keep_pin) publish(&c.words[load.word_index], load.frame);
     else publish_and_unpin(&c.words[load.word_index], load.frame);
     settle_load(g, c, load);
@@ -385,25 +391,25 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t load_one(const Group& g, const cache_vi
     return 1;
 }
 
-// Whole group, with `count` loads of one file that start_load filled in. Copies the pages that come
-// from a window into their frames, one after the other, without a fence between them. Returns true
-// if the window is still open, so that all the bytes were the file's.
+// Whole group, with `count` loads of one file that start_load filled in. Copies the pages that are
+// at hand into their frames, one after the other, without a fence between them. Returns a bit for
+// each whose bytes count, because its source is as it was.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE bool copy_windows(const Group& g, const cache_view& c,
-                                              const file_handle& f, pending_load* loads,
-                                              std::uint32_t count) {
+PENSTOCK_HD PENSTOCK_INLINE std::uint32_t copy_at_hand(const Group& g, const cache_view& c,
+                                                       const file_handle& f, pending_load* loads,
+                                                       std::uint32_t count) {
     bool any = false;
     for (std::uint32_t i = 0; i < count; ++i) {
-        if (loads[i].from != pending_load::source::window) continue;
+        if (!is_at_hand(loads[i])) continue;
         any = true;
         if (loads[i].save.wanted) finish_save(g, c, loads[i].save, c.frame_address(loads[i].frame));
     }
-    if (!any) return true;
+    if (!any) return 0;
     g.sync();  // the leader's eviction of the frames comes before every thread's copying
     begin_overwrites_in(c);  // by every thread: a fence orders only the stores of the thread that
                              // makes it
     for (std::uint32_t i = 0; i < count; ++i) {
-        if (loads[i].from != pending_load::source::window) continue;
+        if (!is_at_hand(loads[i])) continue;
         std::byte* const to = c.frame_address(loads[i].frame);
         const std::uint64_t bytes = loads[i].wanted_bytes;
         g.copy_in(to, loads[i].bytes, (bytes + 15) & ~std::uint64_t{15});
@@ -411,9 +417,19 @@ PENSTOCK_HD PENSTOCK_INLINE bool copy_windows(const Group& g, const cache_view& 
         g.sync();
         g.zero(to + bytes, c.page_bytes() - bytes);
     }
-    begin_recheck();  // the bytes were read before the window is looked at again
+    begin_recheck();  // the bytes were read before their sources are looked at again
     g.sync();  // every thread's part of the pages is written before they are read or published
-    return is_window_still(g, c, f);
+    std::uint32_t good = 0;
+    if (g.is_leader()) {
+        const bool open = c.windows != nullptr && load_relaxed(&c.windows[f.slot]) != 0;
+        for (std::uint32_t i = 0; i < count; ++i)
+            if (is_at_hand(loads[i]) && (loads[i].from == pending_load::source::window
+                                             ? open
+                                             : is_as_seen(c, f, loads[i].neighbour)))
+                good |= 1u << i;
+        if (is_linked(c)) begin_publish_for_all();
+    }
+    return static_cast<std::uint32_t>(g.broadcast(good));
 }
 
 // Whole group. Loads the absent pages among `pages` different pages, at most max_pending_loads, all
@@ -444,21 +460,21 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t load_listed(const Group& g, const cac
             break;  // no spare frame or slot just now
         }
     }
-    const bool still_open = copy_windows(g, c, f, loads, started);
+    const std::uint32_t copied = copy_at_hand(g, c, f, loads, started);
     std::int64_t loaded = 0;
     bool first_lost = false;
     for (std::uint32_t i = 0; i < started; ++i) {
         std::int64_t code = 0;
-        if (loads[i].from != pending_load::source::window) {
+        if (!is_at_hand(loads[i])) {
             code = fetch_load(g, c, f, loads[i]);
-        } else if (!still_open) {
+        } else if ((copied >> i & 1) == 0) {
             code = load_again;
             if (g.is_leader()) give_back(c, loads[i]);
         }
         if (code == 0) {
             consume(loads[i].page, static_cast<const std::byte*>(c.frame_address(loads[i].frame)));
             g.sync();  // every thread has consumed before the leader lets the frame go
-            publish_load(g, c, f, loads[i], false);
+            publish_load(g, c, f, loads[i], false, is_at_hand(loads[i]));
             ++loaded;
         } else if (i == 0 && code != load_again) {
             first_code = code;

@@ -129,7 +129,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::uint64_t read_through(const Group& g, const c
     end_load_for_read();  // the words were absent before a byte is read
     g.sync();             // by the leader's look, for every thread
     g.copy_through(to, from, length);
-    begin_recheck();  // the bytes were read before the words are looked at again; by every thread
+    begin_recheck_after_copy();  // the bytes were read before the words are looked at again
     g.sync();
     bool good = false;
     if (g.is_leader()) {
