@@ -30,9 +30,9 @@ struct options {
 
     // The devices of a runtime that has several: CUDA device numbers, at most 8, each once. Empty:
     // the one in `device`; else `device` has no meaning. Each device has a cache, page tables,
-    // rings and service threads of its own, so cache_bytes, table_bytes, staging_bytes,
-    // window_bytes, tier_bytes and service_threads are for each of them. On cpu the numbers are
-    // only names, and each entry is one more cache in ordinary memory.
+    // rings and service threads of its own, so cache_bytes, table_bytes, staging_bytes, tier_bytes
+    // and service_threads are for each of them; window_bytes and worker_threads are for all. On cpu
+    // the numbers are only names, and each entry is one more cache in ordinary memory.
     std::vector<int> devices;
 
     // Bytes of page frames. More means fewer misses.
@@ -70,7 +70,9 @@ struct options {
 
     // Most bytes of host memory for windows and host tier together: the part of the operating
     // system's page cache that runtime::open_windows keeps open for the GPU at a time, plus
-    // tier_bytes. Such memory cannot be reclaimed meanwhile. 0: no windows, and no tier.
+    // tier_bytes of each device. A part that several devices have open counts once if the process
+    // has a lease on the file (service/windows.hpp). Such memory cannot be reclaimed meanwhile. 0:
+    // no windows, and no tier.
     std::optional<std::uint64_t> window_bytes = std::nullopt;
 
     // How seldom a page that is read through a window enters the cache. At 4 one read in so many

@@ -139,8 +139,8 @@ public:
     // a MiB (docs/guide/limits.md). Call it between kernels: beside a kernel that waits for the
     // host, the call would wait for that kernel's end.
     std::int64_t open_windows(int fd, std::int64_t offset = 0, std::int64_t bytes = INT64_MAX);
-    // For every device. Returns how many bytes of the range lie in windows of all, or the first
-    // error.
+    // For every device, in memory that is mapped and registered once for all. Returns how many
+    // bytes of the range lie in windows of all, or the first error.
     std::int64_t open_windows(const shared_file& file, std::int64_t offset = 0,
                               std::int64_t bytes = INT64_MAX);
     // The same for every regular file that the pattern matches, as a shell would (glob(7)), and for

@@ -60,7 +60,7 @@ public:
     }
 
     // Every thread of this process reaches it anyway.
-    bool expose(void*, std::uint64_t, std::string&) override { return true; }
+    bool expose(void*, std::uint64_t, bool, std::string&) override { return true; }
     void conceal(void*) override {}
 
     // Words of 8 bytes, some of which groups look at meanwhile.

@@ -148,9 +148,9 @@ public:
     // much is free.
     [[nodiscard]] virtual std::string shortage() const = 0;
     // Makes host memory reachable for groups, at its own address, and takes that back. Reading
-    // only. False, with the reason in `why`: refused. Only while no kernel waits for the host;
-    // conceal only while none uses the memory.
-    virtual bool expose(void* host_memory, std::uint64_t bytes, std::string& why) = 0;
+    // only. `for_all`: for groups of all other devices too. False, with the reason in `why`:
+    // refused. Only while no kernel waits for the host; conceal only while none uses the memory.
+    virtual bool expose(void* host_memory, std::uint64_t bytes, bool for_all, std::string& why) = 0;
     virtual void conceal(void* host_memory) = 0;
     // Host to device and back; 0, -EIO, or -ENODEV after a reset. Only while no kernel uses the
     // memory, or for counters.

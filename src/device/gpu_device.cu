@@ -133,12 +133,14 @@ public:
     void* allocate_shared(std::uint64_t bytes) override { return memory_.shared_bytes(bytes); }
     [[nodiscard]] std::string shortage() const override { return memory_.shortage(); }
 
-    bool expose(void* host_memory, std::uint64_t bytes, std::string& why) override {
+    bool expose(void* host_memory, std::uint64_t bytes, bool for_all, std::string& why) override {
         const device_guard guard(context_);
         why = "the device was reset";
         if (!guard) return false;
-        const CUresult code = driver().register_host(
-            host_memory, bytes, CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY);
+        const CUresult code =
+            driver().register_host(host_memory, bytes,
+                                   CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY |
+                                       (for_all ? CU_MEMHOSTREGISTER_PORTABLE : 0));
         why.clear();
         if (code == CUDA_SUCCESS) return true;
         const bool is_short = code == CUDA_ERROR_OUT_OF_MEMORY;

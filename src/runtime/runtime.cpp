@@ -37,6 +37,7 @@ runtime_states states_for(const options& settings, const host::runtime_hooks& ho
         state.device_index = state.ref.device = static_cast<std::uint32_t>(out.size() - 1);
         state.device_count = static_cast<std::uint32_t>(devices.size());
         state.say_mutex = out.front()->say_mutex;
+        if (out.size() > 1) state.first_device = out.front().get();
     }
     return out;
 }

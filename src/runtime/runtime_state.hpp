@@ -47,6 +47,7 @@ inline constexpr std::uint64_t window_chunk_words = std::uint64_t{1} << 20;
 struct row_windows {
     engine::cache_view view{};  // with the words of these windows
     window_visits visits;
+    std::shared_ptr<window_runs> runs;
     std::unique_ptr<window_set> set;  // null: there are none
 };
 
@@ -59,6 +60,8 @@ struct runtime_state {
     const process_owner owner{};     // a child of fork() has neither the threads nor the device
     std::uint32_t device_index = 0;  // the place of `device` among those of the runtime
     std::uint32_t device_count = 1;  // how many the runtime has
+    // The runtime's first device, which is made first and ends last; null: this one.
+    const runtime_state* first_device = nullptr;
     options settings;
     runtime_hooks hooks;
     std::unique_ptr<cache_device> device;
@@ -67,7 +70,8 @@ struct runtime_state {
     std::uint64_t* tier_done_marks = nullptr;
     std::vector<std::unique_ptr<host_doorbell>> doorbells;
     std::unique_ptr<file_registry> files;
-    std::unique_ptr<window_set> windows;  // null: the cpu back end reads its files itself
+    std::shared_ptr<window_runs> runs_of_windows;  // as of all devices
+    std::unique_ptr<window_set> windows;           // null: the cpu back end reads its files itself
     row_windows windows_of_rows;
     table_room tables;
     std::shared_ptr<write_error_log> write_errors;

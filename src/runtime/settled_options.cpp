@@ -57,10 +57,12 @@ status runtime_state::settle_sizes() {
                              "; use larger pages or a smaller cache"};
     if (!settings.service_threads) settings.service_threads = std::clamp(processors / 4, 1u, 4u);
     if (!settings.staging_bytes) settings.staging_bytes = gpu ? 128 * mib : 16 * mib;
-    if (!settings.window_bytes) settings.window_bytes = half_of_memory() / device_count;
-    if (settings.tier_bytes > *settings.window_bytes)
+    if (!settings.window_bytes) settings.window_bytes = half_of_memory();
+    if (settings.tier_bytes > *settings.window_bytes / device_count)
         return {-EINVAL,
                 "tier_bytes: " + format_size(settings.tier_bytes) +
+                    (device_count > 1 ? " for each of " + std::to_string(device_count) + " devices"
+                                      : "") +
                     " is more than window_bytes: " + format_size(*settings.window_bytes) +
                     ", which is for windows and tier together; give a larger window_bytes"};
     if (settings.tier_bytes / settings.page_bytes >= engine::max_frames)

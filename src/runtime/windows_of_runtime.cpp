@@ -7,7 +7,14 @@
 namespace penstock::host {
 
 status runtime_state::build_windows() {
-    const std::uint64_t budget_bytes = *settings.window_bytes - settings.tier_bytes;
+    const std::uint64_t budget_bytes = *settings.window_bytes - settings.tier_bytes * device_count;
+    // The first device, which ends last, has the memory of the windows of all.
+    const runtime_state& first = first_device != nullptr ? *first_device : *this;
+    const auto runs = [&](const std::shared_ptr<window_runs>& of_first) {
+        return of_first != nullptr
+                   ? of_first
+                   : std::make_shared<window_runs>(*hooks.env, *device, device_count, budget_bytes);
+    };
     if (has_windows()) {
         ref.view.drawn_places = std::bit_ceil(ref.view.frame_count);
         const std::uint64_t bytes = std::uint64_t{ref.view.drawn_places} * 8;
@@ -16,8 +23,9 @@ status runtime_state::build_windows() {
             return {-ENOMEM, "hints which pages are to enter the cache, " + format_size(bytes) +
                                  ", could not be allocated: " + device->shortage() +
                                  "; give less cache_bytes"};
+        runs_of_windows = runs(first.runs_of_windows);
         windows = std::make_unique<window_set>(*hooks.env, *device, ref.view, window_chunk_words,
-                                               window_rules{.budget_bytes = budget_bytes});
+                                               window_rules{.runs = runs_of_windows});
     }
     if (device->is_gpu() || budget_bytes == 0) return {};
     engine::cache_view& c = windows_of_rows.view;
@@ -27,9 +35,10 @@ status runtime_state::build_windows() {
     if (c.windows == nullptr || c.window_chunks == nullptr)
         return {-ENOMEM, "no memory for the words of windows: " + device->shortage() +
                              "; give window_bytes 0 for none"};
+    windows_of_rows.runs = runs(first.windows_of_rows.runs);
     windows_of_rows.set = std::make_unique<window_set>(
         *hooks.env, *device, c, window_chunk_words,
-        window_rules{.budget_bytes = budget_bytes, .visits = &windows_of_rows.visits});
+        window_rules{.runs = windows_of_rows.runs, .visits = &windows_of_rows.visits});
     return {};
 }
 

@@ -12,7 +12,6 @@ namespace penstock::host {
 namespace {
 
 constexpr std::uint64_t chunk_bytes = engine::window_chunk_bytes;
-constexpr std::uint64_t os_page_bytes = 4096;
 // The largest mapping: one registration of a very large range is reported to fail on some drivers.
 constexpr std::uint64_t run_chunks = 512;
 
@@ -78,6 +77,7 @@ void window_set::clear_word(std::uint32_t slot) {
 void window_set::put_aside(std::uint32_t slot) {
     const auto known = files_.find(slot);
     opened& entry = known->second;
+    for (const auto& run : entry.runs) rules_.runs->withdraw(*run);
     if (rules_.visits == nullptr) end_watch(entry);  // a GPU keeps the pages themselves
     else entry.free_from = rules_.visits->free_from();
     aside_.push_back(std::move(entry));
@@ -93,12 +93,9 @@ void window_set::free_aside() {
 }
 
 void window_set::release(opened& entry) {
-    for (const piece& p : entry.pieces) {
-        if (p.exposed) device_.conceal(p.address);
-        else env_.unmap_file(p.address, p.bytes);
-    }
+    entry.runs.clear();
     open_bytes_ -= entry.open_bytes;
-    end_watch(entry);  // after the mapping is gone
+    end_watch(entry);  // after the mapping is gone, or belongs to sets with leases of their own
     chunk_words_.give(entry.first_chunk, entry.chunks.size());
 }
 
@@ -134,45 +131,60 @@ int window_set::publish(const window_file& file, const opened& entry) {
     return code;
 }
 
+void window_set::adopt(const file_identity& identity, opened& entry, std::uint64_t first,
+                       std::uint64_t last) {
+    for (std::uint64_t chunk = first; chunk < last; ++chunk) {
+        if (entry.chunks[chunk] != 0) continue;
+        const std::shared_ptr<exposed_run> run = rules_.runs->find(identity, chunk);
+        if (run == nullptr) continue;
+        entry.runs.push_back(run);
+        for (; chunk < last; ++chunk) {
+            const std::uint64_t address = run->address_of(chunk);
+            if (address == 0 || entry.chunks[chunk] != 0) break;
+            entry.chunks[chunk] = address;
+            const std::uint64_t bytes =
+                std::min((chunk + 1) * chunk_bytes, entry.size_bytes) - chunk * chunk_bytes;
+            open_bytes_ += bytes;
+            entry.open_bytes += bytes;
+        }
+        --chunk;
+    }
+}
+
 int window_set::open_run(const window_file& file, opened& entry, std::uint64_t first,
-                         std::uint64_t last, std::string& note) {
+                         std::uint64_t last, const file_identity* identity, std::string& note) {
     const std::uint64_t begin = first * chunk_bytes,
                         bytes = std::min(last * chunk_bytes, file.size_bytes) - begin;
     void* address = nullptr;
     if (const int code = env_.map_file(file.fd, begin, bytes, address); code != 0) return code;
+    const auto run = std::make_shared<exposed_run>(*rules_.runs, address, bytes, first);
     std::vector<bool> resident;
     int code = env_.resident(address, bytes, chunk_bytes, resident);
-    std::size_t exposed = 0;
     for (std::uint64_t at = first; code == 0 && at < last;) {
         std::uint64_t end = at;
+        const std::uint64_t room = rules_.runs->room();
         while (end < last && entry.chunks[end] == 0 && resident[end - first] &&
-               open_bytes_ + (end + 1 - at) * chunk_bytes <= rules_.budget_bytes)
+               (end + 1 - at) * chunk_bytes <= room)
             ++end;
         if (end == at) {
             ++at;
             continue;
         }
-        std::byte* const from = static_cast<std::byte*>(address) + (at - first) * chunk_bytes;
         const std::uint64_t length =
             std::min(end * chunk_bytes, file.size_bytes) - at * chunk_bytes;
-        // Exposes up to the end of the last page: groups fetch 16 bytes at a time, also at the end
-        // of the file.
-        if (!device_.expose(from, (length + os_page_bytes - 1) / os_page_bytes * os_page_bytes,
-                            note)) {
+        if (!run->expose(at, length, note)) {
             refused_ = true;
             break;
         }
-        entry.pieces.push_back({from, length, true});
         for (std::uint64_t chunk = at; chunk < end; ++chunk)
-            entry.chunks[chunk] =
-                reinterpret_cast<std::uintptr_t>(from + (chunk - at) * chunk_bytes);
+            entry.chunks[chunk] = run->address_of(chunk);
         open_bytes_ += length;
         entry.open_bytes += length;
-        ++exposed;
         at = end;
     }
-    if (exposed == 0) env_.unmap_file(address, bytes);
-    else entry.pieces.push_back({address, bytes, false});
+    if (run->is_empty()) return code;
+    entry.runs.push_back(run);
+    if (identity != nullptr) rules_.runs->offer(*identity, run);
     return code;
 }
 
@@ -186,10 +198,10 @@ void window_set::drop(std::uint32_t slot) {
 
 // Of a call that opened nothing, after mapping gave `code`.
 std::int64_t window_set::why_nothing(int code) const {
-    return code != 0                                         ? code
-           : refused_                                        ? -EOPNOTSUPP
-           : open_bytes_ + chunk_bytes > rules_.budget_bytes ? -ENOSPC
-                                                             : 0;
+    return code != 0                           ? code
+           : refused_                          ? -EOPNOTSUPP
+           : rules_.runs->room() < chunk_bytes ? -ENOSPC
+                                               : 0;
 }
 
 std::int64_t window_set::open(const window_file& file, std::uint64_t offset, std::uint64_t bytes,
@@ -217,13 +229,17 @@ std::int64_t window_set::open(const window_file& file, std::uint64_t offset, std
         return 0;
     }
     const std::uint64_t first = offset / chunk_bytes, last = chunks_of(offset + bytes);
+    file_facts facts;
+    const bool may_share =
+        rules_.runs->are_shared() && entry->leased && env_.facts(file.fd, facts) == 0;
+    if (may_share) adopt(facts.identity, *entry, first, last);
     int code = 0;
     for (std::uint64_t at = first; at < last && code == 0 && !refused_; at += run_chunks)
         if (const std::uint64_t end = std::min(at + run_chunks, last);
             std::any_of(entry->chunks.begin() + static_cast<std::ptrdiff_t>(at),
                         entry->chunks.begin() + static_cast<std::ptrdiff_t>(end),
                         [](std::uint64_t c) { return c == 0; }))
-            code = open_run(file, *entry, at, end, note);
+            code = open_run(file, *entry, at, end, may_share ? &facts.identity : nullptr, note);
     // A file without an open chunk has no window: a window would keep its slot from other files.
     if (std::all_of(entry->chunks.begin(), entry->chunks.end(),
                     [](std::uint64_t c) { return c == 0; })) {

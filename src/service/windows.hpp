@@ -23,11 +23,15 @@
 // only after every visit (service/window_visits.hpp) that may have found the window. That is at
 // once if no thread copies rows, and else a beat or two of the monitor later.
 //
+// Of several devices each has a set of its own, with words and leases of its own; the memory behind
+// the windows they share (service/window_runs.hpp).
+//
 // On a GPU every call but watch() blocks while a kernel waits for the host, so make these calls
 // between kernels. Thread-safe.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -37,6 +41,7 @@
 #include "os/env.hpp"
 #include "files/extent_allocator.hpp"
 #include "penstock/engine/layout.hpp"
+#include "service/window_runs.hpp"
 #include "service/window_visits.hpp"
 
 namespace penstock::host {
@@ -52,7 +57,8 @@ struct window_file {
 
 // What makes windows safe to read.
 struct window_rules {
-    std::uint64_t budget_bytes = 0;  // at most so many are open at a time
+    // The memory of the windows, shared with the sets of other devices.
+    std::shared_ptr<window_runs> runs = nullptr;
     // Of threads of this process that copy from windows; null: kernels of a GPU do.
     window_visits* visits = nullptr;
 };
@@ -82,11 +88,6 @@ public:
     [[nodiscard]] std::uint64_t open_bytes();
 
 private:
-    struct piece {
-        void* address;
-        std::uint64_t bytes;
-        bool exposed;
-    };
     struct opened {
         std::uint64_t first_chunk;
         std::vector<std::uint64_t> chunks;  // as on the device
@@ -94,16 +95,20 @@ private:
         std::uint64_t size_bytes;
         int watch_fd = -1;  // a handle of its own, for the lease; -1: not watched
         bool leased = false;
-        std::vector<piece> pieces = {};  // a mapping comes after its exposed pieces
+        std::vector<std::shared_ptr<exposed_run>> runs = {};
         std::uint64_t open_bytes = 0;
         std::vector<const void*> owners = {};
         std::uint64_t free_from = 0;  // put aside: the round of visits in which its memory goes
     };
 
     opened* entry_of(const window_file& file);  // lock held; null: no room for the chunk words
-    // Maps chunks [first, last) of the file and exposes the resident ones. Lock held.
+    // Maps chunks [first, last) of the file and exposes the resident ones. `identity`: this version
+    // of the file, to offer the run under; null: not to be offered. Lock held.
     int open_run(const window_file& file, opened& entry, std::uint64_t first, std::uint64_t last,
-                 std::string& note);
+                 const file_identity* identity, std::string& note);
+    // Takes over the chunks of [first, last) that sets of other devices have open. Lock held.
+    void adopt(const file_identity& identity, opened& entry, std::uint64_t first,
+               std::uint64_t last);
     int publish(const window_file& file, const opened& entry);
     void begin_watch(const window_file& file, opened& entry);
     void end_watch(opened& entry);
@@ -126,8 +131,8 @@ private:
     std::unordered_map<std::uint32_t, opened> files_;  // by slot
     std::vector<opened> aside_;                        // closed, and perhaps still being read
     std::size_t watched_ = 0;
-    std::uint64_t open_bytes_ = 0;
-    bool refused_ = false;  // the system refuses to expose file mappings; not tried again
+    std::uint64_t open_bytes_ = 0;  // of this device, shared ones too
+    bool refused_ = false;          // the system refuses to expose file mappings; not tried again
     bool no_lease_said_ = false;
 };
 

@@ -11,8 +11,7 @@ namespace penstock::test {
 namespace {
 
 options three_caches(const temporary_folder& folder) {
-    options o = small_options(folder);
-    o.devices = {0, 1, 2};
+    options o = small_options(folder, 3);
     o.worker_threads = 6;
     return o;
 }

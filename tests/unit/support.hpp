@@ -72,10 +72,11 @@ inline void write_file(const std::string& path, const std::vector<std::uint8_t>&
 // settled.
 inline void let_files_settle() { std::this_thread::sleep_for(std::chrono::milliseconds(40)); }
 
-// cpu back end, tiny, quiet, with its root at the folder.
-inline options small_options(const temporary_folder& folder) {
+// cpu back end, tiny, quiet, with its root at the folder; of so many caches.
+inline options small_options(const temporary_folder& folder, int caches = 1) {
     options o;
     o.where = backend::cpu;
+    for (int i = 0; caches > 1 && i < caches; ++i) o.devices.push_back(i);
     o.page_bytes = 4096;
     o.cache_bytes = 64 * 4096;
     o.table_bytes = 1 << 20;
