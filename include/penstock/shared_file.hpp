@@ -28,7 +28,9 @@ namespace penstock {
 inline constexpr std::uint32_t most_runtime_devices = 8;
 
 struct shared_file {
-    int fds[most_runtime_devices];  // of each device; a negative errno where there is none
+    // Of each device; a negative errno where there is none.
+    int fds[most_runtime_devices] = {-EBADF, -EBADF, -EBADF, -EBADF,
+                                     -EBADF, -EBADF, -EBADF, -EBADF};
 
     // The descriptor of the device that the reference is of. Not open, for a reference to a device
     // that the file was not opened for.

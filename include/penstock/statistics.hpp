@@ -20,8 +20,7 @@ struct statistics {
     std::uint64_t neighbour_reads = 0;
     std::uint64_t neighbour_loads = 0;
     std::uint64_t neighbour_waits = 0;  // loads that waited first for one of a linked cache
-    // Open in windows now; what several devices have open counts for each.
-    std::uint64_t window_bytes = 0;
+    std::uint64_t window_bytes = 0;  // open in windows now; for all devices, memory they share once
     // Device memory that the runtime has allocated and not freed: all that it asked for, and
     // nothing that lies in options::cache_memory. docs/guide/limits.md says what else takes memory
     // of a GPU. On cpu: the memory that stands for device memory.

@@ -255,6 +255,10 @@ statistics runtime::stats() const {
     statistics out;
     if (process_code() != 0) return out;
     for (const auto& state : states_) settings::add(out, state->stats());
+    out.window_bytes = 0;  // the devices share the memory
+    for (host::window_runs* const runs :
+         {state().runs_of_windows.get(), state().windows_of_rows.runs.get()})
+        if (runs != nullptr) out.window_bytes += runs->exposed_bytes();
     return out;
 }
 

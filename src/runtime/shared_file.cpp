@@ -27,7 +27,6 @@ int runtime::open_allowed(std::uint32_t device, const std::string& path, int fla
 
 shared_file runtime::open_everywhere(const std::string& path, int flags) {
     shared_file out;
-    std::fill_n(out.fds, most_runtime_devices, -EBADF);
     const bool sound = flags >= 0 && engine::sound_flags(static_cast<std::uint32_t>(flags));
     const auto open_all = [&] {
         int code = sound ? allow_on_all(path, flags) : -EINVAL;
@@ -57,7 +56,6 @@ int runtime::close(const shared_file& file) {
 
 std::int64_t runtime::open_windows(int fd, std::int64_t offset, std::int64_t bytes) {
     shared_file file;
-    std::fill_n(file.fds, most_runtime_devices, -EBADF);
     file.fds[0] = fd;
     return open_windows_of(file, 1, offset, bytes);
 }

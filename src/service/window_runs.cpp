@@ -50,6 +50,11 @@ std::uint64_t exposed_run::address_of(std::uint64_t chunk) const {
     return 0;
 }
 
+std::uint64_t window_runs::exposed_bytes() {
+    const std::lock_guard lock(mutex_);
+    return exposed_bytes_;
+}
+
 std::uint64_t window_runs::room() {
     const std::lock_guard lock(mutex_);
     return budget_bytes_ - std::min(budget_bytes_, exposed_bytes_);

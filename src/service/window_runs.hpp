@@ -11,6 +11,7 @@
 // One device exposes the memory, for all. It is the first of the runtime, which ends last.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -66,8 +67,14 @@ public:
     window_runs& operator=(const window_runs&) = delete;
 
     [[nodiscard]] bool are_shared() const { return devices_ > 1; }
-    // How much more may be exposed now.
+    // How much is exposed now, and how much more may be.
+    [[nodiscard]] std::uint64_t exposed_bytes();
     [[nodiscard]] std::uint64_t room();
+    // The system refuses to expose mappings of files: no set tries it again.
+    void refuse() { refused_ = true; }
+    [[nodiscard]] bool are_refused() const { return refused_; }
+    // True for the first caller, which says why a file has no windows for rows.
+    bool is_first_to_miss_lease() { return !missed_lease_.exchange(true); }
 
     // The run is whole, and from now on sets with a lease on this version of the file may take it.
     void offer(const file_identity& file, const std::shared_ptr<exposed_run>& run);
@@ -92,6 +99,7 @@ private:
     cache_device& device_;
     const std::uint32_t devices_;
     const std::uint64_t budget_bytes_;
+    std::atomic<bool> refused_{false}, missed_lease_{false};
     std::mutex mutex_;  // guards everything below
     std::uint64_t exposed_bytes_ = 0;
     std::unordered_multimap<std::uint64_t, offered_run> offered_;  // by key_of

@@ -173,7 +173,7 @@ int window_set::open_run(const window_file& file, opened& entry, std::uint64_t f
         const std::uint64_t length =
             std::min(end * chunk_bytes, file.size_bytes) - at * chunk_bytes;
         if (!run->expose(at, length, note)) {
-            refused_ = true;
+            rules_.runs->refuse();
             break;
         }
         for (std::uint64_t chunk = at; chunk < end; ++chunk)
@@ -199,7 +199,7 @@ void window_set::drop(std::uint32_t slot) {
 // Of a call that opened nothing, after mapping gave `code`.
 std::int64_t window_set::why_nothing(int code) const {
     return code != 0                           ? code
-           : refused_                          ? -EOPNOTSUPP
+           : rules_.runs->are_refused()        ? -EOPNOTSUPP
            : rules_.runs->room() < chunk_bytes ? -ENOSPC
                                                : 0;
 }
@@ -214,11 +214,10 @@ std::int64_t window_set::open(const window_file& file, std::uint64_t offset, std
     begin_watch(file, *entry);
     if (rules_.visits != nullptr && !entry->leased) {
         drop(file.slot);
-        if (!no_lease_said_)
+        if (rules_.runs->is_first_to_miss_lease())
             note =
                 "a file has no read lease, so its rows are read by a system call each "
                 "(docs/guide/tables.md has the reasons)";
-        no_lease_said_ = true;
         return -EOPNOTSUPP;
     }
     const std::int64_t size_now = env_.size_bytes(file.fd);
@@ -234,7 +233,8 @@ std::int64_t window_set::open(const window_file& file, std::uint64_t offset, std
         rules_.runs->are_shared() && entry->leased && env_.facts(file.fd, facts) == 0;
     if (may_share) adopt(facts.identity, *entry, first, last);
     int code = 0;
-    for (std::uint64_t at = first; at < last && code == 0 && !refused_; at += run_chunks)
+    for (std::uint64_t at = first; at < last && code == 0 && !rules_.runs->are_refused();
+         at += run_chunks)
         if (const std::uint64_t end = std::min(at + run_chunks, last);
             std::any_of(entry->chunks.begin() + static_cast<std::ptrdiff_t>(at),
                         entry->chunks.begin() + static_cast<std::ptrdiff_t>(end),

@@ -13,7 +13,7 @@ namespace {
 constexpr std::uint64_t given_frames = 64;
 
 options with_frames(const temporary_folder& folder, frame_memory& memory) {
-    options o = small_options(folder);
+    options o = small_options(folder, 1);
     o.cache_bytes = memory.size_bytes();
     o.cache_memory = memory.data();
     return o;

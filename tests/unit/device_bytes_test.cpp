@@ -21,7 +21,7 @@ std::uint64_t device_bytes(const options& o) {
 
 TEST(device_bytes, grow_with_what_is_asked_for) {
     const temporary_folder folder;
-    const options least = small_options(folder);
+    const options least = small_options(folder, 1);
     const std::uint64_t bytes = device_bytes(least);
     EXPECT_GT(bytes, *least.cache_bytes + least.table_bytes);
 
@@ -50,7 +50,7 @@ TEST(device_bytes, have_the_room_of_tables_from_the_first_table_on) {
     write_file(folder / "rows", pattern(1, 64 * 100));
     table_layout layout{.row_bytes = 64};
     layout.pieces.push_back({folder / "rows", 0, 100});
-    const auto rt = make_runtime(small_options(folder));
+    const auto rt = make_runtime(small_options(folder, 1));
     const std::uint64_t bytes = rt->stats().device_bytes;
     std::unique_ptr<table> first, second;
     ASSERT_TRUE(table::make(*rt, layout, {}, first).ok());

@@ -30,7 +30,7 @@ std::vector<std::uint8_t> read_whole(const runtime_ref& fs, const char* name, st
 
 TEST(devices, one_is_the_default) {
     const temporary_folder folder;
-    const auto rt = make_runtime(small_options(folder));
+    const auto rt = make_runtime(small_options(folder, 1));
     EXPECT_EQ(rt->device_count(), 1u);
     EXPECT_EQ(rt->ref().device, 0u);
     EXPECT_TRUE(rt->settings().devices.empty());

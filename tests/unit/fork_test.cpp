@@ -46,7 +46,7 @@ int in_child(const Body& body) {
 
 // Reads pages at random, most of which have to be requested.
 struct read_at_random {
-    int fd;
+    shared_file file;
     std::atomic<std::uint64_t>* wrong;
 
     template <typename Group>
@@ -54,7 +54,7 @@ struct read_at_random {
         std::uint8_t bytes[64];
         const std::uint64_t at = mix64(index) % file_pages * 4096;
         const std::int64_t got =
-            read(g, fs, fd, bytes, sizeof bytes, static_cast<std::int64_t>(at));
+            read(g, fs, file.of(fs), bytes, sizeof bytes, static_cast<std::int64_t>(at));
         if (got != sizeof bytes || bytes[0] != pattern_byte(7, at)) ++*wrong;
     }
 };
@@ -68,11 +68,12 @@ protected:
         o.worker_threads = 3;
         rt_ = make_runtime(o);
         ASSERT_NE(rt_, nullptr);
-        fd_ = rt_->open(folder_ / "data");
-        ASSERT_GE(fd_, 0);
+        file_ = rt_->open_everywhere(folder_ / "data");
+        ASSERT_EQ(file_.code(), 0);
+        fd_ = file_.of(0);
         reader_ = std::thread([this] {
             while (!stop_) {
-                launch<width::lane>(*rt_, 400, read_at_random{fd_, &wrong_});
+                launch<width::lane>(*rt_, 400, read_at_random{file_, &wrong_});
                 ++rounds_;
             }
         });
@@ -85,13 +86,14 @@ protected:
         reader_.join();
         EXPECT_EQ(wrong_, 0u);
         if (rt_ != nullptr) {
-            EXPECT_EQ(rt_->close(fd_), 0);
+            EXPECT_EQ(rt_->close(file_), 0);
         }
     }
 
     const temporary_folder folder_;
     std::unique_ptr<runtime> rt_;
-    int fd_ = -1;
+    shared_file file_{};
+    int fd_ = -1;  // of the first device
     std::atomic<bool> stop_{false};
     std::atomic<std::uint64_t> wrong_{0}, rounds_{0};
     std::thread reader_;
@@ -142,7 +144,9 @@ TEST_F(fork, calls_of_a_child_give_an_error_at_once) {
                 rt.write_status().code == -ECHILD && rt.stats().requests == 0 &&
                 map_region(rt, folder_ / "data", 0, 0, protection::read, {}, region).code ==
                     -ECHILD &&
-                launch<width::lane>(rt, 1, read_at_random{fd_, &wrong}) == -ECHILD && wrong == 0;
+                rt.open_everywhere(folder_ / "data").code() == -ECHILD &&
+                rt.close(file_) == -ECHILD &&
+                launch<width::lane>(rt, 1, read_at_random{file_, &wrong}) == -ECHILD && wrong == 0;
             rt.interrupt();
             rt.resume();
             rt.close_windows();
@@ -215,9 +219,10 @@ TEST_F(fork, a_child_makes_its_own) {
                 std::unique_ptr<runtime> own;
                 std::atomic<std::uint64_t> wrong{0};
                 bool good = runtime::make(small_options(folder_), own).ok();
-                const int fd = good ? own->open(folder_ / "data") : -1;
-                good = good && fd >= 0 &&
-                       launch<width::lane>(*own, 200, read_at_random{fd, &wrong}) == 0 &&
+                const shared_file file =
+                    good ? own->open_everywhere(folder_ / "data") : shared_file{};
+                good = good && file.code() == 0 &&
+                       launch<width::lane>(*own, 200, read_at_random{file, &wrong}) == 0 &&
                        wrong == 0;
                 std::unique_ptr<file_region> region;
                 good =

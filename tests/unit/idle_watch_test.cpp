@@ -199,7 +199,7 @@ TEST(idle_watch, an_idle_runtime_wakes_little_more_than_one_thread) {
 // takes them for all.
 TEST(idle_watch, threads_fall_asleep_with_few_naps) {
     const temporary_folder folder;
-    options o = small_options(folder);
+    options o = small_options(folder, 1);
     o.service_threads = 8;
     const auto rt = make_runtime(o);
     const std::int64_t before = switches();

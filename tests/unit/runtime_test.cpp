@@ -58,7 +58,7 @@ TEST(runtime, a_change_on_the_host_is_seen_after_reopen) {
 TEST(runtime, many_opens_of_one_name_ask_the_host_once) {
     const temporary_folder folder;
     write_file(folder / "data", pattern(3, 100));
-    options o = small_options(folder);
+    options o = small_options(folder, 1);
     o.worker_threads = 4;
     const auto rt = make_runtime(o);
     const int held = open(lane{}, rt->ref(), "data");

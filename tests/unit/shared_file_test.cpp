@@ -53,6 +53,8 @@ TEST(shared_file, every_device_reads_by_its_own_descriptor) {
                   static_cast<std::int64_t>(got.size()));
         EXPECT_EQ(got, bytes) << i;
     }
+    EXPECT_EQ(shared_file{}.code(), -EBADF) << "it was opened for no device";
+    static_assert(std::is_trivially_copyable_v<shared_file>);
     EXPECT_EQ(file.of(3u), -EBADF);
     EXPECT_EQ(file.of(99u), -EBADF);
     EXPECT_EQ(rt->close(file), 0);

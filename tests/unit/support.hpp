@@ -72,8 +72,14 @@ inline void write_file(const std::string& path, const std::vector<std::uint8_t>&
 // settled.
 inline void let_files_settle() { std::this_thread::sleep_for(std::chrono::milliseconds(40)); }
 
+// How many caches a runtime of the tests has, unless a test says so: PENSTOCK_TEST_CACHES, or one.
+inline int usual_caches() {
+    const char* const text = std::getenv("PENSTOCK_TEST_CACHES");
+    return text == nullptr ? 1 : std::atoi(text);
+}
+
 // cpu back end, tiny, quiet, with its root at the folder; of so many caches.
-inline options small_options(const temporary_folder& folder, int caches = 1) {
+inline options small_options(const temporary_folder& folder, int caches = usual_caches()) {
     options o;
     o.where = backend::cpu;
     for (int i = 0; caches > 1 && i < caches; ++i) o.devices.push_back(i);
