@@ -47,6 +47,8 @@ struct region_options {
     // preferred piece stays. With this option kernels of other streams must not use the region
     // during an acquire, which waits for its stream and, at times, moves up to 512 MiB either way.
     bool promote_hot = false;
+    // Which device of the runtime has the memory: its place in options::devices.
+    std::uint32_t device = 0;
 };
 
 struct region_traffic {
@@ -118,11 +120,12 @@ private:
 };
 
 // Makes a region of a part of a file, wherever the file lies: `bytes` from `offset` on, a multiple
-// of 4096, which must be in the file; 0 bytes: all bytes up to its end. `rt` says on which device,
-// and its log gets the region's lines. The first acquire is done when this returns. The region may
-// outlive the runtime. Errors: -EINVAL; -EROFS without options::writable; -ENOMEM; -EMFILE, more
-// than 6 regions of one file; errors of opening and reading the file. The message names the cure.
-// Costs the memory, and reading that part of the file. Between kernels: it allocates device memory.
+// of 4096, which must be in the file; 0 bytes: all bytes up to its end. `rt` and the options say
+// on which device, and its log gets the region's lines. The first acquire is done when this
+// returns. The region may outlive the runtime. Errors: -EINVAL; -EROFS without options::writable;
+// -ENOMEM; -EMFILE, more than 6 regions of one file; errors of opening and reading the file. The
+// message names the cure. Costs the memory, and reading that part of the file. Between kernels: it
+// allocates device memory.
 status map_region(runtime& rt, const std::string& path, std::uint64_t offset, std::uint64_t bytes,
                   protection access, const region_options& settings,
                   std::unique_ptr<file_region>& out);

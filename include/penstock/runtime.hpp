@@ -190,9 +190,9 @@ public:
     // the missing threads itself, one after the other. Returns 0 or -ECHILD.
     int run_on_workers(const std::function<void(std::uint32_t, std::uint32_t)>& body);
 
-    // For launch() on several gpus: runs body(device) for each device at a time and waits. If no
-    // thread can be made for a device its body is left out, so a body also does what the others
-    // leave. Returns the first error of a body in the order of the devices, or -ECHILD.
+    // For launch() on several gpus: runs body(device) for all devices at the same time and waits.
+    // If no thread can be made for a device its body is left out, so a body also does what the
+    // others leave. Returns the first error of a body in the order of the devices, or -ECHILD.
     int run_on_devices(const std::function<int(std::uint32_t)>& body);
 
     // For launch() on a gpu: words in device memory, all zero, which belong to the caller until it

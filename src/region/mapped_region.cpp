@@ -240,11 +240,16 @@ status map_region(runtime& rt, const std::string& path, std::uint64_t offset, st
                   protection access, const region_options& settings,
                   std::unique_ptr<file_region>& out) try {
     out.reset();
-    const host::runtime_state& state = rt.state();
     if (rt.process_code() != 0)
         return refused(-ECHILD, path,
                        "the runtime belongs to the parent of this process; make one of the child's "
                        "own after fork()");
+    if (settings.device >= rt.device_count())
+        return refused(-EINVAL, path,
+                       "device " + std::to_string(settings.device) +
+                           " of a region is not there, for the runtime has " +
+                           std::to_string(rt.device_count()) + "; give one from 0 on");
+    const host::runtime_state& state = rt.state(settings.device);
     const bool writable = access == protection::read_write;
     if (writable && !state.settings.writable)
         return refused(

@@ -298,7 +298,7 @@ int runtime::run_on_workers(const std::function<void(std::uint32_t, std::uint32_
     return 0;
 }
 
-int runtime::run_on_devices(const std::function<int(std::uint32_t)>& body) {
+int runtime::run_on_devices(const std::function<int(std::uint32_t)>& body) try {
     if (const int code = process_code(); code != 0) return code;
     std::vector<int> codes(device_count());
     std::vector<std::thread> threads;
@@ -313,6 +313,8 @@ int runtime::run_on_devices(const std::function<int(std::uint32_t)>& body) {
     for (const int code : codes)
         if (code != 0) return code;
     return 0;
+} catch (...) {
+    return host::status_of_exception("").code;
 }
 
 namespace {

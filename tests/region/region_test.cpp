@@ -52,6 +52,31 @@ TEST_P(regions, a_region_has_the_bytes_of_the_file_and_zeros_behind_it) {
     EXPECT_EQ(r->close(), 0);
 }
 
+TEST(regions_of_devices, see_what_the_other_released) {
+    const temporary_folder folder;
+    const std::string path = folder / "f";
+    write_file(path, pattern(7, 3 << 20));
+    let_files_settle();
+    options o = small_options(folder, 2);
+    o.writable = true;
+    const auto rt = make_runtime(o);
+    const auto first = map_whole(*rt, path, protection::read_write, {.device = 0});
+    const auto second = map_whole(*rt, path, protection::read_write, {.device = 1});
+    bytes expected = pattern(7, 3 << 20);
+    std::copy_n(pattern(8, 100).begin(), 100, expected.begin() + 5000);
+    poke(*second, backend::cpu, 5000, pattern(8, 100));
+    EXPECT_GE(second->release(), 0);
+    EXPECT_GE(first->acquire(), 0);
+    EXPECT_EQ(peek(*first, backend::cpu, 0, 3 << 20), expected);
+
+    std::unique_ptr<file_region> none;
+    const status s = map_region(*rt, path, 0, 0, protection::read, {.device = 2}, none);
+    EXPECT_EQ(s.code, -EINVAL);
+    EXPECT_NE(s.message.find(path), std::string::npos) << s.message;
+    EXPECT_NE(s.message.find("device 2"), std::string::npos) << s.message;
+    EXPECT_EQ(none, nullptr);
+}
+
 TEST_P(regions, a_part_of_a_file) {
     const std::string path = file(3 << 20);
     std::unique_ptr<file_region> r;
