@@ -182,7 +182,20 @@ TEST_F(several_gpus, rows_go_to_the_device_of_the_stream) {
         expect_on(i, {});  // of the current device
         cudaSetDevice(0);
         expect_on(i, {.stream = stream});
+        // A capture of the stream holds the gather, and asking for its device does not end it.
+        cudaGraph_t graph = nullptr;
+        cudaGraphExec_t ready = nullptr;
+        ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), cudaSuccess);
+        EXPECT_EQ(made->gather(numbers.get(), 1000, out.get(), {.stream = stream}), 0);
+        ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+        ASSERT_EQ(cudaGraphInstantiate(&ready, graph, 0), cudaSuccess);
+        std::memset(out.get(), 0, 1000 * row);
         cudaSetDevice(static_cast<int>(i));
+        ASSERT_EQ(cudaGraphLaunch(ready, stream), cudaSuccess);
+        ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+        EXPECT_EQ(out[5 * row], pattern_byte(1, numbers[5] * row));
+        cudaGraphExecDestroy(ready);
+        cudaGraphDestroy(graph);
         cudaStreamDestroy(stream);
         expect_on(i, {.device = i});
     }

@@ -25,7 +25,8 @@ protected:
     // Where a device finds the chunk; null: it has no window there.
     [[nodiscard]] const std::byte* place_of(std::uint32_t device, std::uint64_t number) const {
         const engine::cache_view& c = rt->ref(device).view;
-        const std::uint64_t word = c.windows[engine::descriptor_slot(c, file.of(device))];
+        const std::uint64_t word =
+            engine::load_relaxed(&c.windows[engine::descriptor_slot(c, file.of(device))]);
         return word == 0 ? nullptr : engine::address_in_window(c, word, number * chunk);
     }
     void expect_right(std::uint32_t device) const {
