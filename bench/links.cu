@@ -335,29 +335,23 @@ void alone_in_pair(context& here, std::uint64_t page, bool hits, bool windows) {
 
 // R7.
 void once_over_the_bus(context& here, std::uint64_t page) {
-    const std::uint64_t piece = std::max<std::uint64_t>(page, 256 * kib),
-                        pieces = here.bytes() / piece;
     measured rates;
     double bus_files = 0;
-    const auto seconds_on = [&](const both_gpus& on, bool rotated) {
-        return both_gpus::seconds(gpus, [&](std::uint32_t gpu) {
-            // Few groups, so that they go through the file and are not everywhere at once.
-            return launch_on<width::warp>(
-                on.of(gpu), on.place(gpu), pieces,
-                bring_pieces{on.fd(gpu), pieces, piece, rotated ? pieces * gpu / gpus : 0},
-                {256, 16});
-        });
-    };
+    const options o = options_with(here, page, here.bytes() + here.bytes() / 8);
     for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat) {
         double alone_s = 0;
         {
-            const both_gpus alone(here, options_with(here, page, here.bytes() + here.bytes() / 8),
-                                  false, true);
-            alone_s = seconds_on(alone, false);
+            const both_gpus alone(here, o, false, true);
+            alone_s = both_gpus::seconds(gpus, [&](std::uint32_t gpu) {
+                const std::int64_t brought = alone.of(gpu).prefetch(
+                    alone.fd(gpu), 0, static_cast<std::int64_t>(here.bytes()));
+                return brought < 0 ? static_cast<int>(brought) : 0;
+            });
         }
-        const both_gpus linked(here, options_with(here, page, here.bytes() + here.bytes() / 8),
-                               true, true);
-        const double linked_s = seconds_on(linked, true);
+        const both_gpus linked(here, o, true, true);
+        const stopwatch watch;
+        require_all(linked.runtimes[0]->prefetch(linked.files[0]), here.bytes(), not_resident);
+        const double linked_s = watch.seconds();
         std::uint64_t over_bus = 0;
         for (std::uint32_t gpu = 0; gpu < gpus; ++gpu) {
             const statistics s = linked.stats(gpu);
@@ -367,9 +361,9 @@ void once_over_the_bus(context& here, std::uint64_t page) {
         bus_files = static_cast<double>(over_bus) / static_cast<double>(here.bytes());
         rates.ours.add(gigabytes_a_second(gpus * here.bytes(), linked_s));
         rates.baseline.add(gigabytes_a_second(gpus * here.bytes(), alone_s));
-        rates.cores.add(0);
+        rates.cores.add(watch.cores(linked_s));
     }
-    here.add("R7", "one file into both caches, each GPU from its half on", page, "GB/s", rates,
+    here.add("R7", "one file into both caches, by prefetch", page, "GB/s", rates,
              "a runtime for each GPU, no links", text_of("%.3f files crossed the bus", bus_files));
 }
 

@@ -80,6 +80,27 @@ TEST(links, mapped_and_prefetched_pages_are_copied) {
     EXPECT_EQ(rt->stats(0).file_reads, 0u);
 }
 
+TEST(links, prefetch_everywhere_reads_the_file_once) {
+    const temporary_folder folder;
+    const auto bytes = pattern(9, 50 * page + 10);
+    write_file(folder / "data", bytes);
+    let_files_settle();
+    options o = linked_caches(folder);
+    o.devices = {0, 1, 2};
+    const auto rt = make_runtime(o);
+    const shared_file file = rt->open_everywhere(folder / "data");
+    ASSERT_EQ(file.code(), 0);
+    EXPECT_EQ(rt->prefetch(file), static_cast<std::int64_t>(bytes.size()));
+    const statistics s = rt->stats();
+    EXPECT_EQ(s.misses, 3 * 51u);
+    EXPECT_EQ(s.neighbour_loads, 2 * 51u);
+    EXPECT_EQ(s.file_read_bytes, bytes.size());
+    EXPECT_EQ(rt->prefetch(file, static_cast<std::int64_t>(bytes.size())), 0);
+    EXPECT_EQ(rt->prefetch(file, -1, 10), -EINVAL);
+    rt->close(file);
+    EXPECT_EQ(rt->prefetch(file), -EBADF);
+}
+
 // While a program has the file open for writing it may change and look the same.
 TEST(links, file_that_may_change_unseen_is_not_shared) {
     const temporary_folder folder;
