@@ -27,7 +27,10 @@ void of_the_runtime() {
          static_cast<std::int64_t (rt::*)(int, void*, std::int64_t, std::int64_t)>(&rt::read),
          static_cast<std::int64_t (rt::*)(ps::cursor&, void*, std::int64_t)>(&rt::read), &rt::write,
          &rt::append, &rt::msync, &rt::fsync, &rt::truncate, &rt::unlink, &rt::rename, &rt::stat,
-         &rt::prefetch, &rt::advise, &rt::gather, &ps::map_region, &ps::mount_directory,
+         static_cast<std::int64_t (rt::*)(int, std::int64_t, std::int64_t)>(&rt::prefetch),
+         static_cast<std::int64_t (rt::*)(const ps::shared_file&, std::int64_t, std::int64_t)>(
+             &rt::prefetch),
+         &rt::advise, &rt::gather, &ps::map_region, &ps::mount_directory,
          static_cast<std::int64_t (rt::*)(int, std::int64_t, std::int64_t)>(&rt::open_windows),
          static_cast<std::int64_t (rt::*)(const std::string&)>(&rt::open_windows),
          static_cast<std::int64_t (rt::*)(const ps::shared_file&, std::int64_t, std::int64_t)>(
