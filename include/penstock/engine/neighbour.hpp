@@ -66,10 +66,10 @@ PENSTOCK_HD PENSTOCK_INLINE const neighbour_entry* entry_at(const cache_view& c,
 // One thread. The index of the page's word in the neighbour's arena, or no_word. Whatever lies in
 // the entry or in the neighbour's memory, the index is within bounds.
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t find_neighbour_word(const neighbour_view& n,
+                                                              const page_word* words,
                                                               std::uint64_t life,
                                                               std::uint64_t table,
                                                               std::uint64_t page) {
-    const auto* const words = reinterpret_cast<const page_word*>(load_relaxed(&n.words));
     std::uint64_t index = table + page;
     if (has_neighbour_leaves(life)) {
         const std::uint64_t at = table + (page >> n.leaf_shift);
@@ -83,33 +83,59 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t find_neighbour_word(const neighbour_vi
     return index < n.word_count ? index : no_word;
 }
 
-// Does the neighbour's slot still have that life, and no writer? Loads both words; `life` is of an
-// entry.
-struct neighbour_life {
-    const file_word file;
-    const std::uint32_t granted;
+// Has the neighbour's slot still the life of an entry?
+PENSTOCK_HD PENSTOCK_INLINE bool has_life(file_word file, std::uint64_t life) {
+    return file_state(file) != file_vacant &&
+           file_generation(file) == neighbour_generation_of(life);
+}
 
-    PENSTOCK_HD PENSTOCK_INLINE neighbour_life(const neighbour_view& n, std::uint64_t life)
-        : file(load_far(&file_of(n, life))), granted(load_granted(n, life)) {}
-    PENSTOCK_HD PENSTOCK_INLINE bool is_that_of(std::uint64_t life) const {
-        return file_state(file) != file_vacant &&
-               file_generation(file) == neighbour_generation_of(life) && granted == 0;
+// The file word of an entry that was looked at before, so that its slot is within bounds.
+PENSTOCK_HD PENSTOCK_INLINE file_word load_file_there(const neighbour_view& n, std::uint64_t life) {
+    return load_far(reinterpret_cast<const file_word*>(load_relaxed(&n.file_words)) +
+                    neighbour_slot_of(life));
+}
+
+// Has an open for writing of the neighbour's slot been answered? The look of a second line.
+PENSTOCK_HD PENSTOCK_INLINE bool is_granted_there(const neighbour_view& n, std::uint64_t life) {
+    const auto* const writes = reinterpret_cast<const write_record*>(load_relaxed(&n.writes));
+    const std::uint32_t slot = neighbour_slot_of(life);
+    return writes != nullptr && slot < n.file_slots && load_far(&writes[slot].granted) != 0;
+}
+
+// What a look at one neighbour loads. The steps are apart so that looks at several neighbours, and
+// the loads of each, are under way together.
+struct neighbour_look {
+    std::uint64_t life = 0, table = 0, words = 0, files = 0;
+    const page_word* word = nullptr;
+    page_word seen = 0;
+    file_word file_seen = 0;
+
+    // Entry and view: loads of the own device.
+    PENSTOCK_HD PENSTOCK_INLINE void begin(const cache_view& c, const file_handle& f,
+                                           std::uint32_t place) {
+        const neighbour_entry* const entry = entry_at(c, f, place);
+        const neighbour_view& n = c.neighbours[place];
+        life = load_relaxed(&entry->life);
+        table = load_relaxed(&entry->table);
+        words = load_relaxed(&n.words);
+        files = load_relaxed(&n.file_words);
     }
-
-private:
-    static PENSTOCK_HD PENSTOCK_INLINE std::uint32_t slot_in(const neighbour_view& n,
-                                                             std::uint64_t life) {
+    // Page word and file word: loads of the neighbour.
+    PENSTOCK_HD PENSTOCK_INLINE void ask(const neighbour_view& n, const file_handle& f,
+                                         std::uint64_t page) {
+        if (life == 0 || own_generation_of(life) != f.generation) return;
         const std::uint32_t slot = neighbour_slot_of(life);
-        return slot < n.file_slots ? slot : 0;  // whatever the entry says
+        const auto* const arena = reinterpret_cast<const page_word*>(words);
+        const std::uint64_t index = find_neighbour_word(n, arena, life, table, page);
+        if (index == no_word || slot >= n.file_slots) return;
+        word = arena + index;
+        seen = load_far(word);
+        file_seen = load_far(reinterpret_cast<const file_word*>(files) + slot);
     }
-    static PENSTOCK_HD PENSTOCK_INLINE const file_word& file_of(const neighbour_view& n,
-                                                                std::uint64_t life) {
-        return reinterpret_cast<const file_word*>(load_relaxed(&n.file_words))[slot_in(n, life)];
-    }
-    static PENSTOCK_HD PENSTOCK_INLINE std::uint32_t load_granted(const neighbour_view& n,
-                                                                  std::uint64_t life) {
-        const auto* const writes = reinterpret_cast<const write_record*>(load_relaxed(&n.writes));
-        return writes == nullptr ? 0 : load_far(&writes[slot_in(n, life)].granted);
+    // An entry may be of a life that ended, until the host withdraws it: a page that was found
+    // through it would be refused at each check.
+    [[nodiscard]] PENSTOCK_HD PENSTOCK_INLINE bool is_good(const neighbour_view& n) const {
+        return word != nullptr && has_life(file_seen, life) && !is_granted_there(n, life);
     }
 };
 
@@ -123,47 +149,30 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline neighbour_page look_at_neighbours(
     neighbour_page out;
     std::uint32_t best = farthest + 1;
     for (std::uint32_t first = 0; first < c.neighbour_places; first += at_once) {
-        std::uint64_t life[at_once], table[at_once];
+        neighbour_look look[at_once];
+        PENSTOCK_UNROLL
+        for (std::uint32_t k = 0; k < at_once; ++k)
+            if (first + k < c.neighbour_places) look[k].begin(c, f, first + k);
+        PENSTOCK_UNROLL
+        for (std::uint32_t k = 0; k < at_once; ++k)
+            if (first + k < c.neighbour_places) look[k].ask(c.neighbours[first + k], f, page);
         PENSTOCK_UNROLL
         for (std::uint32_t k = 0; k < at_once; ++k) {
-            life[k] = 0;
             if (first + k >= c.neighbour_places) continue;
-            const neighbour_entry* const entry = entry_at(c, f, first + k);
-            life[k] = load_relaxed(&entry->life);
-            table[k] = load_relaxed(&entry->table);
-        }
-        const page_word* word[at_once];
-        page_word seen[at_once];
-        PENSTOCK_UNROLL
-        for (std::uint32_t k = 0; k < at_once; ++k) {
-            word[k] = nullptr;
-            seen[k] = 0;
-            if (life[k] == 0 || own_generation_of(life[k]) != f.generation) continue;
             const neighbour_view& n = c.neighbours[first + k];
-            if (n.distance < nearest || n.distance > farthest) continue;
-            const std::uint64_t index = find_neighbour_word(n, life[k], table[k], page);
-            if (index == no_word) continue;
-            word[k] = reinterpret_cast<const page_word*>(load_relaxed(&n.words)) + index;
-            seen[k] = load_far(word[k]);
-            // An entry may be of a life that ended, until the host withdraws it: such a page would
-            // be refused at each check.
-            if (!neighbour_life(n, life[k]).is_that_of(life[k])) seen[k] = 0;
-        }
-        PENSTOCK_UNROLL
-        for (std::uint32_t k = 0; k < at_once; ++k) {
-            if (word[k] == nullptr) continue;
-            const neighbour_view& n = c.neighbours[first + k];
-            if (is_loading(seen[k]) && n.rank < c.link_rank && out.frame == nullptr)
+            if (is_absent(look[k].seen) || n.distance < nearest || n.distance >= best ||
+                !look[k].is_good(n))
+                continue;
+            if (is_loading(look[k].seen) && n.rank < c.link_rank && out.frame == nullptr)
                 out.is_loading = true;
-            if (!is_valid(seen[k])) continue;
-            if (n.distance >= best || frame_of(seen[k]) >= n.frame_count) continue;
+            if (!is_valid(look[k].seen) || frame_of(look[k].seen) >= n.frame_count) continue;
             best = n.distance;
             const auto* const frames = reinterpret_cast<const std::byte*>(load_relaxed(&n.frames));
-            out = {frames + (std::uint64_t{frame_of(seen[k])} << c.page_shift),
-                   word[k],
-                   seen[k],
-                   life[k],
-                   table[k],
+            out = {frames + (std::uint64_t{frame_of(look[k].seen)} << c.page_shift),
+                   look[k].word,
+                   look[k].seen,
+                   look[k].life,
+                   look[k].table,
                    first + k,
                    false};
         }
@@ -174,26 +183,32 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline neighbour_page look_at_neighbours(
 // One thread, after the copy and begin_recheck: do the bytes count?
 PENSTOCK_HD PENSTOCK_INLINE bool is_as_seen(const cache_view& c, const file_handle& f,
                                             const neighbour_page& page) {
-    const neighbour_view& n = c.neighbours[page.place];
     // All looks are under way together.
     const page_word again = load_far(page.word);
-    const neighbour_life life(n, page.life);
+    const file_word file = load_file_there(c.neighbours[page.place], page.life);
     const neighbour_entry* const entry = entry_at(c, f, page.place);
-    const std::uint64_t now = load_relaxed(&entry->life), table = load_relaxed(&entry->table);
-    return same_frame(again, page.seen) && life.is_that_of(page.life) && now == page.life &&
-           table == page.table;
+    const std::uint64_t life = load_relaxed(&entry->life), table = load_relaxed(&entry->table);
+    const bool granted = is_granted_there(c.neighbours[page.place], page.life);
+    return same_frame(again, page.seen) && has_life(file, page.life) && !granted &&
+           life == page.life && table == page.table;
 }
 
 // One in so many reads that a neighbour serves lets its page enter this cache, if it wants whole
-// pages; reads of parts of pages enter as much more seldom. A page at a neighbour is near already,
-// and a frame for it is one less for a page that none has (docs/decisions/neighbours.md).
+// pages and these are large; reads of parts of pages enter as much more seldom. A page at a
+// neighbour is near already, and a frame for it is one less for a page that none has
+// (docs/decisions/neighbours.md).
 inline constexpr std::uint32_t neighbour_rate = 64, filling_neighbour_rate = 4;
+
+// What entering costs besides its bytes, as so many bytes of the link: a claim, a frame, an
+// eviction and the fences of the system (bench/results/h200/2026-11-26-links.json).
+inline constexpr std::uint32_t neighbour_entry_bytes = 8192;
 
 PENSTOCK_HD PENSTOCK_INLINE std::uint32_t neighbour_rate_of(const cache_view& c,
                                                             std::uint64_t wanted) {
-    const auto part = static_cast<std::uint32_t>(wanted < c.page_bytes() ? wanted : c.page_bytes());
-    const auto parts = static_cast<std::uint32_t>(c.page_bytes()) / part;
-    return (is_filling(c) ? filling_neighbour_rate : neighbour_rate) * parts;
+    const auto part = static_cast<std::uint32_t>(wanted < c.page_bytes() ? wanted : c.page_bytes()),
+               page_bytes = static_cast<std::uint32_t>(c.page_bytes());
+    if (is_filling(c)) return filling_neighbour_rate * (page_bytes / part);
+    return neighbour_rate * ((page_bytes + neighbour_entry_bytes) / part);
 }
 
 // Called by every thread that writes bytes of a frame which was taken from an earlier page.

@@ -58,7 +58,12 @@ template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE bool draws(const Group& g, std::uint32_t rate,
                                        std::uint32_t accesses = 1) {
     if (rate <= accesses) return true;
-    const std::uint64_t drawn = mix64(g.now_ns() + (std::uint64_t{g.home()} << 40));
+#if PENSTOCK_ON_DEVICE
+    const auto tick = static_cast<std::uint64_t>(clock64());  // the clock of now_ns takes longer
+#else
+    const std::uint64_t tick = g.now_ns();
+#endif
+    const std::uint64_t drawn = mix64(tick + (std::uint64_t{g.home()} << 40));
     return static_cast<std::uint32_t>(drawn >> 32) % (rate / accesses) == 0;
 }
 

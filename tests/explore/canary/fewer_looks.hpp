@@ -12,17 +12,13 @@ struct looks {
 
 inline bool seen_by(const looks& kept, const cache_view& c, const file_handle& f,
                     const neighbour_page& page) {
-    const neighbour_view& n = c.neighbours[page.place];
     const page_word again = load_far(page.word),
                     ignored = kept.generation ? page_word{0} : generation_mask;
-    const file_word file =
-        load_far(reinterpret_cast<const file_word*>(n.file_words) + neighbour_slot_of(page.life));
+    const file_word file = load_file_there(c.neighbours[page.place], page.life);
     const neighbour_entry* const entry = entry_at(c, f, page.place);
     const std::uint64_t life = load_relaxed(&entry->life), table = load_relaxed(&entry->table);
     if (kept.page && !same_frame(again & ~ignored, page.seen & ~ignored)) return false;
-    if (kept.file && (file_state(file) == file_vacant ||
-                      file_generation(file) != neighbour_generation_of(page.life)))
-        return false;
+    if (kept.file && !has_life(file, page.life)) return false;
     if (kept.table && table != page.table) return false;
     return !kept.entry || life == page.life;
 }
