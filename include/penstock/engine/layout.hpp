@@ -239,6 +239,19 @@ constexpr PENSTOCK_HD bool has_neighbour_leaves(std::uint64_t life) { return (li
 // The most neighbours that a cache asks.
 inline constexpr std::uint32_t most_neighbours = 8;
 
+// How many readers are between look and check, so that the host can tell when the memory of a
+// neighbour that left is no longer looked at (engine/neighbour.hpp). Device memory; readers add to
+// `inside`, and the host writes `round`, whose lowest bit names the count that new readers use.
+inline constexpr std::uint32_t visit_shards = 64;
+struct alignas(32) visit_shard {
+    std::uint64_t inside[2];
+    std::uint64_t reserved[2];
+};
+struct neighbour_visits {
+    alignas(32) std::uint64_t round;
+    visit_shard shards[visit_shards];
+};
+
 // The words by which the host talks to every waiting group. Host memory, written by the host only.
 struct alignas(64) control_block {
     std::int64_t abort_code;  // 0, or the negative errno that every wait returns from now on
@@ -283,6 +296,7 @@ struct cache_view {
     tier_view tier;
     neighbour_view* neighbours;          // one for each place of a neighbour; null: not linked
     neighbour_entry* neighbour_entries;  // per file slot, one for each place
+    neighbour_visits* visits;            // null: no neighbour leaves before this cache goes
     std::uint64_t word_count;
     std::uint64_t frame_wait_ns;    // how long a group looks for a frame before -ENOBUFS
     std::uint64_t request_wait_ns;  // how long a group waits for an answer before -ETIMEDOUT

@@ -148,12 +148,16 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cach
     if (stop != 0) return stop;
     if (!is_absent(seen)) return 0;
     if (is_linked(c)) load.neighbour = look_before_load(g, c, f, page, may_wait);
-    if (!try_claim(word, seen)) return 0;
+    if (!try_claim(word, seen)) {
+        leave_neighbours(c, load.neighbour);
+        return 0;
+    }
     keep_in_tier keep{c, load.save};
     if (const std::int64_t code =
             take_frame(g, c, load.word_index, may_wait, deadline, load.frame, keep);
         code != 0) {
         abandon(word);
+        leave_neighbours(c, load.neighbour);
         return code;
     }
     if (load.save.wanted) find_frame(g, c, load.save);
@@ -173,9 +177,11 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cach
         (load.wanted_bytes == 0 || (cover.begin == 0 && cover.end >= load.wanted_bytes))) {
         load.from = pending_load::source::blank;
         load.bytes = nullptr;
+        leave_neighbours(c, load.neighbour);
         return 1;
     }
-    if (!written && find_copy(g, c, f, page, load)) return 1;
+    if (written) leave_neighbours(c, load.neighbour);
+    else if (find_copy(g, c, f, page, load)) return 1;
     load.from = pending_load::source::request;
     if (const std::int64_t code = claim_slot(g, c, may_wait, load.at); code != 0) {
         cancel_save(c, load.save);
@@ -244,7 +250,12 @@ template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE bool is_neighbour_still(const Group& g, const cache_view& c,
                                                       const file_handle& f,
                                                       const neighbour_page& page) {
-    return g.broadcast(g.is_leader() && is_as_seen(c, f, page) ? 1 : 0) != 0;
+    bool good = false;
+    if (g.is_leader()) {
+        good = is_as_seen(c, f, page);
+        leave_neighbours(c, page);
+    }
+    return g.broadcast(good ? 1 : 0) != 0;
 }
 
 // Whole group, after a copy from a window of the file. The group is loading a page of that file, so
@@ -422,11 +433,14 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint32_t copy_at_hand(const Group& g, const cac
     std::uint32_t good = 0;
     if (g.is_leader()) {
         const bool open = c.windows != nullptr && load_relaxed(&c.windows[f.slot]) != 0;
-        for (std::uint32_t i = 0; i < count; ++i)
-            if (is_at_hand(loads[i]) && (loads[i].from == pending_load::source::window
-                                             ? open
-                                             : is_as_seen(c, f, loads[i].neighbour)))
+        for (std::uint32_t i = 0; i < count; ++i) {
+            if (!is_at_hand(loads[i])) continue;
+            if (loads[i].from == pending_load::source::window
+                    ? open
+                    : is_as_seen(c, f, loads[i].neighbour))
                 good |= 1u << i;
+            leave_neighbours(c, loads[i].neighbour);
+        }
         if (is_linked(c)) begin_publish_for_all();
     }
     return static_cast<std::uint32_t>(g.broadcast(good));

@@ -30,8 +30,21 @@
 //   new entry and `table` of the last. The host writes `table` first, so the check then finds
 //   another table.
 //
-// Between look and check a reader waits for nothing, so both follow each other within the time of a
-// copy.
+// Neighbours that leave
+//   A neighbour of another process may leave at any time, and then its memory is unmapped and its
+//   place is given to another. So in a runtime that shares (cache_view::visits) a reader counts
+//   itself (enter) before it loads the entries that it goes by, and again after its check (leave).
+//   The host takes the entries away and then looks at the counts, with a change of its own to each:
+//   an addition of 0 on CPU threads; on a GPU its upload is complete before its look begins. A
+//   reader that the look does not include has its addition after it, and so loads the entries as
+//   they are without that neighbour. Once each count was seen at 0, no reader is left that goes by
+//   an entry which was taken away. New readers would keep a count above 0 for ever, so each shard
+//   has two, and the host sends them to the other one for a while (links/visit_drain.hpp). The
+//   reader that entered leaves by the same count; it releases, so its loads come before it.
+//   A reader that dies holds its own device's counts alone, and they end with that.
+//
+// The host never waits for readers: a place whose neighbour left stays mapped until they are gone.
+// So a reader may wait between look and check, and does so where several loads are in flight.
 //
 // Source of the design: GPUfs left several GPUs with a cache each (Silberstein et al., TOCS 2014);
 // the simulation of rates and placements is in docs/decisions/neighbours.md.
@@ -39,6 +52,7 @@
 
 #include <cstdint>
 
+#include "penstock/base/hash.hpp"
 #include "penstock/engine/dirty.hpp"
 #include "penstock/engine/page_table.hpp"
 
@@ -54,6 +68,7 @@ struct neighbour_page {
     // The entry that led here.
     std::uint64_t life = 0, table = 0;
     std::uint32_t place = 0;
+    std::uint16_t visit = 0;  // 0: the reader is not counted; else 1 + the number of its count
     bool is_loading = false;  // not there, but a neighbour of a lower rank is loading it
 };
 
@@ -61,6 +76,34 @@ PENSTOCK_HD PENSTOCK_INLINE const neighbour_entry* entry_at(const cache_view& c,
                                                             const file_handle& f,
                                                             std::uint32_t place) {
     return &c.neighbour_entries[std::uint64_t{f.slot} * c.neighbour_places + place];
+}
+
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t* visit_count(const cache_view& c, std::uint32_t visit) {
+    return &c.visits->shards[(visit - 1) >> 1].inside[(visit - 1) & 1];
+}
+
+// One thread. Acquire: pairs with the host's look at the counts, so that a reader which that look
+// does not include sees the entries that were taken away before it.
+PENSTOCK_HD PENSTOCK_INLINE std::uint16_t enter_neighbours(const cache_view& c,
+                                                           std::uint64_t page) {
+    const auto shard = static_cast<std::uint32_t>(mix64(page)) & (visit_shards - 1),
+               round = static_cast<std::uint32_t>(load_relaxed(&c.visits->round)) & 1;
+    const auto visit = static_cast<std::uint16_t>(shard * 2 + round + 1);
+    static_cast<void>(add_acquire(visit_count(c, visit), 1));
+    return visit;
+}
+// One thread, after the last load of neighbours' memory by any thread of its group. Release: pairs
+// with the host's look at the counts, so that the memory is unmapped after these loads.
+PENSTOCK_HD PENSTOCK_INLINE void leave_neighbours(const cache_view& c, const neighbour_page& page) {
+    if (page.visit != 0) reduce_release(visit_count(c, page.visit), ~std::uint64_t{0});
+}
+
+// One thread. Does any neighbour have this file? A hint, for files that none has.
+PENSTOCK_HD PENSTOCK_INLINE bool has_entries(const cache_view& c, const file_handle& f) {
+    std::uint64_t any = 0;
+    for (std::uint32_t place = 0; place < c.neighbour_places; ++place)
+        any |= load_relaxed(&entry_at(c, f, place)->life);
+    return any != 0;
 }
 
 // One thread. The index of the page's word in the neighbour's arena, or no_word. Whatever lies in
@@ -140,13 +183,19 @@ struct neighbour_look {
 };
 
 // One thread. Looks for the page in the neighbours at a distance of `nearest` to `farthest`, and
-// takes the nearest. It asks two at a time: more under way would cost every kernel that reads
-// registers (80 with four, and 64 is all that a kernel of four blocks to a multiprocessor has).
+// takes the nearest: with a page of it the caller calls leave_neighbours when it is done. It asks
+// two at a time: more under way would cost every kernel that reads registers (80 with four, and 64
+// is all that a kernel of four blocks to a multiprocessor has).
 PENSTOCK_HD PENSTOCK_NOINLINE inline neighbour_page look_at_neighbours(
     const cache_view& c, const file_handle& f, std::uint64_t page,
     std::uint32_t nearest = same_memory, std::uint32_t farthest = by_nvlink) {
     constexpr std::uint32_t at_once = 2;
     neighbour_page out;
+    std::uint16_t visit = 0;
+    if (c.visits != nullptr) {
+        if (!has_entries(c, f)) return out;
+        visit = enter_neighbours(c, page);
+    }
     std::uint32_t best = farthest + 1;
     for (std::uint32_t first = 0; first < c.neighbour_places; first += at_once) {
         neighbour_look look[at_once];
@@ -174,8 +223,14 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline neighbour_page look_at_neighbours(
                    look[k].life,
                    look[k].table,
                    first + k,
+                   0,
                    false};
         }
+    }
+    out.visit = visit;
+    if (visit != 0 && out.frame == nullptr) {
+        leave_neighbours(c, out);
+        out.visit = 0;
     }
     return out;
 }

@@ -68,6 +68,7 @@ struct near_pass {
         return find_part(c, rows, i, number);
     }
     static PENSTOCK_HD PENSTOCK_INLINE bool is_from_neighbour(const part&) { return false; }
+    static PENSTOCK_HD PENSTOCK_INLINE void end(const cache_view&, const part&) {}
 };
 struct far_pass {
     using part = far_part;
@@ -78,6 +79,9 @@ struct far_pass {
     }
     static PENSTOCK_HD PENSTOCK_INLINE bool is_from_neighbour(const part& found) {
         return found.neighbour.frame != nullptr;
+    }
+    static PENSTOCK_HD PENSTOCK_INLINE void end(const cache_view& c, const part& found) {
+        leave_neighbours(c, found.neighbour);
     }
 };
 
@@ -228,6 +232,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t copy_rows(const Group& g, const cache_
         begin_recheck_after_copy();
         g.sync();  // every thread has copied before any looks again
         const bool counts = my_row >= done || is_as_found(c, rows, i + my_row, my_part, mine);
+        Pass::end(c, mine);  // also of a row that was found and not copied
         std::uint32_t good = leading_votes(g.votes(counts));
         if (parts != 1) good /= parts;
         if (good < done) done = good;

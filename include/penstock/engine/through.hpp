@@ -124,8 +124,10 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::uint64_t read_through(const Group& g, const c
     through_look look;
     if (g.is_leader()) {
         look_through(c, f, offset, wanted, look);
-        if (look.length > 0 && !must && admits(g, c, f.slot, offset >> c.page_shift, look))
+        if (look.length > 0 && !must && admits(g, c, f.slot, offset >> c.page_shift, look)) {
+            leave_neighbours(c, look.neighbour);
             look.length = 0;
+        }
     }
     const std::uint64_t length = g.broadcast(look.length);
     if (length == 0) return 0;
@@ -140,6 +142,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::uint64_t read_through(const Group& g, const c
     if (g.is_leader()) {
         good = is_source_as_seen(c, f, look);
         good = are_pages_as_seen(c, f, offset, look) && good;  // both looks under way together
+        leave_neighbours(c, look.neighbour);
         if (good) count_through(g, c, look);
         else count(g, c, count_retries);
     }
