@@ -4,11 +4,13 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <vector>
 
 #include "device/device.hpp"
+#include "os/shared_memory.hpp"
 #include "penstock/write.hpp"
 
 namespace penstock::host {
@@ -19,6 +21,7 @@ class cpu_device final : public cache_device, public page_lender {
 public:
     ~cpu_device() override {
         for (const auto& [address, bytes] : pieces_) ::munmap(address, bytes);
+        for (const auto& [address, bytes] : foreign_) unmap_memory_of(address, bytes);
     }
 
     [[nodiscard]] std::string name() const override {
@@ -37,6 +40,25 @@ public:
         return address;
     }
     [[nodiscard]] std::uint64_t allocated_bytes() const override { return allocated_bytes_; }
+    void* allocate_shareable(std::uint64_t bytes) override {
+        shared_memory made;
+        if (made.make(bytes) != 0) {
+            refused_bytes_ = bytes;
+            return nullptr;
+        }
+        allocated_bytes_ += bytes;
+        shareable_.push_back(std::move(made));
+        return shareable_.back().data();
+    }
+    int handle_of(const void* shareable, std::uint64_t& mapped_bytes) override {
+        for (const shared_memory& piece : shareable_) {
+            if (piece.data() != shareable) continue;
+            mapped_bytes = piece.bytes();
+            const int copy = ::fcntl(piece.fd(), F_DUPFD_CLOEXEC, 0);
+            return copy < 0 ? -errno : copy;
+        }
+        return -EINVAL;
+    }
     bool may_hold_frames(const void*, std::uint64_t, std::string&) override { return true; }
 
     // Fresh pages of the kernel are zero, and cost memory only once they are touched.
@@ -121,6 +143,38 @@ public:
         why = std::move(link.reason);
         return link.kind != link_kind::none;
     }
+    [[nodiscard]] std::string identity() const override { return "cpu"; }
+    [[nodiscard]] device_link link_to(const std::string& identity) const override {
+        if (identity == this->identity())
+            return {link_kind::same_memory, "both lie in memory of this machine"};
+        return {link_kind::none, "its cache is on a GPU, which CPU threads do not reach"};
+    }
+    const void* map_foreign(int handle, std::uint64_t bytes, std::string& why) override {
+        int code = 0;
+        const std::byte* const begin = map_memory_of(handle, bytes, code);
+        if (begin != nullptr) foreign_.emplace_back(begin, bytes);
+        else
+            why = code == -EMSGSIZE ? "its memory is smaller than it says"
+                  : code == -EPERM  ? "its memory is not sealed"
+                                    : "its memory cannot be mapped: " + error_text(code);
+        return begin;
+    }
+    void unmap_foreign(const void* mapped) override {
+        std::erase_if(foreign_, [&](const auto& piece) {
+            if (piece.first == mapped) unmap_memory_of(piece.first, piece.second);
+            return piece.first == mapped;
+        });
+    }
+    void part_from_parent() override {
+        for (const shared_memory& piece : shareable_) piece.part_from_parent();
+        for (const auto& [address, bytes] : foreign_) part_from_memory_of(address, bytes);
+    }
+    // An addition of 0 is a change: a group's change comes before or after it.
+    int sample(std::uint64_t* out, std::uint64_t* counters, std::uint64_t count) override {
+        for (std::uint64_t i = 0; i < count; ++i)
+            out[i] = atomic_fetch_add<order::acq_rel>(counters + i, std::uint64_t{0});
+        return 0;
+    }
     status health() override { return {}; }
 
     page_lender& lender() override { return *this; }
@@ -147,6 +201,8 @@ public:
 
 private:
     std::vector<std::pair<void*, std::uint64_t>> pieces_;
+    std::vector<shared_memory> shareable_;
+    std::vector<std::pair<const std::byte*, std::uint64_t>> foreign_;
     std::uint64_t refused_bytes_ = 0;
     std::atomic<std::uint64_t> allocated_bytes_{0};
 };

@@ -138,6 +138,11 @@ public:
     // What allocate_device gave, and a gather took for its order and has not freed, in the bytes
     // asked for. Thread-safe.
     [[nodiscard]] virtual std::uint64_t allocated_bytes() const = 0;
+    // The same, of which other processes can map what handle_of gives for it.
+    virtual void* allocate_shareable(std::uint64_t bytes) = 0;
+    // A descriptor of memory that allocate_shareable gave, and how many bytes the other process is
+    // to map. The caller closes it. Negative errno.
+    virtual int handle_of(const void* shareable, std::uint64_t& mapped_bytes) = 0;
     // Can page frames lie in this memory of the caller? False, with the rest of a sentence about it
     // and the cure in `why`. On cpu always: a process cannot ask what its memory is for.
     virtual bool may_hold_frames(const void* memory, std::uint64_t bytes, std::string& why) = 0;
@@ -193,6 +198,24 @@ public:
     // that the other allocates later. Again is no error, and nothing takes it back while both
     // contexts live. False, with the reason in `why`. Call it while no kernel waits for the host.
     virtual bool reach(const cache_device& other, std::string& why) = 0;
+    // What tells this device from all others of the machine, in up to 63 characters.
+    [[nodiscard]] virtual std::string identity() const = 0;
+    // The same for a device that another process has, by its identity().
+    [[nodiscard]] virtual device_link link_to(const std::string& identity) const = 0;
+    // Maps memory of such a device, by a descriptor of handle_of, for groups of this one to read.
+    // Null, with the reason in `why`: it is smaller than that, or out of reach. Beside running
+    // kernels too. Not thread-safe.
+    virtual const void* map_foreign(int handle, std::uint64_t bytes, std::string& why) = 0;
+    // Once no group looks at it.
+    virtual void unmap_foreign(const void* mapped) = 0;
+    // In a child of fork(): its copy of this writes to no memory that other processes have, and
+    // holds none of theirs. System calls alone.
+    virtual void part_from_parent() = 0;
+    // Looks at counters that groups change meanwhile. A group that changes one after this look also
+    // sees what upload() brought before it; what groups loaded before a change that is seen, they
+    // loaded before this returns. At most most_sampled bytes.
+    static constexpr std::uint64_t most_sampled = 4096;
+    virtual int sample(std::uint64_t* out, std::uint64_t* counters, std::uint64_t count) = 0;
     // gpu only: returns when no kernel runs on the device. On cpu the groups are threads of the
     // program, which has ended them before it ends a runtime.
     virtual void wait_for_groups() = 0;

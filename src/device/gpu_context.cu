@@ -97,6 +97,10 @@ gpu_driver::gpu_driver() {
     find(PENSTOCK_NAME(cuMemMap), map);
     find(PENSTOCK_NAME(cuMemUnmap), unmap);
     find(PENSTOCK_NAME(cuMemSetAccess), set_access);
+    find(PENSTOCK_NAME(cuMemGetAllocationGranularity), granularity);
+    find(PENSTOCK_NAME(cuMemExportToShareableHandle), export_handle);
+    find(PENSTOCK_NAME(cuMemImportFromShareableHandle), import_handle);
+    find(PENSTOCK_NAME(cuDeviceGetUuid), device_uuid);
 }
 
 #undef PENSTOCK_NAME
@@ -322,6 +326,9 @@ gpu_memory::~gpu_memory() {
     const device_guard guard(context_);
     for (const CUdeviceptr piece : device_pieces_)
         if (guard) driver().free(piece);
+    if (guard)
+        for (const auto* pieces : {&foreign_pieces_, &shareable_pieces_})
+            for (const placed& piece : *pieces) unplace(piece);
     if (guard && stream_ != nullptr) cudaStreamDestroy(stream_);
     for (const mapped& piece : shared_pieces_) {
         if (guard) driver().unregister_host(piece.address);

@@ -65,6 +65,10 @@ struct gpu_driver {
     decltype(&cuMemMap) map = nullptr;
     decltype(&cuMemUnmap) unmap = nullptr;
     decltype(&cuMemSetAccess) set_access = nullptr;
+    decltype(&cuMemGetAllocationGranularity) granularity = nullptr;
+    decltype(&cuMemExportToShareableHandle) export_handle = nullptr;
+    decltype(&cuMemImportFromShareableHandle) import_handle = nullptr;
+    decltype(&cuDeviceGetUuid) device_uuid = nullptr;
 
     gpu_driver();
 };
@@ -180,6 +184,14 @@ public:
     gpu_memory& operator=(const gpu_memory&) = delete;
 
     void* device_bytes(std::uint64_t bytes);  // zeroed, or null
+    // The same, of which other processes can map what handle_of gives.
+    void* shareable_bytes(std::uint64_t bytes);
+    // -EINVAL: shareable_bytes did not give it.
+    int handle_of(const void* shareable, std::uint64_t& mapped_bytes) const;
+    // Memory of another process, by its handle, for reading by kernels of this device. It needs no
+    // context of the other device. Null, with the reason in `why`.
+    const void* map_foreign(int handle, std::uint64_t bytes, std::string& why);
+    void unmap_foreign(const void* mapped);
     // Pinned, at the same address on both sides, zeroed, or null. It is ordinary memory that was
     // registered: after cudaDeviceReset the host may still use it. A child of fork() does not have
     // it.
@@ -198,10 +210,19 @@ private:
         void* address;
         std::uint64_t bytes;
     };
+    // Addresses of the device with memory mapped there.
+    struct placed {
+        CUdeviceptr address = 0;
+        std::uint64_t bytes = 0;
+        CUmemGenericAllocationHandle memory = 0;  // kept only by its owner
+    };
+    CUresult place(placed& out, CUmemAccess_flags access) const;
+    static void unplace(const placed& piece);
     const gpu_context context_;
     cudaStream_t stream_ = nullptr;  // for clearing; made when it is first needed
     std::vector<CUdeviceptr> device_pieces_;
     std::vector<mapped> shared_pieces_;
+    std::vector<placed> shareable_pieces_, foreign_pieces_;
     std::string shortage_;
     std::atomic<std::uint64_t> allocated_bytes_{0};
 };

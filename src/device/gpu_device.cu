@@ -122,6 +122,12 @@ public:
     }
 
     void* allocate_device(std::uint64_t bytes) override { return memory_.device_bytes(bytes); }
+    void* allocate_shareable(std::uint64_t bytes) override {
+        return memory_.shareable_bytes(bytes);
+    }
+    int handle_of(const void* shareable, std::uint64_t& mapped_bytes) override {
+        return memory_.handle_of(shareable, mapped_bytes);
+    }
     [[nodiscard]] std::uint64_t allocated_bytes() const override {
         return memory_.allocated_bytes();
     }
@@ -375,6 +381,21 @@ public:
         why = "a device was reset; make the runtime again";
         if (!guard || !gpu->context_.is_alive()) return false;
         return enable_peer(context_, gpu->context_, why);
+    }
+
+    [[nodiscard]] std::string identity() const override { return identity_of(context_.device); }
+    [[nodiscard]] device_link link_to(const std::string& identity) const override {
+        return link_to_identity(context_.device, identity);
+    }
+    const void* map_foreign(int handle, std::uint64_t bytes, std::string& why) override {
+        return memory_.map_foreign(handle, bytes, why);
+    }
+    void unmap_foreign(const void* mapped) override { memory_.unmap_foreign(mapped); }
+    void part_from_parent() override {}  // a child of fork() does not have the device
+    int sample(std::uint64_t* out, std::uint64_t* counters, std::uint64_t count) override {
+        const device_guard guard(context_);
+        if (!guard) return context_is_gone;
+        return words_.look(out, counters, count * sizeof *out) == cudaSuccess ? 0 : -EIO;
     }
 
     page_lender& lender() override { return loans_; }

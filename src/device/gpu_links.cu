@@ -25,6 +25,30 @@ device_link link_between(int from, int to) {
     return {known && atomics != 0 ? link_kind::nvlink : link_kind::pcie, reason};
 }
 
+std::string identity_of(int device) {
+    CUuuid uuid{};
+    if (driver().device_uuid(&uuid, device) != CUDA_SUCCESS) return {};
+    std::string out = "gpu-";
+    for (const char byte : uuid.bytes) {
+        constexpr const char* digits = "0123456789abcdef";
+        out += digits[static_cast<unsigned char>(byte) >> 4];
+        out += digits[static_cast<unsigned char>(byte) & 15];
+    }
+    return out;
+}
+
+// Of a device that this process does not see (CUDA_VISIBLE_DEVICES) the driver tells nothing, but
+// it maps its memory or does not. NVLink is assumed, where that is the common case.
+device_link link_to_identity(int from, const std::string& identity) {
+    if (!identity.starts_with("gpu-")) return {link_kind::none, "its cache is not on a GPU"};
+    if (identity == identity_of(from)) return {link_kind::same_memory, "both are on one GPU"};
+    int count = 0;
+    if (driver().count_devices(&count) != CUDA_SUCCESS) count = 0;
+    for (int to = 0; to < count; ++to)
+        if (identity == identity_of(to)) return link_between(from, to);
+    return {link_kind::nvlink, "its GPU is hidden from this process, so NVLink is assumed"};
+}
+
 bool enable_peer(const gpu_context& from, const gpu_context& to, std::string& why) {
     device_link link = link_between(from.device, to.device);
     why = std::move(link.reason);

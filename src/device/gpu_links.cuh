@@ -19,6 +19,11 @@ namespace penstock::host {
 // driver, and changes nothing.
 device_link link_between(int from, int to);
 
+// "gpu-" and the device's number in the whole machine, which hides no devices; empty: it has none.
+std::string identity_of(int device);
+// How kernels of this device would reach one with that identity, which this process may not see.
+device_link link_to_identity(int from, const std::string& identity);
+
 // Lets kernels of the first context, which is current, read memory of the second. False, with the
 // reason in `why`. Blocks while a kernel waits for the host, like an allocation.
 bool enable_peer(const gpu_context& from, const gpu_context& to, std::string& why);

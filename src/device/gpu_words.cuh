@@ -1,4 +1,5 @@
-// Words of device memory that only the host writes: entries, window words, the abort word.
+// Words of device memory that only the host writes: entries, window words, the abort word; and a
+// few that it looks at while groups change them.
 //
 // They go by a stream of their own. A call of the host on the device may hold all the others until
 // a service thread has answered its kernel, and that thread may have a word to write before it
@@ -24,9 +25,12 @@ public:
     gpu_words(const gpu_words&) = delete;
     gpu_words& operator=(const gpu_words&) = delete;
 
+    // Words that groups change and the host looks at in between.
+    static constexpr std::uint64_t most_looked_at = 4096;
+
     // cudaErrorMemoryAllocation also if `memory` has none.
     cudaError_t init(gpu_memory& memory) {
-        pinned_ = memory.shared_bytes(most_bytes);
+        pinned_ = memory.shared_bytes(most_looked_at);
         return pinned_ == nullptr ? cudaErrorMemoryAllocation
                                   : cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking);
     }
@@ -38,6 +42,15 @@ public:
         const cudaError_t code =
             cudaMemcpyAsync(to, pinned_, bytes, cudaMemcpyHostToDevice, stream_);
         return code == cudaSuccess ? cudaStreamSynchronize(stream_) : code;
+    }
+
+    // Up to most_looked_at. It begins after every write() that has returned.
+    cudaError_t look(void* to, const void* from, std::uint64_t bytes) {
+        const std::lock_guard lock(mutex_);
+        cudaError_t code = cudaMemcpyAsync(pinned_, from, bytes, cudaMemcpyDeviceToHost, stream_);
+        if (code == cudaSuccess) code = cudaStreamSynchronize(stream_);
+        if (code == cudaSuccess) std::memcpy(to, pinned_, bytes);
+        return code;
     }
 
     // To be called before it is destroyed.
