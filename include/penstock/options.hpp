@@ -35,6 +35,14 @@ struct options {
     // the numbers are only names, and each entry is one more cache in ordinary memory.
     std::vector<int> devices;
 
+    // A name under which this runtime shares its cache with other processes of the same user: each
+    // runtime of that name reads pages from the caches of the others instead of from files.
+    // Letters, digits, '.', '_' and '-', at most 64 of them. It opens all frames of the runtime, to
+    // reading, to every process of that user that uses the name. For one device, and not with
+    // cache_memory. What stands in the way of a link costs a line in the log, and the runtime goes
+    // on without. Empty: the cache is shared with no other process.
+    std::string share;
+
     // Bytes of page frames. More means fewer misses.
     std::optional<std::uint64_t> cache_bytes = std::nullopt;
 

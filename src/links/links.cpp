@@ -25,10 +25,11 @@ private:
     const std::uint32_t member_;
 };
 
-links::links(std::vector<member> members)
+links::links(std::vector<member> members, std::uint32_t guests)
     : members_(std::move(members)),
-      connected_(members_.size(), std::vector<bool>(members_.size())),
-      lives_(members_.size()) {
+      guests_(guests),
+      connected_(members_.size(), std::vector<bool>(members_.size() + guests)),
+      lives_(members_.size() + guests) {
     for (std::uint32_t i = 0; i < members_.size(); ++i)
         observers_.push_back(std::make_unique<member_observer>(*this, i));
 }
@@ -37,7 +38,9 @@ links::~links() = default;
 
 life_observer& links::observer(std::uint32_t member) { return *observers_[member]; }
 
-std::uint32_t links::places() const { return static_cast<std::uint32_t>(members_.size()) - 1; }
+std::uint32_t links::places() const {
+    return static_cast<std::uint32_t>(members_.size()) - 1 + guests_;
+}
 
 int links::connect(std::uint32_t reader, std::uint32_t owner, engine::neighbour_distance distance) {
     const engine::cache_view& of = members_[owner].view;
@@ -57,6 +60,46 @@ int links::connect(std::uint32_t reader, std::uint32_t owner, engine::neighbour_
     return code;
 }
 
+int links::place(std::uint32_t guest, const engine::neighbour_view& view) {
+    const std::uint32_t owner = guest_member(guest);
+    for (std::uint32_t reader = 0; reader < members_.size(); ++reader) {
+        const member& to = members_[reader];
+        if (const int code =
+                to.device->upload(to.view.neighbours + place_of(reader, owner), &view, sizeof view);
+            code != 0)
+            return code;
+    }
+    return 0;
+}
+
+void links::connect_guest(std::uint32_t guest) {
+    const std::lock_guard lock(table_mutex_);
+    for (auto& owners : connected_) owners[guest_member(guest)] = true;
+}
+
+void links::guest_has(std::uint32_t guest, const file_life& life, bool is_written) {
+    {
+        const std::lock_guard lock(table_mutex_);
+        forget_slot({guest_member(guest), life.slot});
+    }
+    note(guest_member(guest), life, is_written);
+}
+
+void links::guest_has_none(std::uint32_t guest, std::uint32_t slot) {
+    const std::lock_guard lock(table_mutex_);
+    forget_slot({guest_member(guest), slot});
+}
+
+void links::withdraw(std::uint32_t guest) {
+    const std::uint32_t owner = guest_member(guest);
+    {
+        const std::lock_guard lock(table_mutex_);
+        for (auto& owners : connected_) owners[owner] = false;
+        while (!lives_[owner].empty()) forget_slot({owner, lives_[owner].begin()->first});
+    }
+    settle();
+}
+
 void links::note(std::uint32_t member, const file_life& life, bool is_written) {
     const std::lock_guard lock(table_mutex_);
     known_file& file = files_[key_of(life)];
@@ -71,12 +114,18 @@ void links::forget(std::uint32_t member, const file_life& life) {
     const std::lock_guard lock(table_mutex_);
     const auto known = lives_[member].find(life.slot);
     if (known == lives_[member].end() || known->second.life.generation != life.generation) return;
+    forget_slot({member, life.slot});
+}
+
+void links::forget_slot(const slot_of& of) {
+    const auto known = lives_[of.member].find(of.slot);
+    if (known == lives_[of.member].end()) return;
     const auto file = files_.find(key_of(known->second.life));
     mark_changed(file->second);
     if (known->second.is_written) --file->second.writers;
-    file->second.lives.erase({member, life.slot});
+    file->second.lives.erase(of);
     if (file->second.lives.empty()) files_.erase(file);
-    lives_[member].erase(known);
+    lives_[of.member].erase(known);
 }
 
 void links::mark_changed(const known_file& file) {
@@ -111,7 +160,8 @@ void links::settle() {
     {
         const std::lock_guard lock(table_mutex_);
         any_changed_.store(false, std::memory_order_relaxed);
-        for (const slot_of& of : changed_) wanted.emplace_back(of, entries_for(of));
+        for (const slot_of& of : changed_)
+            if (of.member < members_.size()) wanted.emplace_back(of, entries_for(of));
         changed_.clear();
     }
     for (const auto& [of, entries] : wanted) upload(of, entries);

@@ -4,12 +4,6 @@ namespace penstock::host {
 
 namespace {
 
-engine::neighbour_distance distance_of(link_kind kind) {
-    return kind == link_kind::same_memory ? engine::same_memory
-           : kind == link_kind::nvlink    ? engine::by_nvlink
-                                          : engine::by_bus;
-}
-
 // True if the reader's groups may look at the owner's cache from now on.
 bool link_pair(links& linked, runtime_state& reader, const runtime_state& owner) {
     const device_link link = reader.device->link_to(*owner.device);
@@ -50,6 +44,32 @@ void unlink_caches(links& linked, const std::vector<std::unique_ptr<runtime_stat
     }
     linked.withdraw_all();
     for (const auto& state : states) state->device->wait_for_groups();
+}
+
+void share_cache(runtime_state& state) {
+    if (state.settings.share.empty()) return;
+    process_link_settings of_links;
+    of_links.name = state.settings.share;
+    of_links.beat_ns = state.hooks.beat_ns;
+    of_links.wait_ns = std::uint64_t{state.settings.host_wait_ms} * 1'000'000;
+    of_links.say = [&state](const std::string& line) { state.say(line); };
+    state.share = std::make_unique<process_links>(*state.device, state.ref.view, of_links);
+    if (const status s = state.share->start(); !s) {
+        state.say(s.message + "; the cache is shared with no process");
+        state.share.reset();
+        state.ref.view.neighbour_places = 0;
+        return;
+    }
+    state.files->tell(*state.share);
+}
+
+void end_sharing(runtime_state& state) {
+    if (state.share == nullptr) return;
+    state.set_abort(-ECANCELED);
+    state.tell_stop();
+    state.share->leave();
+    state.device->wait_for_groups();
+    state.share->end();
 }
 
 }  // namespace penstock::host

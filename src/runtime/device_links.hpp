@@ -1,4 +1,4 @@
-// Links the caches of a runtime's devices with each other.
+// Links the caches of a runtime's devices with each other, and with those of other processes.
 #pragma once
 
 #include <memory>
@@ -15,5 +15,12 @@ std::unique_ptr<links> link_caches(const std::vector<std::unique_ptr<runtime_sta
 
 // Before any of the caches goes: no group reads another's any more. Ends the waits of all kernels.
 void unlink_caches(links& linked, const std::vector<std::unique_ptr<runtime_state>>& states);
+
+// Likewise, where the settings have a share name. What stands in the way is said, and the cache is
+// shared with no process then.
+void share_cache(runtime_state& state);
+
+// As unlink_caches. The observer of the registry stays until the services are gone.
+void end_sharing(runtime_state& state);
 
 }  // namespace penstock::host

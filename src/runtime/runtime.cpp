@@ -75,6 +75,7 @@ status runtime::make(const options& settings, const host::runtime_hooks& hooks,
               &host::runtime_state::build_rings})
             if (status s = (state.get()->*next)(); !s) return state->labelled(s);
     made->links_ = host::link_caches(made->states_);
+    for (const auto& state : made->states_) host::share_cache(*state);
     for (const auto& state : made->states_)
         if (status s = state->start_services(); !s) return state->labelled(s);
     for (const auto& state : made->states_) host::watch_forks(*state);
@@ -95,6 +96,7 @@ runtime::~runtime() {
         return;
     }
     if (links_ != nullptr) host::unlink_caches(*links_, states_);
+    for (const auto& state : states_) host::end_sharing(*state);
     // The devices end, the last one first.
     while (!states_.empty()) states_.pop_back();
 }

@@ -72,10 +72,26 @@ forked_runtimes& forked() {
     return *instance;
 }
 
-// The memory that the child shares with a GPU it does not have.
-void end_waits_of_child() {
+void hold_for_fork() {
+    forked().mutex.lock();
     for (runtime_state* const state : forked().all)
+        if (state->share != nullptr) state->share->hold_for_fork();
+}
+void go_on_after_fork() {
+    for (runtime_state* const state : forked().all)
+        if (state->share != nullptr) state->share->go_on_after_fork();
+    forked().mutex.unlock();
+}
+
+// The memory that the child shares with a GPU it does not have. What other processes read must not
+// change with the child's copy, and they must see when the parent ends.
+void end_waits_of_child() {
+    for (runtime_state* const state : forked().all) {
         if (state->settings.where == backend::cpu) state->set_abort(-ECHILD);
+        if (state->share == nullptr) continue;
+        state->device->part_from_parent();
+        state->share->close_in_child();
+    }
     forked().all.clear();
     forked().mutex.unlock();
 }
@@ -83,8 +99,8 @@ void end_waits_of_child() {
 }  // namespace
 
 void watch_forks(runtime_state& made) {
-    static const int watching = ::pthread_atfork(
-        [] { forked().mutex.lock(); }, [] { forked().mutex.unlock(); }, end_waits_of_child);
+    static const int watching =
+        ::pthread_atfork(hold_for_fork, go_on_after_fork, end_waits_of_child);
     static_cast<void>(watching);
     const std::lock_guard lock(forked().mutex);
     forked().all.push_back(&made);
@@ -134,8 +150,9 @@ void runtime_state::shape_cache() {
         c.write_behind_pages =
             write_behind_pages_for(*settings.write_behind_bytes, c.page_shift, c.frame_count);
     c.admit_one_in = settings.admit_one_in;
-    c.neighbour_places = device_count - 1;
-    c.link_rank = device_index;
+    c.neighbour_places = settings.share.empty() ? device_count - 1 : engine::most_neighbours;
+    // Guests are ranked beside it (process_links).
+    c.link_rank = settings.share.empty() ? device_index : process_links::own_rank;
     c.name_slots = std::bit_ceil(settings.max_files * 2);
     c.name_lock_count = 1024;
     c.counter_shards = device->is_gpu() ? 1024 : 64;
@@ -149,7 +166,7 @@ bool runtime_state::place_frames() {
     engine::cache_view& c = ref.view;
     c.frames = static_cast<std::byte*>(settings.cache_memory);
     return c.frames != nullptr ||
-           allocate(*device, c.frames, std::uint64_t{c.frame_count} << c.page_shift);
+           allocate_readable(c.frames, std::uint64_t{c.frame_count} << c.page_shift);
 }
 
 status runtime_state::allocate_cache() {
@@ -158,23 +175,23 @@ status runtime_state::allocate_cache() {
     // it must not run out of the arena before it notices.
     const std::uint64_t path_slack = (engine::max_path_bytes + 7) / 8;
     const bool all =
-        place_frames() && allocate(*device, c.words, c.word_count) &&
+        place_frames() && allocate_readable(c.words, c.word_count) &&
         allocate(*device, c.frame_words, c.frame_count) &&
         allocate(*device, c.clock_hands,
                  std::uint64_t{c.clock_shards} * engine::clock_hand_stride) &&
-        allocate(*device, c.fill_done, 1) && allocate(*device, c.file_words, c.file_slots) &&
+        allocate(*device, c.fill_done, 1) && allocate_readable(c.file_words, c.file_slots) &&
         allocate(*device, c.file_records, c.file_slots) &&
         allocate(*device, c.names, c.name_slots) &&
         allocate(*device, c.name_locks, c.name_lock_count) &&
         allocate(*device, c.paths, path_units() + path_slack) &&
         allocate(*device, c.retire_hand, 1) && allocate(*device, c.counters, c.counter_shards) &&
         allocate(*device, c.fault, 1) && allocate(*device, c.advice, c.file_slots) &&
-        (c.neighbour_places == 0 ||
-         (allocate(*device, c.neighbours, c.neighbour_places) &&
-          allocate(*device, c.neighbour_entries,
-                   std::uint64_t{c.file_slots} * c.neighbour_places))) &&
+        (c.neighbour_places == 0 || (allocate(*device, c.neighbours, c.neighbour_places) &&
+                                     allocate(*device, c.neighbour_entries,
+                                              std::uint64_t{c.file_slots} * c.neighbour_places))) &&
+        (settings.share.empty() || allocate(*device, c.visits, 1)) &&
         (!settings.writable ||
-         (allocate(*device, c.writes, c.file_slots) &&
+         (allocate_readable(c.writes, c.file_slots) &&
           allocate(*device, c.frame_pages, c.frame_count) &&
           allocate(*device, c.write_locks, c.frame_count) && allocate(*device, c.offered_run, 1) &&
           allocate(*device, c.pristine, c.frame_count) &&
@@ -550,6 +567,7 @@ runtime_state::~runtime_state() {
     services.clear();
     windows.reset();
     windows_of_rows.set.reset();
+    share.reset();
     device.reset();
     files.reset();
 }

@@ -14,6 +14,7 @@
 #include "peers/cached_reads.hpp"
 #include "device/device.hpp"
 #include "files/file_registry.hpp"
+#include "links/process_links.hpp"
 #include "os/env.hpp"
 #include "os/exceptions.hpp"
 #include "os/process_owner.hpp"
@@ -70,6 +71,7 @@ struct runtime_state {
     std::uint64_t* tier_done_marks = nullptr;
     std::vector<std::unique_ptr<host_doorbell>> doorbells;
     std::unique_ptr<file_registry> files;
+    std::unique_ptr<process_links> share;  // null: no other process reads this cache
     std::shared_ptr<window_runs> runs_of_windows;  // as of all devices
     std::unique_ptr<window_set> windows;           // null: the cpu back end reads its files itself
     row_windows windows_of_rows;
@@ -100,6 +102,14 @@ struct runtime_state {
     void shape_cache();
     status allocate_cache();
     bool place_frames();  // in memory of the caller, or of the device
+    // What neighbours read. Of other processes too if there is a share name.
+    template <typename T>
+    bool allocate_readable(T*& out, std::uint64_t count) {
+        out =
+            static_cast<T*>(settings.share.empty() ? device->allocate_device(count * sizeof(T))
+                                                   : device->allocate_shareable(count * sizeof(T)));
+        return out != nullptr;
+    }
     status build_control();
     status build_cache();
     std::uint64_t path_units() const { return std::uint64_t{settings.max_files} * 16; }

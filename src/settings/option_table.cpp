@@ -86,6 +86,28 @@ status check_devices(const options& o) {
     return o.where == backend::gpu ? check_distinct(o.devices) : status{};
 }
 
+status check_share(const options& o) {
+    constexpr std::size_t most = 64;
+    if (o.share.empty()) return {};
+    const std::string share = "share: '" + o.share + "'";
+    const bool is_name = o.share.size() <= most && o.share.front() != '.' &&
+                         o.share.find_first_not_of(
+                             "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                             "._-") == std::string::npos;
+    if (!is_name)
+        return {-EINVAL, share + " is no name; give up to " + std::to_string(most) +
+                             " letters, digits, '.', '_' and '-', the first no '.'"};
+    if (o.cache_memory != nullptr)
+        return {-EINVAL, share + " shares the frames, and frames in cache_memory: " +
+                             shown_address(o.cache_memory) +
+                             " cannot be shared; leave one of the two out"};
+    if (o.devices.size() > 1)
+        return {-EINVAL, share + " is for one device, and devices names " +
+                             std::to_string(o.devices.size()) +
+                             "; name one, and start a process for each"};
+    return {};
+}
+
 constexpr option_entry entries[] = {
     {{"where", "PENSTOCK_BACKEND", "--backend", part::place},
      {&options::where},
@@ -102,6 +124,14 @@ constexpr option_entry entries[] = {
       "cache for each",
       "a runtime is to have several caches", "what one device takes, for each of them"},
      check_devices},
+    {{"share", "PENSTOCK_SHARE", "", part::place},
+     {&options::share},
+     {"", "a name of up to 64 letters, digits, `.`, `_` and `-`; one device, and no `cache_memory`",
+      "several processes of one user read the same files, or a cache is to outlive its jobs "
+      "([several-processes.md](several-processes.md))",
+      "every process of that user with that name can read all cached bytes; an open for writing "
+      "waits for the others"},
+     check_share},
     {{"worker_threads", "PENSTOCK_WORKERS", "--workers", part::place},
      {&options::worker_threads, unit::none, 1, 1024},
      {": one for each processor", " threads", "cpu back end only: other work needs the processors",

@@ -267,6 +267,7 @@ status set_option(const option_entry& entry, const std::string& label, const std
             [&](backend options::*m) { return parse_backend(label, text, out.*m); },
             [&](io_method options::*m) { return parse_io_method(label, text, out.*m); },
             [&](direct_mode options::*m) { return parse_direct_mode(label, text, out.*m); },
+            [&](std::string options::*m) { return out.*m = text, status{}; },
             [&](std::vector<std::string> options::*m) { return out.*m = split(text), status{}; },
             [&](std::vector<int> options::*m) { return parse_numbers(label, text, out.*m); }},
         entry.member);
@@ -295,6 +296,7 @@ std::string plain_text(const option_entry& entry, const options& of) {
                               [&](backend options::*m) { return std::string(name_of(of.*m)); },
                               [&](io_method options::*m) { return std::string(name_of(of.*m)); },
                               [&](direct_mode options::*m) { return std::string(name_of(of.*m)); },
+                              [&](std::string options::*m) { return of.*m; },
                               [&](std::vector<std::string> options::*m) { return joined(of.*m); },
                               [&](std::vector<int> options::*m) { return joined(of.*m); }, number},
                       entry.member);
@@ -306,7 +308,8 @@ std::string shown_text(const option_entry& entry, const options& of) {
     if (may_be_empty(entry)) return "automatic";
     const std::string text = plain_text(entry, of);
     const bool is_none =
-        text.empty() && std::holds_alternative<std::vector<int> options::*>(entry.member);
+        text.empty() && (std::holds_alternative<std::vector<int> options::*>(entry.member) ||
+                         std::holds_alternative<std::string options::*>(entry.member));
     return is_none ? "none" : text;
 }
 

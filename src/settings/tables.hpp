@@ -22,7 +22,8 @@ using option_member =
     std::variant<std::uint64_t options::*, std::optional<std::uint64_t> options::*,
                  std::uint32_t options::*, std::optional<std::uint32_t> options::*, int options::*,
                  bool options::*, backend options::*, io_method options::*, direct_mode options::*,
-                 std::vector<std::string> options::*, std::vector<int> options::*>;
+                 std::string options::*, std::vector<std::string> options::*,
+                 std::vector<int> options::*>;
 
 enum class unit { none, bytes, ms, zero_or_one };  // the last for a bool, else on or off
 enum class part { place, cache, way, waits };      // the tables of docs/guide/settings.md

@@ -131,6 +131,21 @@ constexpr wrong_option wrong_options[] = {
          o.where = backend::gpu;
          o.devices = {0, 1, 1};
      }},
+    {"share: '../other' is no name", [](options& o) { o.share = "../other"; }},
+    {"share: '.hidden' is no name", [](options& o) { o.share = ".hidden"; }},
+    {"share: 'aaaaaaa", [](options& o) { o.share = std::string(65, 'a'); }},
+    {"share: 'a' is for one device",
+     [](options& o) {
+         o.share = "a";
+         o.devices = {0, 1};
+     }},
+    {"share: 'a' shares the frames, and frames in cache_memory",
+     [](options& o) {
+         o.where = backend::cpu;
+         o.share = "a";
+         o.cache_bytes = 1 << 20;
+         o.cache_memory = reinterpret_cast<void*>(0x10000);
+     }},
     {"table_bytes", [](options& o) { o.table_bytes = 65535; }},
     {"max_files", [](options& o) { o.max_files = 15; }},
     {"max_files", [](options& o) { o.max_files = (1 << 19) + 1; }},
@@ -294,11 +309,11 @@ TEST(environment, a_wrong_value_names_its_variable) {
 // Two have none: text cannot give a function or an address.
 TEST(option_table, has_a_row_for_every_member_that_text_can_give) {
     const options o;
-    [[maybe_unused]] const auto& [where, device, devices, cache, memory, page, table, files,
+    [[maybe_unused]] const auto& [where, device, devices, share, cache, memory, page, table, files,
                                   threads, staging, window, admit, tier, writable, behind, workers,
                                   io, direct, registered, frame_wait, request_wait, host_wait,
                                   roots, log] = o;
-    constexpr std::size_t members = 24;
+    constexpr std::size_t members = 25;
     std::set<std::string> names, variables;
     for (const settings::option_entry& entry : settings::option_entries()) {
         names.insert(entry.name);

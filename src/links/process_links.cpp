@@ -1,0 +1,172 @@
+#include "links/process_links.hpp"
+
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace penstock::host {
+
+process_links::process_links(cache_device& device, const engine::cache_view& view,
+                             process_link_settings settings)
+    : device_(device),
+      view_(view),
+      settings_(std::move(settings)),
+      links_({{&device, view}}, engine::most_neighbours),
+      drain_(device, view.visits) {}
+
+process_links::~process_links() {
+    leave();
+    end();
+}
+
+status process_links::start() {
+    const std::string share = "share: '" + settings_.name + "' ";
+    if (status s = meeting_.open(settings_.name); !s) return s;
+    int code = directory_.make(view_.file_slots);
+    if (code == 0) code = prepare_hello(device_, view_, hello_);
+    if (code == 0) {
+        hello_.message.directory_bytes = directory_.memory().bytes();
+        wake_.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+        if (!wake_) code = -errno;
+    }
+    if (code != 0)
+        return {code, share + "cannot be shared: " + error_text(code) +
+                          "; raise the limits of open files and memory (ulimit -n, -v)"};
+    const bool has_turn = meeting_.take_turn(settings_.wait_ns);
+    code = meeting_.listen();
+    hello_.message.id = meeting_.id();
+    is_running_ = code == 0;
+    if (code == 0) {
+        const std::lock_guard lock(mutex_);
+        std::size_t busy = 0;
+        for (owned_fd& other : meeting_.connect_to_others(has_turn, busy)) greet(std::move(other));
+        if (busy != 0)
+            settings_.say(share + "is shared with " + std::to_string(busy) +
+                          " more processes that do not answer; they are not linked");
+    }
+    if (has_turn) meeting_.end_turn();
+    if (code != 0)
+        return {code, share + "has no socket in '" + meeting_.path() + "': " + error_text(code) +
+                          "; is /proc mounted, and is there space?"};
+    thread_ = std::thread([this] {
+        pthread_setname_np(pthread_self(), "penstock-links");
+        run();
+    });
+    return {};
+}
+
+void process_links::leave() {
+    {
+        const std::lock_guard lock(mutex_);
+        stop_ = true;
+        const link_message bye{link_verb::bye, 0};
+        for (const auto& n : neighbours_) send_message(n->socket.get(), &bye, sizeof bye);
+    }
+    is_running_ = false;
+    answered_.notify_all();
+    if (thread_.joinable()) {
+        const std::uint64_t one = 1;
+        static_cast<void>(::write(wake_.get(), &one, sizeof one));
+        thread_.join();
+    }
+    links_.withdraw_all();
+    const std::lock_guard lock(mutex_);
+    neighbours_.clear();
+}
+
+void process_links::end() {
+    for (place& p : places_) unmap(p.mapped);
+}
+
+void process_links::close_in_child() {
+    for (const auto& n : neighbours_) {
+        n->socket.reset();
+        n->process.reset();
+    }
+    for (owned_fd& fd : hello_.fds.fd) fd.reset();
+    wake_.reset();
+    meeting_.close_in_child();
+    mutex_.unlock();
+}
+
+void process_links::entered(const file_life& life) {
+    if (!is_running_) return;
+    directory_.set(life, offered::to_read);
+    links_.observer(0).entered(life);
+}
+
+void process_links::written(const file_life& life) {
+    if (!is_running_) return;
+    const std::uint64_t version = directory_.set(life, offered::written);
+    links_.observer(0).written(life);
+    written_version_.store(version, std::memory_order_relaxed);
+}
+
+void process_links::ended(const file_life& life) {
+    if (!is_running_) return;
+    directory_.set(life, offered::nothing);
+    links_.observer(0).ended(life);
+}
+
+void process_links::settle() {
+    if (is_running_) {
+        const std::lock_guard lock(mutex_);
+        for (const auto& n : neighbours_) refresh(*n);
+    }
+    links_.settle();
+    if (is_running_) await_answers();
+}
+
+bool process_links::is_answered(std::uint64_t version) const {
+    return stop_ || std::all_of(neighbours_.begin(), neighbours_.end(),
+                                [&](const auto& n) { return n->is_lost || n->acked >= version; });
+}
+
+// By a service thread, which has an open for writing to answer, or found that another has.
+void process_links::await_answers() {
+    const std::uint64_t wanted = written_version_.load(std::memory_order_relaxed);
+    std::unique_lock lock(mutex_);
+    if (is_answered(wanted)) return;
+    const link_message changed{link_verb::changed, wanted};
+    for (const auto& n : neighbours_) {
+        if (n->is_lost || n->acked >= wanted || n->told >= wanted) continue;
+        n->told = wanted;
+        // -EAGAIN: messages lie there that it has to answer, and then it sees this change too.
+        send_message(n->socket.get(), &changed, sizeof changed);
+    }
+    answered_.wait_for(lock, std::chrono::nanoseconds(settings_.wait_ns),
+                       [&] { return is_answered(wanted); });
+    for (const auto& n : neighbours_)
+        if (!n->is_lost && n->acked < wanted && !stop_)
+            drop(*n, "did not answer for " + std::to_string(settings_.wait_ns / 1000000) +
+                         " ms when a file was opened for writing");
+}
+
+std::string process_links::name_of(const neighbour& n) const {
+    return "share: '" + settings_.name + "': " +
+           (n.peer.process > 0 ? "process " + std::to_string(n.peer.process)
+                               : std::string("a process of another container"));
+}
+
+// The thread removes it, which the end of the socket wakes.
+void process_links::drop(neighbour& n, const std::string& why) {
+    if (n.is_lost) return;
+    n.is_lost = true;
+    if (!why.empty()) settings_.say(name_of(n) + " " + why + "; it is no longer linked");
+    const link_message bye{link_verb::bye, 0};
+    send_message(n.socket.get(), &bye, sizeof bye);
+    const std::uint64_t one = 1;
+    static_cast<void>(::write(wake_.get(), &one, sizeof one));
+}
+
+std::size_t process_links::linked() {
+    const std::lock_guard lock(mutex_);
+    return static_cast<std::size_t>(std::count_if(
+        neighbours_.begin(), neighbours_.end(),
+        [](const auto& n) { return n->at == neighbour::stage::linked && !n->is_lost; }));
+}
+
+}  // namespace penstock::host

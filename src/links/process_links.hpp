@@ -1,0 +1,154 @@
+// Links of a runtime with those of other processes that have its share name.
+//
+// A thread has the sockets: it takes newcomers, exchanges hellos (links/link_hello.hpp), maps the
+// caches of others for reading, and with each beat reads their directories. A neighbour goes
+// through these stages:
+//
+//   greeted     connected, and our hello is sent; its own must come within host_wait_ms
+//   placed      its memory is mapped and its view is on the device; readers that began before that
+//               are waited for, so that each reader that finds an entry also finds the view
+//   linked      its directory is read, and files that both have the same get entries
+//   (left)      a bye, the socket's end, the process's end, or no answer in time: no entry leads to
+//               it. Its memory stays mapped until no reader is inside, and then the place is free
+//
+// An open for writing is answered when all neighbours have withdrawn the file: the directory says
+// it, a message asks for an answer, and the thread that serves the open waits for the answers for
+// up to host_wait_ms. A neighbour that does not answer is left. What its groups still read of the
+// file counts for nothing, since `granted` is set in the write record. A neighbour owes an answer
+// from the time when it was sent a hello, for it may map and read from then on; what was said
+// before that it finds in the directory.
+//
+// Nothing waits in a circle: the thread answers others without waiting for any service thread, and
+// it holds no lock while it uploads for an answer.
+//
+// Locks: the registry's -> the table of links (observers); mutex_ -> the table. A fork holds
+// mutex_, and its child closes the sockets: the others must see when this process ends.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "links/life_directory.hpp"
+#include "links/link_hello.hpp"
+#include "links/links.hpp"
+#include "links/visit_drain.hpp"
+#include "os/link_socket.hpp"
+
+namespace penstock::host {
+
+struct process_link_settings {
+    std::string name;
+    std::uint64_t beat_ns = 20'000'000;
+    std::uint64_t wait_ns = 900'000'000;
+    std::function<void(const std::string&)> say;
+};
+
+class process_links final : public life_observer {
+public:
+    // Neighbours have a lower or a higher one, by the numbers of their hellos.
+    static constexpr std::uint32_t own_rank = 1;
+
+    // The cache's arrays are of allocate_shareable, and it has most_neighbours places and visits.
+    process_links(cache_device& device, const engine::cache_view& view,
+                  process_link_settings settings);
+    ~process_links() override;
+
+    // Finds the others and starts the thread. What stands in the way; then nothing is shared.
+    status start();
+    // No entry leads to another cache any more, and the others are told. Groups may still be inside
+    // until the caller has waited for them; then end() unmaps.
+    void leave();
+    void end();
+
+    // Of the file registry.
+    void entered(const file_life& life) override;
+    void written(const file_life& life) override;
+    void ended(const file_life& life) override;
+    void settle() override;
+
+    // Around fork().
+    void hold_for_fork() { mutex_.lock(); }
+    void go_on_after_fork() { mutex_.unlock(); }
+    void close_in_child();
+
+    // How many neighbours are linked now, and in how many slots files are shared with them.
+    [[nodiscard]] std::size_t linked();
+    [[nodiscard]] std::size_t shared_lives() { return links_.shared_lives(); }
+
+private:
+    static constexpr std::uint32_t no_place = UINT32_MAX;
+    static constexpr std::size_t mapped_arrays = 4;
+
+    struct mapping {
+        std::array<const void*, mapped_arrays> array{};
+        const std::byte* directory = nullptr;
+        std::uint64_t directory_bytes = 0;
+    };
+    struct neighbour {
+        enum class stage { greeted, placed, linked } at = stage::greeted;
+        owned_fd socket, process;
+        link_peer peer;
+        std::uint64_t id = 0;
+        std::uint64_t deadline_ns = 0;      // greeted: until when
+        std::uint64_t told = 0, acked = 0;  // versions of our directory
+        std::uint64_t ticket = 0;           // placed: the cycle of the drain
+        std::uint32_t place = no_place;
+        bool owes_answer = false, is_lost = false;
+        std::string reach;  // for the log
+        std::optional<life_reader> lives;
+    };
+    struct place {
+        enum class state { free, taken, draining } is = state::free;
+        mapping mapped;
+        std::uint64_t ticket = 0;
+    };
+    using neighbours = std::vector<std::unique_ptr<neighbour>>;
+
+    void run();
+    // The rest but for_each_lost: of the thread, with the lock, unless it says otherwise.
+    void greet(owned_fd socket);
+    void hear(neighbour& n);
+    void take_hello(neighbour& n, const link_hello& hello, std::size_t size, received_fds& fds);
+    [[nodiscard]] std::string map(neighbour& n, const link_hello& hello, received_fds& fds);
+    void unmap(mapping& mapped);
+    void go_on(neighbour& n);
+    void refresh(neighbour& n);  // its directory
+    void answer();               // without the lock
+    void drop(neighbour& n, const std::string& why);
+    void remove_lost();  // without the lock
+    void drain();
+    [[nodiscard]] std::string name_of(const neighbour& n) const;
+    void await_answers();
+    bool is_answered(std::uint64_t version) const;
+
+    cache_device& device_;
+    const engine::cache_view view_;
+    const process_link_settings settings_;
+    links links_;
+    life_directory directory_;
+    prepared_hello hello_;
+    rendezvous meeting_;
+    owned_fd wake_;
+
+    std::atomic<std::uint64_t> written_version_{0};  // of the directory, with the last `written`
+    std::atomic<bool> is_running_{false};
+
+    std::mutex mutex_;  // guards the rest
+    std::condition_variable answered_;
+    bool stop_ = false;
+    neighbours neighbours_;
+    std::array<place, engine::most_neighbours> places_;
+    visit_drain drain_;
+    std::thread thread_;
+};
+
+}  // namespace penstock::host

@@ -1,0 +1,93 @@
+// What the tests of shared caches have in common: a place where runtimes meet, and their log.
+#pragma once
+
+#include <cstdlib>
+#include <functional>
+#include <mutex>
+
+#include "unit/support.hpp"
+
+namespace penstock::test {
+
+// Looks again until it is true, for longer than a busy machine could need.
+inline bool comes_true(const std::function<bool()>& condition) {
+    for (int i = 0; i < 60000; ++i) {
+        if (condition()) return true;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return condition();
+}
+
+class share : public testing::Test {
+protected:
+    void SetUp() override {
+        std::filesystem::create_directories(meeting());
+        ::setenv("XDG_RUNTIME_DIR", meeting().c_str(), 1);
+    }
+    void TearDown() override { ::unsetenv("XDG_RUNTIME_DIR"); }
+
+    [[nodiscard]] std::string meeting() const { return folder_ / "meeting"; }
+    [[nodiscard]] std::string sockets() const { return meeting() + "/penstock/test"; }
+    [[nodiscard]] std::size_t socket_count() const {
+        std::size_t count = 0;
+        for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(sockets()))
+            ++count;
+        return count;
+    }
+
+    options shared() {
+        options o = small_options(folder_);
+        o.share = "test";
+        o.admit_one_in = 1;
+        o.log = [this](const std::string& line) {
+            const std::lock_guard lock(mutex_);
+            log_ += line + "\n";
+        };
+        return o;
+    }
+    bool says(const std::string& text) {
+        return comes_true([&] {
+            const std::lock_guard lock(mutex_);
+            return log_.find(text) != std::string::npos;
+        });
+    }
+    std::string log() {
+        const std::lock_guard lock(mutex_);
+        return log_;
+    }
+
+    static std::size_t linked(const runtime& rt) {
+        return rt.state().share == nullptr ? 0 : rt.state().share->linked();
+    }
+    static bool are_linked(const runtime& a, const runtime& b) {
+        return comes_true([&] { return linked(a) == 1 && linked(b) == 1; });
+    }
+    static std::uint64_t from_neighbours(const runtime& rt) {
+        return rt.stats().neighbour_reads + rt.stats().neighbour_loads;
+    }
+    // Opens, reads all and closes.
+    static std::vector<std::uint8_t> read_all(runtime& rt, const std::string& path,
+                                              std::uint64_t bytes) {
+        std::vector<std::uint8_t> out(bytes);
+        const int fd = rt.open(path);
+        const std::int64_t done =
+            fd < 0 ? fd : rt.read(fd, out.data(), static_cast<std::int64_t>(bytes), 0);
+        if (fd >= 0) rt.close(fd);
+        out.resize(done < 0 ? 0 : static_cast<std::size_t>(done));
+        return out;
+    }
+    // A file with bytes that both are to share: settled.
+    std::string make_file(const std::string& name, const std::vector<std::uint8_t>& bytes) {
+        write_file(folder_ / name, bytes);
+        let_files_settle();
+        return folder_ / name;
+    }
+
+    const temporary_folder folder_;
+
+private:
+    std::mutex mutex_;
+    std::string log_;  // guarded by mutex_
+};
+
+}  // namespace penstock::test
