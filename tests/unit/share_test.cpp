@@ -9,6 +9,7 @@
 #include <atomic>
 #include <random>
 
+#include "penstock/engine/neighbour.hpp"
 #include "unit/share_support.hpp"
 
 namespace penstock::test {
@@ -158,6 +159,33 @@ TEST_F(share, neighbours_come_and_go_under_load) {
     EXPECT_EQ(wrong, 0u);
     EXPECT_GT(from_neighbours(*stays), 0u);
     EXPECT_EQ(log().find("not linked"), std::string::npos) << log();
+}
+
+// A reader that was stopped between look and check, while its neighbour ended.
+TEST_F(share, memory_of_a_neighbour_stays_while_a_reader_is_inside) {
+    const auto mapped = [] {
+        std::ifstream maps("/proc/self/maps");
+        std::size_t count = 0;
+        for (std::string line; std::getline(maps, line);)
+            count += line.find("/memfd:penstock") != std::string::npos ? 1 : 0;
+        return count;
+    };
+    const auto stays = make_runtime(shared());
+    const engine::cache_view view = stays->ref().view;
+    const std::size_t alone = mapped();
+    auto goes = make_runtime(shared());
+    ASSERT_TRUE(are_linked(*stays, *goes));
+    const auto* const word = reinterpret_cast<const engine::page_word*>(view.neighbours[0].words);
+    engine::neighbour_page inside;
+    inside.visit = engine::enter_neighbours(view, 5);
+    goes.reset();
+    ASSERT_TRUE(comes_true([&] { return linked(*stays) == 0; }));
+    // As long as three beats: with no reader inside it is gone by then.
+    std::this_thread::sleep_for(std::chrono::milliseconds(60));
+    EXPECT_GT(mapped(), alone);
+    EXPECT_EQ(engine::load_far(word), 0u);
+    engine::leave_neighbours(view, inside);
+    EXPECT_TRUE(comes_true([&] { return mapped() == alone; }));
 }
 
 TEST_F(share, other_page_size_is_said_and_not_linked) {

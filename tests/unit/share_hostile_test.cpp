@@ -1,0 +1,294 @@
+// A share whose other end lies, says nothing, or ends in the middle: a line that says why, and on
+// without it. Seeds are fixed.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <random>
+
+#include "links/life_directory.hpp"
+#include "links/link_hello.hpp"
+#include "os/link_socket.hpp"
+#include "unit/share_support.hpp"
+
+namespace penstock::test {
+
+namespace {
+
+using namespace host;
+
+// A process of which the test says every word.
+struct pretender {
+    static constexpr std::uint32_t slots = 64, frames = 16;
+    static constexpr std::uint64_t words = 4096;
+
+    std::unique_ptr<cache_device> device = make_cpu_device();
+    engine::cache_view view{};
+    prepared_hello hello;
+    life_directory directory;
+    owned_fd socket;
+
+    pretender() {
+        view.page_shift = 12;
+        view.leaf_shift = 4;
+        view.word_count = words;
+        view.frame_count = frames;
+        view.file_slots = slots;
+        view.words = static_cast<engine::page_word*>(
+            device->allocate_shareable(words * sizeof(std::uint64_t)));
+        view.file_words = static_cast<engine::file_word*>(
+            device->allocate_shareable(slots * sizeof(engine::file_word)));
+        view.frames = static_cast<std::byte*>(device->allocate_shareable(frames * page));
+        EXPECT_EQ(directory.make(slots), 0);
+        EXPECT_EQ(prepare_hello(*device, view, hello), 0);
+        hello.message.id = 1;
+        hello.message.directory_bytes = directory.memory().bytes();
+    }
+
+    // To the only socket there.
+    void connect(const std::string& folder) {
+        std::string path;
+        for (const auto& entry : std::filesystem::directory_iterator(folder))
+            path = entry.path().string();
+        sockaddr_un address{};
+        address.sun_family = AF_UNIX;
+        ASSERT_LT(path.size(), sizeof address.sun_path);
+        std::strcpy(address.sun_path, path.c_str());
+        socket.reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+        ASSERT_EQ(
+            ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address),
+            0);
+    }
+    void send(const void* bytes, std::size_t size, const std::vector<int>& fds = {}) const {
+        static_cast<void>(send_message(socket.get(), bytes, size, fds.data(), fds.size()));
+    }
+    [[nodiscard]] std::vector<int> fds() const {
+        std::vector<int> out;
+        for (std::size_t i = 0; i < hello.fds.count; ++i) out.push_back(hello.fds.fd[i].get());
+        out.push_back(directory.memory().fd());
+        return out;
+    }
+    void greet() const { send(&hello.message, sizeof hello.message, fds()); }
+    void say(link_verb verb, std::uint64_t version) const {
+        const link_message message{verb, version};
+        send(&message, sizeof message);
+    }
+};
+
+class hostile_share : public share {
+protected:
+    options quick() {
+        options o = shared();
+        o.host_wait_ms = 300;
+        o.writable = true;
+        return o;
+    }
+};
+
+}  // namespace
+
+TEST_F(hostile_share, other_layout_is_said) {
+    const auto rt = make_runtime(shared());
+    pretender other;
+    other.hello.message.layout ^= 1;
+    other.connect(sockets());
+    other.greet();
+    EXPECT_TRUE(says("is not linked: it is of another version of Penstock"));
+}
+
+TEST_F(hostile_share, sizes_that_the_memory_does_not_have_are_said) {
+    const auto rt = make_runtime(shared());
+    pretender large;
+    large.hello.message.frames_bytes *= 2;
+    large.connect(sockets());
+    large.greet();
+    EXPECT_TRUE(says("is not linked: its memory is smaller than it says"));
+    pretender many;
+    many.hello.message.frame_count *= 2;
+    many.connect(sockets());
+    many.greet();
+    EXPECT_TRUE(says("is not linked: what it tells of its sizes is wrong"));
+}
+
+// Memory that may become shorter would end the reader with a signal.
+TEST_F(hostile_share, memory_without_a_seal_is_refused) {
+    const auto rt = make_runtime(shared());
+    pretender other;
+    const owned_fd loose(::memfd_create("loose", MFD_CLOEXEC));
+    ASSERT_EQ(::ftruncate(loose.get(), 1 << 20), 0);
+    std::vector<int> fds = other.fds();
+    fds[2] = loose.get();
+    other.connect(sockets());
+    other.send(&other.hello.message, sizeof other.hello.message, fds);
+    EXPECT_TRUE(says("is not linked: its memory is not sealed"));
+}
+
+TEST_F(hostile_share, silence_is_not_waited_for) {
+    const auto rt = make_runtime(quick());
+    pretender other;
+    other.connect(sockets());
+    EXPECT_TRUE(says("does not say what it shares; it is no longer linked"));
+    EXPECT_TRUE(comes_true([&] { return linked(*rt) == 0; }));
+}
+
+TEST_F(hostile_share, stale_socket_is_removed) {
+    std::filesystem::create_directories(sockets());
+    ASSERT_EQ(::chmod((meeting() + "/penstock").c_str(), 0700), 0);
+    ASSERT_EQ(::chmod(sockets().c_str(), 0700), 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::strcpy(address.sun_path, (sockets() + "/runtime-0123").c_str());
+    const owned_fd gone(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(::bind(gone.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    write_file(sockets() + "/notes", {1, 2, 3});
+    const auto rt = make_runtime(shared());
+    EXPECT_FALSE(std::filesystem::exists(sockets() + "/runtime-0123"));
+    EXPECT_TRUE(std::filesystem::exists(sockets() + "/notes"));
+    EXPECT_EQ(socket_count(), 2u);  // the runtime's, and the notes
+    EXPECT_EQ(log(), "");
+}
+
+// An open for writing waits for it, for as long as was said; and what it claims to have seen before
+// there was anything to see does not count.
+TEST_F(hostile_share, open_for_writing_does_not_wait_for_ever) {
+    const std::string path = make_file("data", pattern(1, 2 * page));
+    const auto rt = make_runtime(quick());
+    pretender other;
+    other.connect(sockets());
+    other.greet();
+    ASSERT_TRUE(comes_true([&] { return linked(*rt) == 1; }));
+    other.say(link_verb::seen, UINT64_MAX);
+    const int fd = rt->open(path, open_read_write);
+    EXPECT_GE(fd, 0) << error_text(fd);
+    EXPECT_TRUE(says("did not answer for 300 ms when a file was opened for writing"));
+    EXPECT_EQ(linked(*rt), 0u);
+    rt->close(fd);
+    // The socket says so too.
+    char byte[512];
+    while (::recv(other.socket.get(), byte, sizeof byte, 0) > 0) {
+    }
+}
+
+// Its directory has files of ours, with whatever else in it and in its arrays.
+TEST_F(hostile_share, garbage_in_directory_and_words_stays_within_bounds) {
+    constexpr std::uint64_t pages = 8;
+    const auto bytes = pattern(2, pages * page);
+    const std::string path = make_file("data", bytes);
+    options o = quick();
+    o.cache_bytes = 8 * page;
+    const auto rt = make_runtime(o);
+    file_facts facts;
+    const int handle = linux_environment().find(AT_FDCWD, path);
+    ASSERT_EQ(linux_environment().facts(handle, facts), 0);
+    linux_environment().close(handle);
+    std::uint64_t entries = 0;
+    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+        std::mt19937_64 random(seed);
+        pretender other;
+        other.hello.message.id = seed + 100;
+        const auto fill = [&](void* memory, std::uint64_t count) {
+            for (std::uint64_t i = 0; i < count; ++i)
+                atomic_store<order::relaxed>(static_cast<std::uint64_t*>(memory) + i, random());
+        };
+        const auto damage = [&] {
+            fill(other.view.words, pretender::words);
+            for (std::uint32_t slot = 0; slot < pretender::slots; ++slot) {
+                const std::uint32_t generation = 1 + random() % 3;
+                // Never the life that an entry has, or its lies would be taken for bytes.
+                atomic_store<order::relaxed>(
+                    &other.view.file_words[slot],
+                    engine::make_file_word(engine::file_live, generation + 8, 0));
+                file_life life{slot, generation, random() % (2 * pretender::words),
+                               random() % 2 == 0, facts.identity};
+                other.directory.set(life, static_cast<offered>(random() % 3));
+            }
+            fill(other.directory.memory().data() + 64, random() % 8000);
+        };
+        damage();
+        other.connect(sockets());
+        other.greet();
+        EXPECT_TRUE(comes_true([&] { return linked(*rt) == 1; })) << log();
+        for (int round = 0; round < 30; ++round) {
+            damage();
+            EXPECT_EQ(read_all(*rt, path, bytes.size()), bytes);
+            entries += rt->state().share->shared_lives();
+        }
+        other.socket.reset();
+        EXPECT_TRUE(comes_true([&] { return linked(*rt) == 0; }));
+    }
+    EXPECT_GT(entries, 0u);
+}
+
+// Any bytes in place of messages, after any number of good ones.
+TEST_F(hostile_share, garbage_on_the_socket_ends_that_link_alone) {
+    const auto bytes = pattern(3, 4 * page);
+    const std::string path = make_file("data", bytes);
+    const auto rt = make_runtime(quick());
+    for (std::uint64_t seed = 0; seed < 300; ++seed) {
+        std::mt19937_64 random(seed);
+        pretender other;
+        other.hello.message.id = seed + 100;
+        other.connect(sockets());
+        if (seed % 3 != 0) {
+            auto* const damaged = reinterpret_cast<std::uint8_t*>(&other.hello.message);
+            for (std::uint64_t i = random() % 4; i > 0; --i)
+                damaged[random() % sizeof other.hello.message] = random();
+            std::vector<int> fds = other.fds();
+            if (random() % 8 == 0) std::swap(fds[random() % fds.size()], fds[0]);
+            if (random() % 8 == 0) fds.resize(random() % fds.size());
+            other.send(damaged,
+                       random() % 8 == 0 ? random() % sizeof other.hello.message
+                                         : sizeof other.hello.message,
+                       fds);
+        }
+        for (std::uint64_t i = random() % 6; i > 0; --i) {
+            std::uint64_t words[64];
+            for (std::uint64_t& word : words) word = random() % 2 == 0 ? random() : random() % 6;
+            other.send(words, random() % 2 == 0 ? sizeof(link_message) : random() % sizeof words,
+                       random() % 4 == 0 ? other.fds() : std::vector<int>{});
+        }
+        if (seed % 32 == 0) {
+            EXPECT_EQ(read_all(*rt, path, bytes.size()), bytes);
+        }
+    }
+    EXPECT_TRUE(comes_true([&] { return linked(*rt) == 0; }));
+    const auto second = make_runtime(quick());
+    EXPECT_TRUE(are_linked(*rt, *second)) << log();
+    EXPECT_EQ(read_all(*second, path, bytes.size()), bytes);
+    EXPECT_EQ(second->stats().file_reads, 0u);
+}
+
+// A ninth neighbour is said, and has a place once another has gone.
+TEST_F(hostile_share, more_than_eight_are_said) {
+    const auto rt = make_runtime(shared());
+    std::vector<std::unique_ptr<pretender>> all;
+    for (std::uint64_t i = 0; i < 8; ++i) {
+        all.push_back(std::make_unique<pretender>());
+        all.back()->hello.message.id = i + 100;
+        all.back()->connect(sockets());
+        all.back()->greet();
+    }
+    ASSERT_TRUE(comes_true([&] { return linked(*rt) == 8; })) << log();
+    const auto come = [&](std::uint64_t id) {
+        all.push_back(std::make_unique<pretender>());
+        all.back()->hello.message.id = id;
+        all.back()->connect(sockets());
+        all.back()->greet();
+    };
+    come(200);
+    EXPECT_TRUE(says("there are 8 neighbours already, and more are not asked"));
+    all.erase(all.begin());
+    ASSERT_TRUE(comes_true([&] { return linked(*rt) == 7; }));
+    // Its place is free a moment later.
+    EXPECT_TRUE(comes_true([&] {
+        if (linked(*rt) == 8) return true;
+        come(300 + all.size());
+        return comes_true([&] { return linked(*rt) == 8 || all.size() > 100; });
+    }));
+}
+
+}  // namespace penstock::test
