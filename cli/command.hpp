@@ -88,6 +88,7 @@ inline backend backend_named(const std::string& name) {
 std::unique_ptr<command> make_info();
 std::unique_ptr<command> make_cat();
 std::unique_ptr<command> make_cp();
+std::unique_ptr<command> make_keep();
 std::unique_ptr<command> make_mount();
 std::unique_ptr<command> make_replay();
 std::vector<std::unique_ptr<command>> make_trace_commands();

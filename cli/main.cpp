@@ -1,6 +1,7 @@
 // penstock: looks at what Penstock can do here (info), reads files through it (cat), copies them
-// (cp), measures it (bench), serves a directory at another place (mount), makes traces of page
-// accesses (trace), and plays them through a buffer of host and device memory (replay).
+// (cp), keeps them in a cache for other processes (keep), measures it (bench), serves a directory
+// at another place (mount), makes traces of page accesses (trace), and plays them through a buffer
+// of host and device memory (replay).
 #include <CLI/CLI.hpp>
 
 #include "bench/bench.hpp"
@@ -117,6 +118,7 @@ int run(int argc, char** argv) {
     commands.push_back(make_info());
     commands.push_back(make_cat());
     commands.push_back(make_cp());
+    commands.push_back(make_keep());
     commands.push_back(make_mount());
     commands.push_back(std::make_unique<bench_command>());
     commands.push_back(make_replay());
@@ -131,7 +133,8 @@ int run(int argc, char** argv) {
     if (const auto ended = apps::parse_command_line(app, argc, argv)) return *ended;
     for (std::size_t i = 0; i < commands.size(); ++i)
         if (declared[i]->parsed()) return run_command(*commands[i], wrong);
-    apps::say("no command given; give info, cat, cp, mount, trace, replay or bench, see --help");
+    apps::say(
+        "no command given; give info, cat, cp, keep, mount, trace, replay or bench, see --help");
     return apps::exit_usage;
 }
 

@@ -74,6 +74,10 @@ public:
     [[nodiscard]] const options& settings(std::uint32_t device = 0) const;
     [[nodiscard]] std::string device_name(std::uint32_t device = 0) const;
     [[nodiscard]] const char* io_name() const;  // "io_uring" or "pread"
+    // Do other processes find this cache (options::share)? If not, the log said why.
+    [[nodiscard]] bool is_shared() const;
+    // How many of them it is linked with now.
+    [[nodiscard]] std::size_t linked_processes() const;
     [[nodiscard]] int process_code() const;     // 0, or -ECHILD in a child of fork()
 
     // Host versions of the device calls, with the same meaning and the same results

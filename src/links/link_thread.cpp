@@ -47,12 +47,12 @@ void process_links::run() {
             is_deaf = false;
             greet(std::move(came));
         }
+        drain();
         for (const auto& n : neighbours_) go_on(*n);
         lock.unlock();
         remove_lost();
         answer();
         lock.lock();
-        drain();
     }
 }
 
@@ -199,6 +199,7 @@ void process_links::go_on(neighbour& n) {
     if (n.at == neighbour::stage::placed && drain_.cycles() >= n.ticket) {
         links_.connect_guest(n.place);
         n.at = neighbour::stage::linked;
+        answered_.notify_all();
         settings_.say(name_of(n) + " is linked (" + n.reach + ")");
     }
     refresh(n);
@@ -256,7 +257,9 @@ void process_links::remove_lost() {
 }
 
 void process_links::drain() {
-    drain_.step();
+    // With no reader inside, all stages are over at once.
+    constexpr int most_steps = 4;
+    for (int i = 0; i < most_steps && !drain_.is_idle(); ++i) drain_.step();
     for (place& p : places_) {
         if (p.is != place::state::draining || drain_.cycles() < p.ticket) continue;
         unmap(p.mapped);

@@ -55,7 +55,20 @@ status process_links::start() {
         pthread_setname_np(pthread_self(), "penstock-links");
         run();
     });
+    await_first();
     return {};
+}
+
+// A program that runs for a moment only would otherwise end before it finds the pages. Those that
+// do not answer in this time are linked when they do.
+void process_links::await_first() {
+    constexpr std::uint64_t most_ns = 200'000'000;
+    std::unique_lock lock(mutex_);
+    answered_.wait_for(lock, std::chrono::nanoseconds(std::min(most_ns, settings_.wait_ns)), [&] {
+        return std::all_of(neighbours_.begin(), neighbours_.end(), [](const auto& n) {
+            return n->is_lost || n->at == neighbour::stage::linked;
+        });
+    });
 }
 
 void process_links::leave() {

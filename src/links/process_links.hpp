@@ -62,7 +62,8 @@ public:
                   process_link_settings settings);
     ~process_links() override;
 
-    // Finds the others and starts the thread. What stands in the way; then nothing is shared.
+    // Finds the others, starts the thread, and waits for the links for a moment. What stands in the
+    // way; then nothing is shared.
     status start();
     // No entry leads to another cache any more, and the others are told. Groups may still be inside
     // until the caller has waited for them; then end() unmaps.
@@ -128,6 +129,7 @@ private:
     void drain();
     [[nodiscard]] std::string name_of(const neighbour& n) const;
     void await_answers();
+    void await_first();
     bool is_answered(std::uint64_t version) const;
 
     cache_device& device_;

@@ -123,6 +123,10 @@ std::string runtime::device_name(std::uint32_t device) const {
     return state(device).device->name();
 }
 const char* runtime::io_name() const { return state().services[0]->io_name(); }
+bool runtime::is_shared() const { return state().share != nullptr; }
+std::size_t runtime::linked_processes() const {
+    return process_code() != 0 || !is_shared() ? 0 : state().share->linked();
+}
 int runtime::process_code() const { return state().owner.here() ? 0 : -ECHILD; }
 
 int runtime::open(const std::string& path, int flags) {

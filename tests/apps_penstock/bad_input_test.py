@@ -12,7 +12,7 @@ from support import FLAGS, PROGRAM, InFolder, clean_environment, penstock
 
 # Arguments after "penstock"; what the line must contain. FILE stands for a file that can be read.
 WRONG_USAGE = [
-    ([], ["no command", "info, cat, cp, mount, trace, replay or bench"]),
+    ([], ["no command", "info, cat, cp, keep, mount, trace, replay or bench"]),
     (["dog"], ["dog", "--help"]),
     (["cat"], ["FILE", "--help"]),
     (["cat", "--nosuch", "FILE"], ["--nosuch", "--help"]),
@@ -45,6 +45,7 @@ VARIABLES = [
     ("PENSTOCK_MAX_FILES", "3", ["max_files", "3", "16"]),
     ("PENSTOCK_FRAME_WAIT_MS", "soon", ["PENSTOCK_FRAME_WAIT_MS", "'soon'", "such as"]),
     ("PENSTOCK_HOST_WAIT_MS", "5", ["host_wait_ms", "5", "100"]),
+    ("PENSTOCK_SHARE", "../x", ["share", "'../x'", "letters"]),
     ("PENSTOCK_STAGING", "5", ["staging_bytes", "5", "1 MiB"]),
 ]
 

@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""penstock keep holds files for other processes: keep_test.py PROGRAM."""
+import json
+import os
+import select
+import signal
+import subprocess
+import time
+import unittest
+
+from support import FLAGS, SMALL, PROGRAM, InFolder, clean_environment, pattern, penstock
+
+KIB = 1 << 10
+
+
+class Keep(InFolder):
+    def environment(self, **more):
+        return clean_environment(XDG_RUNTIME_DIR=str(self.folder), **more)
+
+    def keep(self, *paths, flags=SMALL):
+        process = subprocess.Popen([PROGRAM, "keep", *FLAGS, *flags, "--json", "--share", "test",
+                                    *map(str, paths)], env=self.environment(),
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(lambda: (process.kill(), process.communicate()))
+        return process
+
+    def line(self, process):
+        ready, _, _ = select.select([process.stdout], [], [], 120)
+        self.assertTrue(ready, "it says nothing")
+        return json.loads(process.stdout.readline())
+
+    def cat(self, path):
+        """The bytes, and what the statistics say of where they came from."""
+        ours = penstock("cat", *FLAGS, *SMALL, "--quiet", "--stats", path,
+                        environment=self.environment(PENSTOCK_SHARE="test"))
+        self.assertEqual(ours.returncode, 0, ours.stderr)
+        return ours.stdout, json.loads(ours.stderr.decode().splitlines()[-1])
+
+    def near(self, path, content):
+        """Reads it through the keeper, without the file, in one of some tries: on a busy machine
+        the programs may be linked a moment after they have started."""
+        for _ in range(50):
+            got, said = self.cat(path)
+            self.assertTrue(got == content)
+            if said["runtime"]["statistics"]["file_reads"] == 0:
+                return
+        self.fail(f"it was read from the file each time: {said}")
+
+    def test_new_process_reads_what_is_kept(self):
+        content = pattern(2_000_001)
+        path = self.make("data", content)
+        keeper = self.keep(path)
+        said = self.line(keeper)
+        self.assertEqual((said["files"], said["bytes"], said["kept_bytes"], said["share"]),
+                         (1, len(content), len(content), "test"))
+        self.near(path, content)
+        keeper.send_signal(signal.SIGTERM)
+        _, err = keeper.communicate(timeout=120)
+        self.assertEqual(keeper.returncode, 0, err)
+        self.assertTrue(self.cat(path)[0] == content)
+
+    def test_hangup_reads_what_changed(self):
+        path, other = self.make("data", pattern(300_000)), self.make("other", pattern(1000, 2))
+        keeper = self.keep(path, other)
+        self.line(keeper)
+        changed = pattern(500_000, 3)
+        path.write_bytes(changed)
+        keeper.send_signal(signal.SIGHUP)
+        self.assertEqual(self.line(keeper)["bytes"], 501_000)
+        time.sleep(0.1)
+        self.near(path, changed)
+        path.unlink()
+        keeper.send_signal(signal.SIGHUP)
+        self.assertEqual(self.line(keeper)["bytes"], 1000)
+        keeper.send_signal(signal.SIGINT)
+        _, err = keeper.communicate(timeout=120)
+        self.assertEqual(keeper.returncode, 0)
+        self.assertIn(b"it is left out", err)
+
+    def test_no_more_than_the_cache_is_kept(self):
+        a, b = self.make("a", pattern(6 << 20)), self.make("b", pattern(6 << 20, 2))
+        said = self.line(self.keep(a, b))
+        self.assertEqual(said["bytes"], 12 << 20)
+        self.assertEqual(said["kept_bytes"], 8 << 20)
+
+    def test_wrong_usage_is_one_line(self):
+        path = self.make("data", b"x")
+        for status, arguments, parts in (
+                (2, [path], ["--share", "PENSTOCK_SHARE"]),
+                (2, ["--share", "a/b", path], ["'a/b' is no name"]),
+                (1, ["--share", "test", self.folder / "none"], ["none", "No such file"]),
+                (1, ["--share", "test", self.folder], ["directory"])):
+            with self.subTest(arguments=arguments):
+                ours = penstock("keep", *FLAGS, *SMALL, *arguments, environment=self.environment())
+                self.assertEqual(ours.returncode, status)
+                self.assert_one_line(ours.stderr, *parts)
+
+    def test_place_that_cannot_be_used_ends_it(self):
+        path = self.make("data", b"x")
+        (self.folder / "penstock").mkdir(mode=0o755)
+        os.chmod(self.folder / "penstock", 0o755)
+        ours = penstock("keep", *FLAGS, *SMALL, "--share", "test", path,
+                        environment=self.environment())
+        self.assertEqual(ours.returncode, 1)
+        self.assertIn(b"may be entered by others", ours.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2, argv=["keep_test.py"])
