@@ -71,7 +71,8 @@ std::string why_not(const link_hello& h, std::size_t size, std::size_t fds,
                (h.page_shift < 64 ? page_text(h.page_shift) : std::string("another size")) +
                ", and these " + page_text(page_shift) + "; give both the same page_bytes";
     const bool sound =
-        h.writes <= 1 && fds == 4 + h.writes && h.leaf_shift < 40 && h.word_count != 0 &&
+        h.writes <= 1 && (h.writes == 0) == (h.writes_bytes == 0) && fds == 4 + h.writes &&
+        h.leaf_shift < 40 && h.word_count != 0 &&
         h.word_count <= h.words_bytes / sizeof(engine::page_word) && h.file_slots != 0 &&
         h.file_slots <= engine::max_file_slots &&
         h.file_slots <= h.file_words_bytes / sizeof(engine::file_word) && h.frame_count != 0 &&

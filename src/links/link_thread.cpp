@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <exception>
 
 #include "links/process_links.hpp"
 #include "penstock/group/lane.hpp"
@@ -17,43 +18,54 @@ constexpr std::uint64_t drain_beat_ns = 2'000'000;
 
 }  // namespace
 
+// Without memory it does nothing, until there is some.
 void process_links::run() {
-    std::vector<pollfd> looks;
-    bool is_deaf = false;  // to newcomers, for a beat: there are no descriptors for them
     std::unique_lock lock(mutex_);
     while (!stop_) {
-        looks = {{wake_.get(), POLLIN, 0}, {is_deaf ? -1 : meeting_.listener(), POLLIN, 0}};
-        for (const auto& n : neighbours_) {
-            looks.push_back({n->socket.get(), POLLIN, 0});
-            looks.push_back({n->process.get(), POLLIN, 0});  // -1: not looked at
+        try {
+            beat(lock);
+        } catch (const std::exception&) {
+            if (!lock.owns_lock()) lock.lock();
+            answered_.wait_for(lock, std::chrono::nanoseconds(settings_.beat_ns),
+                               [this] { return stop_; });
         }
-        const std::uint64_t beat =
-            drain_.is_idle() ? settings_.beat_ns : std::min(settings_.beat_ns, drain_beat_ns);
-        lock.unlock();
-        ::poll(looks.data(), looks.size(), static_cast<int>((beat + 999'999) / 1'000'000));
-        lock.lock();
-        if (stop_) break;
-        std::uint64_t woken = 0;
-        static_cast<void>(::read(wake_.get(), &woken, sizeof woken));
-        // Neighbours leave the list in this thread alone, and new ones come behind.
-        for (std::size_t i = 0; 2 * i + 3 < looks.size(); ++i) {
-            neighbour& n = *neighbours_[i];
-            if (looks[2 * i + 2].revents != 0) hear(n);
-            // Words that it sent before its end are heard first.
-            else if (looks[2 * i + 3].revents != 0) n.is_lost = true;
-        }
-        is_deaf = (looks[1].revents & POLLIN) != 0;
-        for (owned_fd came = meeting_.accept(); came; came = meeting_.accept()) {
-            is_deaf = false;
-            greet(std::move(came));
-        }
-        drain();
-        for (const auto& n : neighbours_) go_on(*n);
-        lock.unlock();
-        remove_lost();
-        answer();
-        lock.lock();
     }
+}
+
+void process_links::beat(std::unique_lock<std::mutex>& lock) {
+    std::vector<pollfd> looks{{wake_.get(), POLLIN, 0},
+                              {is_deaf_ ? -1 : meeting_.listener(), POLLIN, 0}};
+    for (const auto& n : neighbours_) {
+        looks.push_back({n->socket.get(), POLLIN, 0});
+        looks.push_back({n->process.get(), POLLIN, 0});  // -1: not looked at
+    }
+    const std::uint64_t beat_ns =
+        drain_.is_idle() ? settings_.beat_ns : std::min(settings_.beat_ns, drain_beat_ns);
+    lock.unlock();
+    ::poll(looks.data(), looks.size(), static_cast<int>((beat_ns + 999'999) / 1'000'000));
+    lock.lock();
+    if (stop_) return;
+    std::uint64_t woken = 0;
+    static_cast<void>(!::read(wake_.get(), &woken, sizeof woken));
+    // Neighbours leave the list in this thread alone, and new ones come behind.
+    for (std::size_t i = 0; 2 * i + 3 < looks.size(); ++i) {
+        neighbour& n = *neighbours_[i];
+        if (looks[2 * i + 2].revents != 0) hear(n);
+        // Words that it sent before its end are heard first.
+        else if (looks[2 * i + 3].revents != 0) n.is_lost = true;
+    }
+    is_deaf_ = (looks[1].revents & POLLIN) != 0;
+    for (owned_fd came = meeting_.accept(); came; came = meeting_.accept()) {
+        is_deaf_ = false;
+        greet(std::move(came));
+    }
+    drain();
+    for (const auto& n : neighbours_) go_on(*n);
+    lock.unlock();
+    remove_lost();
+    answer();
+    say_notes();
+    lock.lock();
 }
 
 // A connection, made here or there: our hello goes first.
@@ -62,8 +74,8 @@ void process_links::greet(owned_fd socket) {
     n->socket = std::move(socket);
     if (peer_of(n->socket.get(), n->peer) != 0) return;
     if (n->peer.user != ::geteuid())
-        return settings_.say(name_of(*n) + " belongs to user " + std::to_string(n->peer.user) +
-                             " and is not linked; give each user a share of its own");
+        return note(name_of(*n) + " belongs to user " + std::to_string(n->peer.user) +
+                    " and is not linked; give each user a share of its own");
     n->process = watch_process(n->peer.process);
     n->deadline_ns = penstock::detail::host_now_ns() + settings_.wait_ns;
     // What the directory says by now it finds when it first reads it.
@@ -75,7 +87,7 @@ void process_links::greet(owned_fd socket) {
     if (const int code = send_message(n->socket.get(), &hello_.message, sizeof hello_.message,
                                       fds.data(), count);
         code != 0)
-        return settings_.say(name_of(*n) + " is not linked: " + error_text(code));
+        return note(name_of(*n) + " is not linked: " + error_text(code));
     neighbours_.push_back(std::move(n));
 }
 
@@ -89,8 +101,8 @@ void process_links::hear(neighbour& n) {
         if (size <= 0) {
             n.is_lost = true;
             if (size < 0 && size != -ECONNRESET && size != -EPIPE)
-                settings_.say(name_of(n) + " sends what is no message of a link: " +
-                              error_text(static_cast<int>(size)) + "; it is no longer linked");
+                note(name_of(n) + " sends what is no message of a link: " +
+                     error_text(static_cast<int>(size)) + "; it is no longer linked");
             return;
         }
         if (n.at == neighbour::stage::greeted &&
@@ -132,7 +144,7 @@ void process_links::take_hello(neighbour& n, const link_hello& hello, std::size_
         why = map(n, hello, fds);
     }
     if (!why.empty()) {
-        settings_.say(name_of(n) + " is not linked: " + why);
+        note(name_of(n) + " is not linked: " + why);
         return drop(n, "");
     }
     n.at = neighbour::stage::placed;
@@ -200,7 +212,7 @@ void process_links::go_on(neighbour& n) {
         links_.connect_guest(n.place);
         n.at = neighbour::stage::linked;
         answered_.notify_all();
-        settings_.say(name_of(n) + " is linked (" + n.reach + ")");
+        note(name_of(n) + " is linked (" + n.reach + ")");
     }
     refresh(n);
 }
@@ -241,6 +253,7 @@ void process_links::remove_lost() {
     neighbours lost;
     {
         const std::lock_guard lock(mutex_);
+        lost.reserve(neighbours_.size());
         for (auto& n : neighbours_)
             if (n->is_lost) lost.push_back(std::move(n));
         std::erase(neighbours_, nullptr);

@@ -44,8 +44,8 @@ status process_links::start() {
         std::size_t busy = 0;
         for (owned_fd& other : meeting_.connect_to_others(has_turn, busy)) greet(std::move(other));
         if (busy != 0)
-            settings_.say(share + "is shared with " + std::to_string(busy) +
-                          " more processes that do not answer; they are not linked");
+            note(share + "is shared with " + std::to_string(busy) +
+                 " more processes that do not answer; they are not linked");
     }
     if (has_turn) meeting_.end_turn();
     if (code != 0)
@@ -56,7 +56,17 @@ status process_links::start() {
         run();
     });
     await_first();
+    say_notes();
     return {};
+}
+
+void process_links::say_notes() {
+    std::vector<std::string> lines;
+    {
+        const std::lock_guard lock(mutex_);
+        lines.swap(unsaid_);
+    }
+    for (const std::string& line : lines) settings_.say(line);
 }
 
 // A program that runs for a moment only would otherwise end before it finds the pages. Those that
@@ -81,8 +91,8 @@ void process_links::leave() {
     is_running_ = false;
     answered_.notify_all();
     if (thread_.joinable()) {
-        const std::uint64_t one = 1;
-        static_cast<void>(::write(wake_.get(), &one, sizeof one));
+        const std::uint64_t wakes = 1;
+        static_cast<void>(::write(wake_.get(), &wakes, sizeof wakes));
         thread_.join();
     }
     links_.withdraw_all();
@@ -156,6 +166,8 @@ void process_links::await_answers() {
         if (!n->is_lost && n->acked < wanted && !stop_)
             drop(*n, "did not answer for " + std::to_string(settings_.wait_ns / 1000000) +
                          " ms when a file was opened for writing");
+    lock.unlock();
+    say_notes();
 }
 
 std::string process_links::name_of(const neighbour& n) const {
@@ -168,11 +180,11 @@ std::string process_links::name_of(const neighbour& n) const {
 void process_links::drop(neighbour& n, const std::string& why) {
     if (n.is_lost) return;
     n.is_lost = true;
-    if (!why.empty()) settings_.say(name_of(n) + " " + why + "; it is no longer linked");
+    if (!why.empty()) note(name_of(n) + " " + why + "; it is no longer linked");
     const link_message bye{link_verb::bye, 0};
     send_message(n.socket.get(), &bye, sizeof bye);
-    const std::uint64_t one = 1;
-    static_cast<void>(::write(wake_.get(), &one, sizeof one));
+    const std::uint64_t wakes = 1;
+    static_cast<void>(::write(wake_.get(), &wakes, sizeof wakes));
 }
 
 std::size_t process_links::linked() {

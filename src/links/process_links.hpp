@@ -115,7 +115,8 @@ private:
     using neighbours = std::vector<std::unique_ptr<neighbour>>;
 
     void run();
-    // The rest but for_each_lost: of the thread, with the lock, unless it says otherwise.
+    void beat(std::unique_lock<std::mutex>& lock);
+    // The rest: of the thread, with the lock, unless it says otherwise.
     void greet(owned_fd socket);
     void hear(neighbour& n);
     void take_hello(neighbour& n, const link_hello& hello, std::size_t size, received_fds& fds);
@@ -128,6 +129,9 @@ private:
     void remove_lost();  // without the lock
     void drain();
     [[nodiscard]] std::string name_of(const neighbour& n) const;
+    // A line for the log, which is not called with the lock.
+    void note(std::string line) { unsaid_.push_back(std::move(line)); }
+    void say_notes();  // without the lock
     void await_answers();
     void await_first();
     bool is_answered(std::uint64_t version) const;
@@ -147,9 +151,11 @@ private:
     std::mutex mutex_;  // guards the rest
     std::condition_variable answered_;
     bool stop_ = false;
+    std::vector<std::string> unsaid_;
     neighbours neighbours_;
     std::array<place, engine::most_neighbours> places_;
     visit_drain drain_;
+    bool is_deaf_ = false;  // to newcomers, for a beat: there are no descriptors for them
     std::thread thread_;
 };
 
