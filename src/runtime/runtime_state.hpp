@@ -71,7 +71,7 @@ struct runtime_state {
     std::uint64_t* tier_done_marks = nullptr;
     std::vector<std::unique_ptr<host_doorbell>> doorbells;
     std::unique_ptr<file_registry> files;
-    std::unique_ptr<process_links> share;  // null: no other process reads this cache
+    std::unique_ptr<process_links> share;          // null: no other process reads this cache
     std::shared_ptr<window_runs> runs_of_windows;  // as of all devices
     std::unique_ptr<window_set> windows;           // null: the cpu back end reads its files itself
     row_windows windows_of_rows;

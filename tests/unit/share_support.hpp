@@ -36,7 +36,7 @@ protected:
     }
 
     options shared() {
-        options o = small_options(folder_);
+        options o = small_options(folder_, 1);
         o.share = "test";
         o.admit_one_in = 1;
         o.log = [this](const std::string& line) {
@@ -64,6 +64,14 @@ protected:
     }
     static std::uint64_t from_neighbours(const runtime& rt) {
         return rt.stats().neighbour_reads + rt.stats().neighbour_loads;
+    }
+    // Readers that are between look and check.
+    static std::uint64_t readers_inside(const runtime& rt) {
+        std::uint64_t sum = 0;
+        for (const engine::visit_shard& shard : rt.ref().view.visits->shards)
+            sum += atomic_load<order::relaxed>(&shard.inside[0]) +
+                   atomic_load<order::relaxed>(&shard.inside[1]);
+        return sum;
     }
     // Opens, reads all and closes.
     static std::vector<std::uint8_t> read_all(runtime& rt, const std::string& path,

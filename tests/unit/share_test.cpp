@@ -41,6 +41,48 @@ TEST_F(share, newcomer_finds_what_is_kept) {
     EXPECT_EQ(from_neighbours(*keeper), 10u);
 }
 
+// A reader that did not leave would keep the memory of each neighbour that ends.
+TEST_F(share, every_way_of_reading_leaves) {
+    constexpr std::uint64_t pages = 40;
+    const auto bytes = pattern(14, pages * page);
+    const std::string path = make_file("data", bytes);
+    options o = shared();
+    o.writable = true;
+    o.cache_bytes = 64 * page;
+    const auto keeper = make_runtime(o);
+    EXPECT_EQ(read_all(*keeper, path, bytes.size()), bytes);
+    o.cache_bytes = 8 * page;  // so that frames are short
+    o.frame_wait_ms = 1;
+    const auto rt = make_runtime(o);
+    ASSERT_TRUE(are_linked(*keeper, *rt));
+    const int fd = rt->open(path);
+    std::vector<std::uint8_t> got(pages * page);
+    for (const std::uint64_t length : {std::uint64_t{64}, 3 * page, pages * page})
+        EXPECT_EQ(rt->read(fd, got.data(), static_cast<std::int64_t>(length), 17 * 8),
+                  static_cast<std::int64_t>(std::min(length, pages * page - 17 * 8)));
+    EXPECT_GT(rt->prefetch(fd, 0, pages * page), 0);
+    // No frame is left: some of these fail, after they have looked.
+    std::vector<mapping> held;
+    for (std::uint64_t i = 0; i < 12; ++i)
+        held.push_back(rt->map(fd, static_cast<std::int64_t>((20 + i) * page), 100));
+    EXPECT_LT(rt->map(fd, 39 * page, 100).bytes, 0);
+    rt->read(fd, got.data(), 4 * page, 32 * page);
+    rt->prefetch(fd, 0, pages * page);
+    for (const mapping& m : held)
+        if (m.bytes > 0) rt->unmap(m);
+    std::vector<std::uint64_t> rows(500);
+    for (std::uint64_t i = 0; i < rows.size(); ++i) rows[i] = i * 7 % 1000;
+    EXPECT_EQ(rt->gather(fd, {128, 128, 0}, rows.data(), rows.size(), got.data(), {}), 500);
+    EXPECT_GT(from_neighbours(*rt), 0u);
+    EXPECT_EQ(rt->stats().file_reads, 0u);
+    EXPECT_EQ(readers_inside(*rt), 0u);
+    rt->close(fd);
+    const int writer = rt->open(path, open_read_write);
+    EXPECT_EQ(rt->write(writer, bytes.data(), 5 * page + 1, 2 * page), 5 * page + 1);
+    EXPECT_EQ(rt->close(writer), 0);
+    EXPECT_EQ(readers_inside(*rt), 0u);
+}
+
 TEST_F(share, names_are_apart) {
     const auto bytes = pattern(4, 4 * page);
     const std::string path = make_file("data", bytes);
@@ -158,6 +200,7 @@ TEST_F(share, neighbours_come_and_go_under_load) {
     for (std::thread& thread : all) thread.join();
     EXPECT_EQ(wrong, 0u);
     EXPECT_GT(from_neighbours(*stays), 0u);
+    EXPECT_EQ(readers_inside(*stays), 0u);
     EXPECT_EQ(log().find("not linked"), std::string::npos) << log();
 }
 
