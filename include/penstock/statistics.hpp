@@ -60,6 +60,10 @@ struct statistics {
     std::uint64_t direct_reads = 0;  // of file_reads, reads past the page cache
     // Of file_reads, reads past the page cache into memory registered with io_uring.
     std::uint64_t registered_reads = 0;
+    // Ranges that the operating system was asked to read into its page cache because rows of them
+    // will be wanted (table::will_need), and ranges for which the host had no room.
+    std::uint64_t wishes = 0;
+    std::uint64_t wishes_dropped = 0;
     std::uint64_t bad_requests = 0;  // requests the host refused as malformed
     std::uint64_t batches = 0;       // rounds in which a service thread found requests
     std::array<std::uint64_t, 16>

@@ -16,9 +16,9 @@
 // that need rows from the disk ask the service threads, inside the graph too.
 //
 // Errors cannot be returned by work that has not begun. A row that cannot be had is delivered as
-// zeros, all other rows are right, and the table notes the first such row: the next gather, scatter
-// or prefetch gives its code and does nothing, and check() gives file, row, cause and cure and
-// clears the note.
+// zeros, all other rows are right, and the table notes the first such row: the next call that takes
+// rows gives its code and does nothing, and check() gives file, row, cause and cure and clears the
+// note.
 //
 // In a runtime of several devices a table is on all of them: each has its files open and a note of
 // its own, and rows come through the cache of the device that gathers. A row that one device has
@@ -204,11 +204,24 @@ public:
         return scatter_list({numbers, detail::type_of_number<Number>(), false, 0}, count, rows,
                             settings);
     }
-    // Brings the pages of these rows into the cache, each once.
+    // Brings the pages of these rows into the cache, each once: they are there when the stream gets
+    // past this call. Its kernel waits for them.
     template <row_number Number>
     int prefetch(const Number* numbers, std::uint64_t count, const row_options& settings = {}) {
         return prefetch_list({numbers, detail::type_of_number<Number>(), false, 0}, count,
                              settings);
+    }
+
+    // Says that these rows will be wanted soon, and waits for nothing: the kernel tells the host
+    // which of their pages are nowhere yet, and ends. Their bytes are then on their way to the host
+    // tier (options::tier_bytes), or where there is none to the operating system's page cache, each
+    // page once; a gather that comes later finds them nearer. A hint, as advice::will_need: no row
+    // depends on it, numbers of no row are passed over, and what rings, tier or host have no room
+    // for is dropped. Returns as prefetch, and may be captured like it.
+    template <row_number Number>
+    int will_need(const Number* numbers, std::uint64_t count, const row_options& settings = {}) {
+        return will_need_list({numbers, detail::type_of_number<Number>(), false, 0}, count,
+                              settings);
     }
 
     // Ok, or the first error of a device since the last check: its code, and a line with file, row,
@@ -233,6 +246,7 @@ private:
     int scatter_list(engine::number_list list, std::uint64_t count, const void* rows,
                      const row_options& settings);
     int prefetch_list(engine::number_list list, std::uint64_t count, const row_options& settings);
+    int will_need_list(engine::number_list list, std::uint64_t count, const row_options& settings);
 
     std::unique_ptr<parts> parts_;
 };

@@ -9,6 +9,7 @@
 
 #include "device/loan.hpp"
 #include "penstock/advise.hpp"
+#include "penstock/engine/wish.hpp"
 #include "penstock/file.hpp"
 #include "penstock/gather.hpp"
 #include "penstock/options.hpp"
@@ -65,7 +66,7 @@ inline std::uint64_t rows_of_a_piece(std::uint64_t count, std::uint64_t row_byte
 std::int64_t gather_on_cpu(runtime& rt, const gather_job& job);
 
 // What a table hands to the back ends: all rows of a list, and a verb for them.
-enum class table_verb { gather, scatter, prefetch };
+enum class table_verb { gather, scatter, prefetch, will_need };
 struct table_job {
     table_verb verb;
     engine::table_view table;
@@ -86,7 +87,9 @@ PENSTOCK_HD PENSTOCK_INLINE void run_part(const Group& g, const runtime_ref& fs,
     else if constexpr (Verb == table_verb::scatter)
         penstock::detail::scatter_list(g, fs, job.table, job.list, job.memory, job.stride_bytes,
                                        begin, end);
-    else engine::bring_in_list(g, fs.view, job.table, job.list, begin, end);
+    else if constexpr (Verb == table_verb::prefetch)
+        engine::bring_in_list(g, fs.view, job.table, job.list, begin, end);
+    else engine::wish_list(g, fs.view, job.table, job.list, begin, end, job.count);
 }
 
 // The verbs on an open file that go the same way through every layer, one row each: result, name,

@@ -32,7 +32,8 @@ table_kernel kernel_of(table_verb verb) {
     switch (verb) {
         case table_verb::gather: return take_rows<table_verb::gather, 3>;
         case table_verb::scatter: return take_rows<table_verb::scatter, 2>;
-        default: return take_rows<table_verb::prefetch, 2>;
+        case table_verb::prefetch: return take_rows<table_verb::prefetch, 2>;
+        default: return take_rows<table_verb::will_need, 2>;
     }
 }
 
@@ -45,7 +46,8 @@ std::uint64_t rows_of_a_warp(std::uint64_t count, std::uint64_t warps) {
     return rows > batch_rows ? (rows + batch_rows - 1) / batch_rows * batch_rows : rows;
 }
 
-constexpr table_verb verbs[] = {table_verb::gather, table_verb::scatter, table_verb::prefetch};
+constexpr table_verb verbs[] = {table_verb::gather, table_verb::scatter, table_verb::prefetch,
+                                table_verb::will_need};
 
 }  // namespace
 
@@ -63,7 +65,8 @@ cudaError_t gpu_tables::load(const runtime_ref& fs, cudaStream_t stream) {
 
 int gpu_tables::launch(const runtime_ref& fs, const table_job& job, cudaStream_t stream) const {
     if (!is_reached(job.list.numbers)) return -EFAULT;
-    if (job.verb != table_verb::prefetch && !is_reached(job.memory)) return -EFAULT;
+    const bool has_memory = job.verb == table_verb::gather || job.verb == table_verb::scatter;
+    if (has_memory && !is_reached(job.memory)) return -EFAULT;
     const std::uint64_t most = most_blocks_[static_cast<int>(job.verb)];
     const std::uint64_t piece = rows_of_a_warp(job.count, most * warps_per_block);
     const std::uint64_t blocks = std::min<std::uint64_t>(

@@ -22,7 +22,7 @@ public:
                              cudaStream_t stream) const;
 
 private:
-    std::uint32_t most_blocks_[3] = {};  // of each verb
+    std::uint32_t most_blocks_[4] = {};  // of each verb
 };
 
 }  // namespace penstock::host

@@ -132,6 +132,8 @@ public:
     shared_handle(const shared_handle&) = delete;
     shared_handle& operator=(const shared_handle&) = delete;
     [[nodiscard]] int fd() const { return fd_; }
+    // False: its reads go past the page cache, whatever that has.
+    [[nodiscard]] bool uses_page_cache() const { return mode() != direct_mode::on; }
 
     // Makes the operation ready to start. A direct read has the length that the file system
     // demands, which may be more than the caller asked for; then the rest of the page at its

@@ -159,6 +159,10 @@ public:
     // 1 if the page cache has all of a range of an open file, 0 if not; negative errno: that cannot
     // be told.
     virtual int in_page_cache(int, std::uint64_t, std::uint64_t) { return -EOPNOTSUPP; }
+    // A hint: a range of an open file will be read soon. The page cache begins to read what it does
+    // not have of it, as a rule without a wait for the disk. Some systems heed no more than 128 KiB
+    // of one call.
+    virtual int will_need(int, std::uint64_t, std::uint64_t) { return -EOPNOTSUPP; }
 
     // Where in an open file from `offset` on the next bytes are that were ever written, and where
     // those end (which may be the file's end); all between are zeros. INT64_MAX: there are none.

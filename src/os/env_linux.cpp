@@ -328,6 +328,11 @@ public:
         return pages.cached >= (offset + bytes + page - 1) / page - offset / page ? 1 : 0;
     }
 
+    int will_need(int fd, std::uint64_t offset, std::uint64_t bytes) override {
+        return -::posix_fadvise(fd, static_cast<off_t>(offset), static_cast<off_t>(bytes),
+                                POSIX_FADV_WILLNEED);
+    }
+
     std::int64_t next_data(int fd, std::uint64_t offset) override {
         return seek(fd, offset, SEEK_DATA);
     }

@@ -44,6 +44,8 @@ void add_counters(statistics& out, const service_counters& from) {
     out.file_read_errors += from.file_read_errors.load(std::memory_order_relaxed);
     out.direct_reads += from.direct_reads.load(std::memory_order_relaxed);
     out.registered_reads += from.registered_reads.load(std::memory_order_relaxed);
+    out.wishes += from.wishes.load(std::memory_order_relaxed);
+    out.wishes_dropped += from.wishes_dropped.load(std::memory_order_relaxed);
     out.bad_requests += from.bad_requests.load(std::memory_order_relaxed);
     out.batches += from.batches.load(std::memory_order_relaxed);
     for (std::size_t i = 0; i < out.batch_size.size(); ++i)

@@ -9,6 +9,7 @@
 #include "service/trace.hpp"
 #include "penstock/base/atomic.hpp"
 #include "penstock/engine/name_table.hpp"
+#include "penstock/engine/wish.hpp"
 
 namespace penstock::host {
 
@@ -22,6 +23,7 @@ using engine::ring_reply;
 using engine::ring_request;
 using engine::ring_ticket;
 using engine::unlink_request;
+using engine::wish_request;
 using engine::write_request;
 
 namespace {
@@ -58,7 +60,8 @@ service::service(const std::vector<host_ring>& rings, file_registry& files, envi
       next_ticket_(rings.size()),
       flights_(rings.size() * slots_),
       fills_(settings.tier, settings.page_shift),
-      handles_(files) {}
+      handles_(files),
+      wishes_(env) {}
 
 service::~service() {
     // In one total order with the flag in the doorbell: either the thread sees the stop before it
@@ -96,10 +99,13 @@ void service::run() {
         run_writers();
         if (taken == 0 && in_flight_ > 0)
             io_->submit();  // reads that finish() started again after a short read
+        const bool has_wishes = !wishes_.empty();
+        if (has_wishes) ask_for_wishes(taken == 0 ? 16 : 2);
         // With reads in flight and no new request, waits a moment for a read to finish; new
         // requests wait no longer than that.
-        finish_all(in_flight_ > 0 && taken == 0 ? 20'000 : 0);
-        idle_rounds = taken == 0 && in_flight_ == 0 && writers_.empty() ? rest(idle_rounds + 1) : 0;
+        finish_all(in_flight_ > 0 && taken == 0 && !has_wishes ? 20'000 : 0);
+        const bool is_idle = taken == 0 && in_flight_ == 0 && writers_.empty() && !has_wishes;
+        idle_rounds = is_idle ? rest(idle_rounds + 1) : 0;
     }
     while (!writers_.empty() && !killed_.load(std::memory_order_relaxed)) run_writers();
     // The operating system still writes to the staging area, which must not be freed before the
@@ -208,6 +214,7 @@ void service::serve(const ring_request& request, const ring_ticket& at) {
     switch (request.operation) {
         case op::read: return serve_read(read_request::of(request), at);
         case op::fill: return serve_fill(fill_request::of(request), at);
+        case op::wish: return serve_wish(wish_request::of(request), at);
         case op::open: return serve_open(open_request::of(request), at);
         case op::write: return serve_write(write_request::of(request), at);
         case op::leaf: return serve_leaf(leaf_request::of(request), at);
@@ -390,6 +397,34 @@ void service::serve_fill(const fill_request& request, const ring_ticket& at) {
     in_flight_ += reads;
     counters_.direct_reads.fetch_add(direct, std::memory_order_relaxed);
     counters_.file_reads.fetch_add(reads, std::memory_order_relaxed);
+}
+
+// Answers before the wishes come true: no group waits, but the ring slot can be used again once the
+// list is copied.
+void service::serve_wish(const wish_request& request, const ring_ticket& at) {
+    if (request.runs == 0 || request.runs > engine::max_wished_runs) return refuse(at, -EINVAL);
+    std::array<engine::wished_run, engine::max_wished_runs> runs;
+    std::memcpy(runs.data(), staging_of(at), request.runs * sizeof runs[0]);
+    answer(at, 0);
+    for (std::uint32_t i = 0; i < request.runs; ++i) {
+        const engine::wished_run& r = runs[i];
+        const std::uint64_t pages = engine::pages_of(r), first = engine::first_page_of(r);
+        if (pages == 0 || first > (INT64_MAX >> settings_.page_shift) - pages) continue;
+        if (!wishes_.add({r.file_slot, r.generation, first << settings_.page_shift,
+                          pages << settings_.page_shift}))
+            counters_.wishes_dropped.fetch_add(1, std::memory_order_relaxed);
+    }
+}
+
+// Few at a time while requests keep coming, whose groups wait.
+void service::ask_for_wishes(std::uint32_t calls) {
+    const trace_range range("wishes");
+    const std::uint32_t made =
+        wishes_.ask(calls, [this](std::uint32_t slot, std::uint32_t generation,
+                                  std::shared_ptr<shared_handle>& file, std::uint64_t& size_bytes) {
+            return handles_.find(slot, generation, file, size_bytes);
+        });
+    counters_.wishes.fetch_add(made, std::memory_order_relaxed);
 }
 
 read_operation service::rest_of(std::uint32_t number) const {

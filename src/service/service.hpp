@@ -26,6 +26,7 @@
 #include "files/file_registry.hpp"
 #include "service/fills.hpp"
 #include "service/idle_watch.hpp"
+#include "service/wishes.hpp"
 #include "os/registering_engine.hpp"
 #include "files/write_error_log.hpp"
 #include "penstock/engine/layout.hpp"
@@ -94,6 +95,7 @@ struct service_counters {
     std::atomic<std::uint64_t> file_syncs{0};
     std::atomic<std::uint64_t> file_reads{0}, file_read_bytes{0}, file_read_errors{0},
         direct_reads{0}, registered_reads{0}, bad_requests{0}, batches{0};
+    std::atomic<std::uint64_t> wishes{0}, wishes_dropped{0};
     std::array<std::atomic<std::uint64_t>, 16> batch_size{};
 };
 
@@ -157,6 +159,8 @@ private:
     void serve_unlink(const engine::unlink_request& request, const engine::ring_ticket& at);
     void serve_read(const engine::read_request& request, const engine::ring_ticket& at);
     void serve_fill(const engine::fill_request& request, const engine::ring_ticket& at);
+    void serve_wish(const engine::wish_request& request, const engine::ring_ticket& at);
+    void ask_for_wishes(std::uint32_t calls);
     void serve_write(const engine::write_request& request, const engine::ring_ticket& at);
     void run_writers();
     void serve_leaf(const engine::leaf_request& request, const engine::ring_ticket& at);
@@ -188,6 +192,7 @@ private:
     std::vector<flight> flights_;
     fill_set fills_;
     handle_cache handles_;
+    wish_set wishes_;
     // Writes that were taken for a file and are not written yet.
     struct write_batch {
         std::uint32_t slot, generation;

@@ -49,6 +49,8 @@ constexpr statistic_entry statistics_rows[] = {
     {"file_read_errors", &statistics::file_read_errors},
     {"direct_reads", &statistics::direct_reads},
     {"registered_reads", &statistics::registered_reads},
+    {"wishes", &statistics::wishes},
+    {"wishes_dropped", &statistics::wishes_dropped},
     {"bad_requests", &statistics::bad_requests},
     {"batches", &statistics::batches}};
 

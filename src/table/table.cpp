@@ -286,12 +286,16 @@ void table::on_device::run_on_cpu(const host::table_job& job) {
                     break;
                 case host::table_verb::prefetch:
                     host::run_part<host::table_verb::prefetch>(lane{}, fs, job, first, end);
+                    break;
+                case host::table_verb::will_need:
+                    host::run_part<host::table_verb::will_need>(lane{}, fs, job, first, end);
             }
         }
     };
     // A thread costs as much to start as some hundred rows to copy, or thousands from a window.
     const bool is_quick =
-        job.verb == host::table_verb::gather && windows != nullptr && windows->are_whole();
+        job.verb == host::table_verb::will_need ||
+        (job.verb == host::table_verb::gather && windows != nullptr && windows->are_whole());
     if (job.count * layout.row_bytes < (is_quick ? 1u << 20 : 65536u)) work(0, 1);
     else rt.run_on_workers(work);
 }
@@ -346,6 +350,12 @@ int table::prefetch_list(engine::number_list list, std::uint64_t count,
                          const row_options& settings) {
     // No memory of the caller takes part; any address that is not null will do.
     return parts_->run(host::table_verb::prefetch, list, count, const_cast<void*>(list.numbers),
+                       settings);
+}
+
+int table::will_need_list(engine::number_list list, std::uint64_t count,
+                          const row_options& settings) {
+    return parts_->run(host::table_verb::will_need, list, count, const_cast<void*>(list.numbers),
                        settings);
 }
 

@@ -124,6 +124,12 @@ std::int64_t faulty_environment::read(int fd, std::byte* to, std::uint64_t bytes
     return real_.read(fd, to, most == 0 ? bytes : std::min<std::uint64_t>(bytes, most), offset);
 }
 
+int faulty_environment::will_need(int fd, std::uint64_t offset, std::uint64_t bytes) {
+    int error = 0;
+    wait_while_stalled(call_will_need);
+    return fails(call_will_need, error) ? error : real_.will_need(fd, offset, bytes);
+}
+
 int faulty_environment::open_writing(int handle) {
     int error = 0;
     if (fails(call_open_writing, error)) return error;

@@ -36,7 +36,8 @@ enum call : std::uint32_t {
     every_name_call = 32768 + 65536,
     // Those of call_read that go by no engine: can be stalled by this name.
     call_plain_read = 131072,
-    call_register = 16384  // its failure is no caller's error
+    call_will_need = 262144,  // a hint, whose failure is no caller's error
+    call_register = 16384     // its failure is no caller's error
 };
 
 struct fault_plan {
@@ -104,6 +105,7 @@ public:
         const int said = said_cached_.load();
         return said != ask ? said : real_.in_page_cache(fd, offset, bytes);
     }
+    int will_need(int fd, std::uint64_t offset, std::uint64_t bytes) override;
     // What in_page_cache answers from now on; `ask`: the truth.
     static constexpr int ask = 2;
     void say_cached(int answer) { said_cached_ = answer; }

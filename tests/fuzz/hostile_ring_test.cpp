@@ -6,6 +6,7 @@
 
 #include "fuzz/ring_fuzz.hpp"
 #include "fuzz/ring_harness.hpp"
+#include "penstock/engine/wish.hpp"
 
 namespace penstock::fuzz {
 
@@ -195,6 +196,42 @@ TEST(hostile_ring, writes_that_are_not_permitted_are_refused) {
     EXPECT_EQ(result_of(op::settle, c, of_c, 0, 0, epoch), 0);
     EXPECT_EQ(result_of(op::write, c, of_c, 0, 512, 1), -EBADF);
     EXPECT_EQ(text_of("c"), "oxdx");
+}
+
+// Of a list only what is part of an open file is asked for.
+TEST(hostile_ring, wishes_for_what_is_no_part_of_an_open_file_are_passed_over) {
+    ring_harness ring(fuzz_root());
+    ring.disk.say_cached(0);
+    std::uint32_t slot = 0, generation = 0;
+    ASSERT_EQ(ring.open("a", slot, generation), 0);
+    const auto result_of = [&](std::uint32_t runs) {
+        ring_request request{};
+        request.operation = op::wish;
+        request.bytes = runs;
+        const std::uint64_t ticket = ring.post(request);
+        return ring.await(ticket) ? ring.reply(ticket).result : std::int64_t{-ETIMEDOUT};
+    };
+    EXPECT_EQ(result_of(0), -EINVAL);
+    EXPECT_EQ(result_of(engine::max_wished_runs + 1), -EINVAL);
+    EXPECT_EQ(result_of(0xffffffff), -EINVAL);
+    ring.disk.set({.calls = fault::call_will_need});
+    const engine::wished_run list[] = {{slot, generation + 1, engine::make_run(0, 1)},
+                                       {0xffffffff, generation, engine::make_run(0, 1)},
+                                       {slot, generation, engine::make_run(8, 1)},
+                                       {slot, generation, engine::make_run(0, 0)},
+                                       {slot, generation, ~std::uint64_t{0}},
+                                       {slot, generation, engine::make_run(2, 60000)}};
+    std::memcpy(ring.staging(ring.next), list, sizeof list);
+    EXPECT_EQ(result_of(std::size(list)), 0);
+    std::memset(ring.staging(ring.next), 0xff, ring_harness::stride);
+    EXPECT_EQ(result_of(engine::max_wished_runs), 0);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(10);
+    while (ring.disk.calls() == 0 && std::chrono::steady_clock::now() < end)
+        std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_EQ(ring.disk.calls(), 1u);
+    EXPECT_EQ(ring.service->counters().wishes.load(), 1u);
+    EXPECT_TRUE(ring.service->alive());
 }
 
 TEST(hostile_ring, extents_that_were_never_given_are_not_taken_back) {

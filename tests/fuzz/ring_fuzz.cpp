@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "fuzz/ring_harness.hpp"
+#include "penstock/engine/wish.hpp"
 
 namespace penstock::fuzz {
 
@@ -130,7 +131,7 @@ private:
 
     void hostile(std::uint8_t kind) {
         ring_request request{};
-        request.operation = static_cast<op>(in_.byte() % 8 < 7 ? in_.byte() % 12 : in_.number());
+        request.operation = static_cast<op>(in_.byte() % 8 < 7 ? in_.byte() % 13 : in_.number());
         request.bytes = static_cast<std::uint32_t>(in_.number());
         request.file_slot = (kind & 16) != 0 ? slot_ : static_cast<std::uint32_t>(in_.number());
         request.generation =
@@ -144,6 +145,7 @@ private:
             request.bytes = 2;
         const std::uint64_t ticket = ring_.next;
         if (request.operation == op::fill) list_frames(ticket);
+        if (request.operation == op::wish) list_runs(ticket);
         if (request.operation == op::open) {
             const std::uint64_t seed = in_.word();
             for (std::uint32_t i = 0; i < ring_harness::stride; ++i)
@@ -167,10 +169,24 @@ private:
         }
     }
 
+    // Some runs of pages; half of them are of the file that was opened last.
+    void list_runs(std::uint64_t ticket) {
+        for (std::uint32_t i = 0; i < listed_runs; ++i) {
+            const bool of_open = in_.byte() % 2 == 0;
+            const engine::wished_run run{
+                of_open ? slot_ : static_cast<std::uint32_t>(in_.number()),
+                of_open ? generation_ : static_cast<std::uint32_t>(in_.number()), in_.number()};
+            std::memcpy(ring_.staging(ticket) + i * sizeof run, &run, sizeof run);
+        }
+    }
+
     void judge(const ring_request& request, std::uint64_t ticket) {
         const std::int64_t result = ring_.reply(ticket).result;
         const bool reads = request.operation == op::read;
-        const std::uint32_t written_by_us = request.operation == op::fill ? listed_bytes : 0;
+        const std::uint32_t written_by_us = request.operation == op::fill ? listed_bytes
+                                            : request.operation == op::wish
+                                                ? listed_runs * sizeof(engine::wished_run)
+                                                : 0;
         if (!ring_.guards_hold(
                 ticket, reads && result > 0 ? static_cast<std::uint32_t>(result) : written_by_us))
             complain("wrote to the staging area where it should not");
@@ -188,7 +204,7 @@ private:
                             request.operation == op::sync;
         if (writes && result >= 0 && written_.count({request.file_slot, request.generation}) == 0)
             complain("wrote to a file that was not opened for writing");
-        const bool known = request.operation >= op::open && request.operation <= op::unlink;
+        const bool known = request.operation >= op::open && request.operation <= op::wish;
         if (!known && result != -EINVAL)
             complain("an unknown operation was answered with " + std::to_string(result));
         if (request.operation == op::leaf && result == 0 &&
@@ -258,7 +274,7 @@ private:
         if (wrong_.empty()) wrong_ = complaint;
     }
 
-    static constexpr std::uint32_t listed_bytes = 4 * engine::max_fill_pages;
+    static constexpr std::uint32_t listed_bytes = 4 * engine::max_fill_pages, listed_runs = 4;
 
     input& in_;
     const std::string root_;

@@ -320,8 +320,10 @@ private:
         expect("bad_requests", s.bad_requests, 0);
         std::uint64_t answered = 0, valid = 0;
         for (const std::uint64_t n : s.latency_ns) answered += n;
-        // No caller waits for the answer to a fill, which asks for one page or more.
-        if (answered > s.requests || s.requests - answered > s.read_ahead_pages)
+        // No caller waits for the answer to a fill, which asks for one page or more, or to a list
+        // of wishes.
+        if (answered > s.requests ||
+            s.requests - answered > s.read_ahead_pages + report_.table_wishes)
             expect("answers", answered, s.requests);
         for (std::uint32_t device = 0; device < settings_.caches; ++device) {
             const engine::cache_view& c = rt_->ref(device).view;

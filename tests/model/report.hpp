@@ -52,6 +52,7 @@ struct report {
     // meanwhile, read through a window.
     std::uint64_t table_rows, table_outside, table_padded, table_straddling, table_stale;
     std::uint64_t table_hits, table_misses, table_through;
+    std::uint64_t table_wishes;  // the most lists of wishes that were posted
 
     // What runtime::view_status may be about. The host takes them out between launches.
     std::uint64_t missing;       // as events

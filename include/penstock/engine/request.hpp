@@ -27,7 +27,8 @@ enum class op : std::uint32_t {
     sync = 8,
     truncate = 9,
     settle = 10,
-    unlink = 11
+    unlink = 11,
+    wish = 12
 };
 
 // The wire. A request, written by one group and then read by one service thread. 64 bytes: one
@@ -127,6 +128,19 @@ struct fill_request {
     static constexpr PENSTOCK_HD fill_request of(const ring_request& in) {
         return {in.file_slot, in.generation, in.bytes, in.offset, in.argument};
     }
+};
+
+// Says which pages will be wanted: the staging area lists so many runs of them (engine/wish.hpp).
+struct wish_request {
+    std::uint32_t runs;
+
+    constexpr PENSTOCK_HD ring_request packed() const {
+        ring_request out{};
+        out.operation = op::wish;
+        out.bytes = runs;
+        return out;
+    }
+    static constexpr PENSTOCK_HD wish_request of(const ring_request& in) { return {in.bytes}; }
 };
 
 // Writes the marked bytes of the page in the staging area (engine/write_back.hpp).

@@ -75,7 +75,7 @@ void of_tables() {
          &ps::table::ref, &ps::table::size, &ps::table::row_bytes, &ps::table::layout,
          &ps::table::check, &ps::table::sync, &ps::table::open_windows,
          &ps::table::gather<std::int32_t>, &ps::table::scatter<std::int64_t>,
-         &ps::table::prefetch<std::uint32_t>);
+         &ps::table::prefetch<std::uint32_t>, &ps::table::will_need<std::uint64_t>);
 }
 
 }  // namespace
