@@ -236,6 +236,11 @@ public:
     // many rows opens them by itself; -EOPNOTSUPP: the file has no lease (docs/guide/tables.md), or
     // the table is writable. They are closed with the table.
     std::int64_t open_windows();
+    // The same for what was asked for since, by gather, prefetch or will_need, and is in memory now
+    // (runtime::grow_windows). Looks at nothing else, so call it between launches as often as you
+    // like. Returns how many bytes it took in, of several devices the least, or a negative errno.
+    // On cpu a table does so by itself, now and then.
+    std::int64_t grow_windows();
 
 private:
     struct on_device;

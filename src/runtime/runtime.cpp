@@ -188,6 +188,17 @@ int runtime::unmap(const mapping& mapped) {
     return penstock::unmap(lane{}, state().ref, mapped);
 }
 
+std::int64_t runtime::grow_windows() {
+    return host::checked(state(), [&]() -> std::int64_t {
+        if (state().windows == nullptr) return -EOPNOTSUPP;  // the devices are of one kind
+        const auto all = [](const host::asked_chunks::chunk&) { return true; };
+        host::least_of_devices least;
+        for (const auto& state : states_)
+            least.add(state->grow_windows(*state->windows, state->asked->take(all), nullptr));
+        return least.result();
+    });
+}
+
 void runtime::close_windows() {
     if (process_code() != 0) return;
     for (const auto& state : states_)

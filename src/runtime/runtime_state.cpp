@@ -418,6 +418,7 @@ status runtime_state::build_services(const std::vector<std::vector<host_ring>>& 
         settings_of_service.page_shift = c.page_shift;
         settings_of_service.watch = watch;
         settings_of_service.write_errors = write_errors;
+        settings_of_service.asked = asked.get();
         if (c.tier.frames != nullptr)
             settings_of_service.tier = {c.tier.frames, tier_done_marks, c.tier.frame_count};
         if (std::string(io->name()) == "io_uring") let_register(settings_of_service, rings);

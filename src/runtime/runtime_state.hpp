@@ -3,9 +3,11 @@
 // slots that are lent).
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <condition_variable>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -19,6 +21,7 @@
 #include "os/exceptions.hpp"
 #include "os/process_owner.hpp"
 #include "runtime/table_room.hpp"
+#include "service/asked_chunks.hpp"
 #include "service/service.hpp"
 #include "service/windows.hpp"
 #include "penstock/runtime.hpp"
@@ -75,6 +78,7 @@ struct runtime_state {
     std::shared_ptr<window_runs> runs_of_windows;  // as of all devices
     std::unique_ptr<window_set> windows;           // null: the cpu back end reads its files itself
     row_windows windows_of_rows;
+    std::unique_ptr<asked_chunks> asked;  // null: there are no windows
     table_room tables;
     std::shared_ptr<write_error_log> write_errors;
     std::vector<std::unique_ptr<service>> services;
@@ -136,6 +140,10 @@ struct runtime_state {
     // Windows of an open file: how many bytes of the range lie in them then, or a negative errno.
     std::int64_t open_windows(window_set& set, int fd, std::uint64_t offset, std::uint64_t bytes,
                               const void* owner);
+    // Takes the chunks, in order, into windows where they are resident and their files open.
+    // Returns how many bytes, or the first error if no file could be looked at.
+    std::int64_t grow_windows(window_set& set, const std::vector<asked_chunks::chunk>& chunks,
+                              const void* owner);
     [[nodiscard]] page_lender& lender() const {
         return hooks.lender != nullptr ? *hooks.lender : device->lender();
     }
@@ -182,6 +190,19 @@ auto checked(const runtime_state& state, const Call& call) -> decltype(call()) {
         return status_of_exception("").code;
     }
 }
+
+// Of a call that every device does a part of: the least of the counts, or the first error.
+class least_of_devices {
+public:
+    void add(std::int64_t result) {
+        if (result < 0 && first_error_ == 0) first_error_ = result;
+        least_ = std::min(least_, result);
+    }
+    [[nodiscard]] std::int64_t result() const { return first_error_ != 0 ? first_error_ : least_; }
+
+private:
+    std::int64_t least_ = INT64_MAX, first_error_ = 0;
+};
 
 // Of a runtime that was made, until it is destroyed: in a child of fork() every wait on its copy
 // ends with -ECHILD.

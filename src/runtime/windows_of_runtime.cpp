@@ -8,6 +8,8 @@ namespace penstock::host {
 
 status runtime_state::build_windows() {
     const std::uint64_t budget_bytes = *settings.window_bytes - settings.tier_bytes * device_count;
+    if (has_windows() || budget_bytes != 0)
+        asked = std::make_unique<asked_chunks>(settings.max_files);
     // The first device, which ends last, has the memory of the windows of all.
     const runtime_state& first = first_device != nullptr ? *first_device : *this;
     const auto runs = [&](const std::shared_ptr<window_runs>& of_first) {
@@ -42,24 +44,64 @@ status runtime_state::build_windows() {
     return {};
 }
 
-std::int64_t runtime_state::open_windows(window_set& set, int fd, std::uint64_t offset,
-                                         std::uint64_t bytes, const void* owner) {
+namespace {
+
+// Calls open(file, note) for the file of an open descriptor. Returns its result, or a negative
+// errno.
+template <typename Open>
+std::int64_t with_window_file(const runtime_state& state, int fd, const Open& open) {
     // Held open until the window is in place, so that the file's slot cannot go to another
     // meanwhile.
-    const int held = device->duplicate(ref, fd);
+    const int held = state.device->duplicate(state.ref, fd);
     if (held < 0) return held;
-    window_file file{engine::descriptor_slot(ref.view, fd), engine::descriptor_generation(fd), -1,
-                     0};
+    window_file file{engine::descriptor_slot(state.ref.view, fd), engine::descriptor_generation(fd),
+                     -1, 0};
     std::shared_ptr<shared_handle> handle;
-    std::int64_t inside = files->handle_of(file.slot, file.generation, handle, file.size_bytes);
-    if (inside == 0) {
+    std::int64_t result =
+        state.files->handle_of(file.slot, file.generation, handle, file.size_bytes);
+    if (result == 0) {
         file.fd = handle->fd();
+        state.asked->watch(file.slot, file.generation);
         std::string note;
-        inside = set.open(file, offset, bytes, note, owner);
-        if (!note.empty()) say("no windows: " + note);
+        result = open(file, note);
+        if (!note.empty()) state.say("no windows: " + note);
     }
-    device->close(ref, held);
-    return inside;
+    state.device->close(state.ref, held);
+    return result;
+}
+
+}  // namespace
+
+std::int64_t runtime_state::open_windows(window_set& set, int fd, std::uint64_t offset,
+                                         std::uint64_t bytes, const void* owner) {
+    return with_window_file(*this, fd, [&](const window_file& file, std::string& note) {
+        return set.open(file, offset, bytes, note, owner);
+    });
+}
+
+std::int64_t runtime_state::grow_windows(window_set& set,
+                                         const std::vector<asked_chunks::chunk>& chunks,
+                                         const void* owner) {
+    std::int64_t sum = 0, first_error = 0;
+    bool any = chunks.empty();
+    for (std::size_t i = 0; i < chunks.size();) {
+        const asked_chunks::chunk& first = chunks[i];
+        std::vector<std::uint64_t> numbers;
+        for (; i < chunks.size() && chunks[i].slot == first.slot &&
+               chunks[i].generation == first.generation;
+             ++i)
+            numbers.push_back(chunks[i].number);
+        const std::int64_t taken =
+            with_window_file(*this, engine::make_descriptor(first.slot, first.generation),
+                             [&](const window_file& file, std::string& note) {
+                                 return set.open_chunks(file, numbers, note, owner);
+                             });
+        if (taken == -EBADF) any = true;  // it is closed, and was asked for before
+        any = any || taken >= 0;
+        if (taken > 0) sum += taken;
+        if (taken < 0 && first_error == 0) first_error = taken;
+    }
+    return any ? sum : first_error;
 }
 
 }  // namespace penstock::host

@@ -301,6 +301,7 @@ void service::serve_read(const read_request& request, const ring_ticket& at) {
         f.file.reset();
         return refuse(at, -EINVAL);
     }
+    note_asked(request.file_slot, request.generation, request.offset, request.bytes);
     f.at = at;
     f.offset = request.offset;
     f.wanted = request.bytes;
@@ -392,6 +393,7 @@ void service::serve_fill(const fill_request& request, const ring_ticket& at) {
         return code != 0 && code != -EBADF ? answer(at, code)
                                            : refuse(at, code != 0 ? code : -EINVAL);
     }
+    note_asked(request.file_slot, request.generation, request.offset, request.bytes);
     std::uint32_t direct = 0;
     const std::uint32_t reads = fills_.begin(order, std::move(file), *io_, direct);
     in_flight_ += reads;
@@ -406,13 +408,21 @@ void service::serve_wish(const wish_request& request, const ring_ticket& at) {
     std::array<engine::wished_run, engine::max_wished_runs> runs;
     std::memcpy(runs.data(), staging_of(at), request.runs * sizeof runs[0]);
     answer(at, 0);
+    const std::uint64_t most_pages = static_cast<std::uint64_t>(INT64_MAX) >> settings_.page_shift;
     for (std::uint32_t i = 0; i < request.runs; ++i) {
         const engine::wished_run& r = runs[i];
         const std::uint64_t pages = engine::pages_of(r), first = engine::first_page_of(r);
-        if (pages == 0 || first > (INT64_MAX >> settings_.page_shift) - pages) continue;
-        if (!wishes_.add({r.file_slot, r.generation, first << settings_.page_shift,
-                          pages << settings_.page_shift}))
-            counters_.wishes_dropped.fetch_add(1, std::memory_order_relaxed);
+        std::shared_ptr<shared_handle> file;
+        std::uint64_t size_bytes = 0;
+        if (pages == 0 || first > most_pages ||
+            handles_.find(r.file_slot, r.generation, file, size_bytes) != 0)
+            continue;
+        wish wanted{r.file_slot, r.generation, first << settings_.page_shift,
+                    pages << settings_.page_shift};
+        if (wanted.offset >= size_bytes) continue;
+        wanted.bytes = std::min(wanted.bytes, size_bytes - wanted.offset);
+        note_asked(wanted.slot, wanted.generation, wanted.offset, wanted.bytes);
+        if (!wishes_.add(wanted)) counters_.wishes_dropped.fetch_add(1, std::memory_order_relaxed);
     }
 }
 

@@ -24,6 +24,7 @@
 
 #include "os/env.hpp"
 #include "files/file_registry.hpp"
+#include "service/asked_chunks.hpp"
 #include "service/fills.hpp"
 #include "service/idle_watch.hpp"
 #include "service/wishes.hpp"
@@ -107,6 +108,7 @@ struct service_settings {
     // The threads of a runtime share one watch.
     std::shared_ptr<idle_watch> watch = std::make_shared<idle_watch>();
     host_tier tier;
+    asked_chunks* asked = nullptr;         // null: no file has windows
     std::vector<memory_area> to_register;  // empty: none
     registering_engine::refusal register_refused;
     std::shared_ptr<write_error_log> write_errors = std::make_shared<write_error_log>(
@@ -161,6 +163,11 @@ private:
     void serve_fill(const engine::fill_request& request, const engine::ring_ticket& at);
     void serve_wish(const engine::wish_request& request, const engine::ring_ticket& at);
     void ask_for_wishes(std::uint32_t calls);
+    // A request came for this range, so it lies in no window.
+    void note_asked(std::uint32_t slot, std::uint32_t generation, std::uint64_t offset,
+                    std::uint64_t bytes) const {
+        if (settings_.asked != nullptr) settings_.asked->note(slot, generation, offset, bytes);
+    }
     void serve_write(const engine::write_request& request, const engine::ring_ticket& at);
     void run_writers();
     void serve_leaf(const engine::leaf_request& request, const engine::ring_ticket& at);

@@ -24,6 +24,16 @@ std::size_t most_watched() {
                                                    : 64;
 }
 
+bool has_any(const std::vector<std::uint64_t>& chunks) {
+    return std::any_of(chunks.begin(), chunks.end(), [](std::uint64_t c) { return c != 0; });
+}
+
+// Of chunks [first, end).
+bool has_closed(const std::vector<std::uint64_t>& chunks, std::uint64_t first, std::uint64_t end) {
+    const auto last = chunks.begin() + static_cast<std::ptrdiff_t>(end);
+    return std::find(chunks.begin() + static_cast<std::ptrdiff_t>(first), last, 0) != last;
+}
+
 }  // namespace
 
 window_set::window_set(environment& env, cache_device& device, const engine::cache_view& view,
@@ -204,13 +214,11 @@ std::int64_t window_set::why_nothing(int code) const {
                                                : 0;
 }
 
-std::int64_t window_set::open(const window_file& file, std::uint64_t offset, std::uint64_t bytes,
-                              std::string& note, const void* owner) {
-    if (offset >= file.size_bytes || bytes == 0) return 0;
-    bytes = std::min(bytes, file.size_bytes - offset);
-    const std::lock_guard lock(mutex_);
+window_set::opened* window_set::admit(const window_file& file, std::string& note,
+                                      std::int64_t& code) {
     opened* const entry = entry_of(file);
-    if (entry == nullptr) return -ENOSPC;
+    code = -ENOSPC;
+    if (entry == nullptr) return nullptr;
     begin_watch(file, *entry);
     if (rules_.visits != nullptr && !entry->leased) {
         drop(file.slot);
@@ -218,43 +226,86 @@ std::int64_t window_set::open(const window_file& file, std::uint64_t offset, std
             note =
                 "a file has no read lease, so its rows are read by a system call each "
                 "(docs/guide/tables.md has the reasons)";
-        return -EOPNOTSUPP;
+        code = -EOPNOTSUPP;
+        return nullptr;
     }
     const std::int64_t size_now = env_.size_bytes(file.fd);
-    if (size_now >= 0 && static_cast<std::uint64_t>(size_now) <
-                             file.size_bytes) {  // cut already: its pages come by request
-        clear_word(file.slot);
-        put_aside(file.slot);
-        return 0;
+    if (size_now < 0 || static_cast<std::uint64_t>(size_now) >= file.size_bytes) return entry;
+    clear_word(file.slot);  // cut already: its pages come by request
+    put_aside(file.slot);
+    code = 0;
+    return nullptr;
+}
+
+bool window_set::may_share(const window_file& file, const opened& entry, file_facts& facts) {
+    return rules_.runs->are_shared() && entry.leased && env_.facts(file.fd, facts) == 0;
+}
+
+std::int64_t window_set::show(const window_file& file, opened& entry, const void* owner, int code) {
+    // A file without an open chunk has no window: a window would keep its slot from other files.
+    if (!has_any(entry.chunks)) {
+        drop(file.slot);
+        return why_nothing(code);
     }
+    if (std::find(entry.owners.begin(), entry.owners.end(), owner) == entry.owners.end())
+        entry.owners.push_back(owner);
+    return publish(file, entry);
+}
+
+std::int64_t window_set::open(const window_file& file, std::uint64_t offset, std::uint64_t bytes,
+                              std::string& note, const void* owner) {
+    if (offset >= file.size_bytes || bytes == 0) return 0;
+    bytes = std::min(bytes, file.size_bytes - offset);
+    const std::lock_guard lock(mutex_);
+    std::int64_t refused = 0;
+    opened* const entry = admit(file, note, refused);
+    if (entry == nullptr) return refused;
     const std::uint64_t first = offset / chunk_bytes, last = chunks_of(offset + bytes);
     file_facts facts;
-    const bool may_share =
-        rules_.runs->are_shared() && entry->leased && env_.facts(file.fd, facts) == 0;
-    if (may_share) adopt(facts.identity, *entry, first, last);
+    const file_identity* const shared = may_share(file, *entry, facts) ? &facts.identity : nullptr;
+    if (shared != nullptr) adopt(*shared, *entry, first, last);
     int code = 0;
     for (std::uint64_t at = first; at < last && code == 0 && !rules_.runs->are_refused();
          at += run_chunks)
         if (const std::uint64_t end = std::min(at + run_chunks, last);
-            std::any_of(entry->chunks.begin() + static_cast<std::ptrdiff_t>(at),
-                        entry->chunks.begin() + static_cast<std::ptrdiff_t>(end),
-                        [](std::uint64_t c) { return c == 0; }))
-            code = open_run(file, *entry, at, end, may_share ? &facts.identity : nullptr, note);
-    // A file without an open chunk has no window: a window would keep its slot from other files.
-    if (std::all_of(entry->chunks.begin(), entry->chunks.end(),
-                    [](std::uint64_t c) { return c == 0; })) {
-        drop(file.slot);
-        return why_nothing(code);
-    }
-    if (std::find(entry->owners.begin(), entry->owners.end(), owner) == entry->owners.end())
-        entry->owners.push_back(owner);
-    if (const int published = publish(file, *entry); published != 0) return published;
+            has_closed(entry->chunks, at, end))
+            code = open_run(file, *entry, at, end, shared, note);
+    const bool any = has_any(entry->chunks);
+    if (const std::int64_t shown = show(file, *entry, owner, code); !any || shown != 0)
+        return shown;
     std::uint64_t inside = 0;
     for (std::uint64_t chunk = first; chunk < last; ++chunk)
         if (entry->chunks[chunk] != 0)
             inside += std::min((chunk + 1) * chunk_bytes, offset + bytes) -
                       std::max(chunk * chunk_bytes, offset);
     return inside > 0 ? static_cast<std::int64_t>(inside) : why_nothing(code);
+}
+
+std::int64_t window_set::open_chunks(const window_file& file,
+                                     const std::vector<std::uint64_t>& chunks, std::string& note,
+                                     const void* owner) {
+    const std::lock_guard lock(mutex_);
+    std::int64_t refused = 0;
+    opened* const entry = admit(file, note, refused);
+    if (entry == nullptr) return refused;
+    file_facts facts;
+    const file_identity* const shared = may_share(file, *entry, facts) ? &facts.identity : nullptr;
+    const std::uint64_t before = entry->open_bytes;
+    int code = 0;
+    for (std::size_t i = 0; i < chunks.size() && code == 0;) {
+        const std::uint64_t first = chunks[i];
+        std::uint64_t end = first;
+        for (; i < chunks.size() && chunks[i] == end && end - first < run_chunks; ++i) ++end;
+        end = std::min<std::uint64_t>(end, entry->chunks.size());
+        if (shared != nullptr) adopt(*shared, *entry, first, end);
+        if (first < end && has_closed(entry->chunks, first, end) && !rules_.runs->are_refused())
+            code = open_run(file, *entry, first, end, shared, note);
+    }
+    const std::uint64_t taken = entry->open_bytes - before;
+    const bool any = has_any(entry->chunks);
+    if (const std::int64_t shown = show(file, *entry, owner, code); !any || shown != 0)
+        return shown;
+    return taken > 0 ? static_cast<std::int64_t>(taken) : why_nothing(code);
 }
 
 void window_set::close_of(const void* owner) {

@@ -4,7 +4,8 @@
 //
 // A window opens only whole resident chunks (the last chunk of a file may be short). Opening other
 // chunks would wait for the disk, and their pages come by request as well. A later call takes in
-// the chunks that have become resident since.
+// the chunks that have become resident since, or of these only the ones that are named
+// (service/asked_chunks.hpp).
 //
 // A file that is cut under its window keeps its old pages there, and its last page has zeros behind
 // the cut that the file never had. So a window holds a read lease on its file. A program that opens
@@ -77,6 +78,10 @@ public:
     // system refused. `owner`: see close_of.
     std::int64_t open(const window_file& file, std::uint64_t offset, std::uint64_t bytes,
                       std::string& note, const void* owner = nullptr);
+    // Opens those of the chunks, in order and each once, that are resident now. Returns how many
+    // bytes it took in, or a negative errno as above.
+    std::int64_t open_chunks(const window_file& file, const std::vector<std::uint64_t>& chunks,
+                             std::string& note, const void* owner = nullptr);
     // With visits: closes the windows that no other owner opened. The owner keeps their files open
     // until then, and so keeps their slots.
     void close_of(const void* owner);
@@ -102,6 +107,14 @@ private:
     };
 
     opened* entry_of(const window_file& file);  // lock held; null: no room for the chunk words
+    // Lock held. The entry of a file that may have a window now. Null: it may not, for `code`.
+    opened* admit(const window_file& file, std::string& note, std::int64_t& code);
+    // May this entry share its runs with sets of other devices? If so, `facts` say under which
+    // version of the file.
+    bool may_share(const window_file& file, const opened& entry, file_facts& facts);
+    // Lock held. Shows the device the entry's chunks, or drops an entry without any. 0; or what a
+    // call returns that tried to open some, `code` from open_run.
+    std::int64_t show(const window_file& file, opened& entry, const void* owner, int code);
     // Maps chunks [first, last) of the file and exposes the resident ones. `identity`: this version
     // of the file, to offer the run under; null: not to be offered. Lock held.
     int open_run(const window_file& file, opened& entry, std::uint64_t first, std::uint64_t last,
@@ -132,8 +145,6 @@ private:
     std::vector<opened> aside_;                        // closed, and perhaps still being read
     std::size_t watched_ = 0;
     std::uint64_t open_bytes_ = 0;  // of this device, shared ones too
-    bool refused_ = false;          // the system refuses to expose file mappings; not tried again
-    bool no_lease_said_ = false;
 };
 
 }  // namespace penstock::host

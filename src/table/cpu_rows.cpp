@@ -69,6 +69,7 @@ bool cpu_rows::read_past(const engine::row_source& source, std::uint64_t run, st
     for (std::uint64_t i = 0; i < pages; ++i)
         if (!engine::same_frame(engine::absence_of(c, f, first + i), seen[i])) return false;
     engine::count(lane{}, c, engine::count_through_reads, pages);
+    if (state_.asked != nullptr) state_.asked->note(f.slot, f.generation, source.at, bytes);
     return true;
 }
 

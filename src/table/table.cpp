@@ -64,6 +64,7 @@ struct table::on_device {
     void run_on_cpu(const host::table_job& job);
     [[nodiscard]] std::string text_of(const engine::table_note& note) const;
     status check();
+    std::int64_t grow_windows();
 
     runtime& rt;
     const std::uint32_t device;
@@ -414,6 +415,27 @@ int table::sync() {
         if (const int code = host::checked(state, sync_all); first == 0) first = code;
     }
     return first;
+}
+
+std::int64_t table::on_device::grow_windows() {
+    if (windows != nullptr) return windows->grow();
+    host::runtime_state& state = this->state();
+    if (state.windows == nullptr) return -EOPNOTSUPP;
+    const auto is_ours = [&](const host::asked_chunks::chunk& c) {
+        return std::any_of(fds.begin(), fds.end(), [&](int fd) {
+            return engine::descriptor_slot(state.ref.view, fd) == c.slot;
+        });
+    };
+    return state.grow_windows(*state.windows, state.asked->take(is_ours), nullptr);
+}
+
+std::int64_t table::grow_windows() try {
+    if (const int code = parts_->rt.process_code(); code != 0) return code;
+    host::least_of_devices least;
+    for (const auto& device : parts_->devices) least.add(device->grow_windows());
+    return least.result();
+} catch (...) {
+    return host::status_of_exception("").code;
 }
 
 namespace {

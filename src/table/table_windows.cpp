@@ -12,10 +12,13 @@ constexpr std::uint64_t pages_a_row = 32, os_page_bytes = 4096;
 
 constexpr std::uint64_t most_factor = 64;
 
+// So many chunks are looked at together, and so many rows pay for that.
+constexpr std::uint64_t chunks_a_growth = 64, rows_a_growth = 1024;
+
 }  // namespace
 
 table_windows::table_windows(runtime_state& state, std::vector<part> parts)
-    : state_(state), parts_(std::move(parts)) {
+    : state_(state), parts_(std::move(parts)), growth_due_(rows_a_growth) {
     std::uint64_t pages = 0;
     for (const part& p : parts_) pages += p.bytes / os_page_bytes + 1;
     price_rows_ = pages / pages_a_row + 1;
@@ -52,12 +55,37 @@ std::int64_t table_windows::open() {
     return open_locked();
 }
 
+std::int64_t table_windows::grow_locked(std::size_t most_chunks) {
+    spent_on_growth_ = 0;
+    const auto chunks = state_.asked->take(
+        [this](const asked_chunks::chunk& c) {
+            return std::any_of(parts_.begin(), parts_.end(), [&](const part& p) {
+                return engine::descriptor_slot(state_.ref.view, p.fd) == c.slot;
+            });
+        },
+        most_chunks);
+    const std::int64_t taken = state_.grow_windows(*state_.windows_of_rows.set, chunks, this);
+    growth_factor_ = taken > 0 || chunks.empty() ? 1 : std::min(2 * growth_factor_, most_factor);
+    growth_due_ = growth_factor_ * rows_a_growth;
+    return taken;
+}
+
+std::int64_t table_windows::grow() {
+    const std::lock_guard lock(mutex_);
+    return grow_locked(SIZE_MAX);
+}
+
 void table_windows::spend(std::uint64_t rows) {
-    if ((spent_ += rows) < due_) return;
+    spent_ += rows;
+    spent_on_growth_ += rows;
+    const auto is_due = [this] { return spent_ >= due_; };
+    const auto may_grow = [this] { return looks_ != 0 && spent_on_growth_ >= growth_due_; };
+    if (!is_due() && !may_grow()) return;
     const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (!lock.owns_lock() || spent_ < due_) return;
+    if (!lock.owns_lock()) return;
     try {
-        open_locked();
+        if (is_due()) open_locked();
+        else if (may_grow()) grow_locked(chunks_a_growth);
     } catch (...) {  // no memory for it: system calls go on
     }
 }

@@ -5,7 +5,8 @@
 // table: nothing has to be called. But a look at what the operating system has of a file takes time
 // for each of its pages, and a table may be large and its rows few. So the rows that are read by
 // system calls pay for it: once they have cost as much as a look, the files are looked at. A look
-// that gains nothing makes the next one dearer.
+// that gains nothing makes the next one dearer. In between, rows that are read by system calls pay
+// for looks at the chunks that were asked for (service/asked_chunks.hpp), which are few.
 #pragma once
 
 #include <atomic>
@@ -32,6 +33,8 @@ public:
 
     // Opens what is in memory now. As table::open_windows.
     std::int64_t open();
+    // Opens of what was asked for since what is in memory now. As table::grow_windows.
+    std::int64_t grow();
     // So many rows were read by system calls. Thread-safe.
     void spend(std::uint64_t rows);
     // True: at the last look all rows lay in windows.
@@ -41,6 +44,7 @@ public:
 
 private:
     std::int64_t open_locked();
+    std::int64_t grow_locked(std::size_t most_chunks);
 
     runtime_state& state_;
     const std::vector<part> parts_;
@@ -49,9 +53,12 @@ private:
     std::atomic<std::uint64_t> due_{0};    // when the next one comes
     std::atomic<std::uint64_t> looks_{0};
     std::atomic<bool> is_whole_{false};
-    std::mutex mutex_;          // guards the two below
-    std::uint64_t factor_ = 1;  // the next look costs so many times the price
-    std::int64_t inside_ = 0;   // bytes in windows after the last one
+    std::atomic<std::uint64_t> spent_on_growth_{0};  // since the last look at chunks asked for
+    std::atomic<std::uint64_t> growth_due_;
+    std::mutex mutex_;                 // guards those below
+    std::uint64_t factor_ = 1;         // the next look costs so many times the price
+    std::uint64_t growth_factor_ = 1;  // and so does the next one at chunks asked for
+    std::int64_t inside_ = 0;          // bytes in windows after the last look
 };
 
 }  // namespace penstock::host

@@ -1,5 +1,5 @@
 // Tables on a GPU ahead of their gathers: wishes, in captured graphs too, while the disk stands
-// still.
+// still; and windows that grow between launches over what was asked for.
 #include <fcntl.h>
 #include <set>
 #include <unistd.h>
@@ -32,6 +32,7 @@ protected:
         o.table_bytes = 16 << 20;
         o.tier_bytes = tier_bytes;
         o.window_bytes = tier_bytes + (256 << 20);
+        o.direct_io = direct_mode::off;  // what is read stays in the system's page cache
         rt = make_runtime(o, hooks);
         ASSERT_NE(rt, nullptr);
         const status s = table::make(*rt, layout, {}, rows);
@@ -170,6 +171,43 @@ TEST_F(device_tables_ahead, a_graph_fills_the_tier_while_the_disk_stands_still) 
     EXPECT_EQ(s.requests, held.requests) << "no row asked again";
     EXPECT_EQ(s.bad_requests, 0u);
     cudaGraphExecDestroy(exec);
+}
+
+// The rows of one chunk are wished for and gathered, and then it is a window.
+TEST_F(device_tables_ahead, windows_grow_between_launches_over_what_was_asked_for) {
+    PENSTOCK_NEEDS_GPU();
+    start(0);
+    constexpr std::uint64_t chunk_rows = engine::window_chunk_bytes / row, first = file_rows;
+    if (!drop_from_memory(1, 0, file_rows * row))
+        GTEST_SKIP() << "this file system keeps its pages, or does not tell";
+    const std::int64_t inside = rows->open_windows();
+    if (inside == -EOPNOTSUPP) GTEST_SKIP() << "this driver registers no mapped file";
+    ASSERT_GT(inside, 0);
+    ASSERT_LT(inside, static_cast<std::int64_t>(files * file_rows * row));
+    EXPECT_EQ(rows->grow_windows(), 0) << "nothing was asked for";
+    const shared_array<std::int32_t> numbers(chunk_rows);
+    for (std::uint64_t i = 0; i < chunk_rows; ++i)
+        numbers[i] = static_cast<std::int32_t>(first + i);
+    ASSERT_EQ(rows->will_need(numbers.get(), chunk_rows, {.stream = stream}), 0);
+    expect_gathered(numbers.get(), chunk_rows);
+    ASSERT_TRUE(comes_true([&] { return is_in_memory(first + chunk_rows - 1); }));
+    const std::uint64_t before = rt->stats().window_bytes;
+    const std::int64_t grown = rows->grow_windows();
+    EXPECT_EQ(grown, static_cast<std::int64_t>(engine::window_chunk_bytes));
+    EXPECT_EQ(rt->stats().window_bytes, before + engine::window_chunk_bytes);
+    EXPECT_EQ(rt->grow_windows(), 0);
+    // Once the cache has forgotten them, they come from the window.
+    for (const table_piece& piece : layout.pieces) {
+        const int fd = rt->open(piece.path);
+        EXPECT_EQ(rt->advise(fd, advice::done_with), 0);
+        rt->close(fd);
+    }
+    const statistics forgotten = rt->stats();
+    expect_gathered(numbers.get(), chunk_rows);
+    const statistics s = rt->stats();
+    EXPECT_EQ(s.file_reads, forgotten.file_reads);
+    EXPECT_GE(s.window_loads + s.through_reads - forgotten.window_loads - forgotten.through_reads,
+              chunk_rows);
 }
 
 TEST_F(device_tables_ahead, wishes_of_no_row_and_from_unreachable_memory) {

@@ -35,7 +35,7 @@ void of_the_runtime() {
          static_cast<std::int64_t (rt::*)(const std::string&)>(&rt::open_windows),
          static_cast<std::int64_t (rt::*)(const ps::shared_file&, std::int64_t, std::int64_t)>(
              &rt::open_windows),
-         &rt::close_windows, &rt::allow, &rt::interrupt, &rt::resume,
+         &rt::grow_windows, &rt::close_windows, &rt::allow, &rt::interrupt, &rt::resume,
          static_cast<ps::status (rt::*)() const>(&rt::health),
          static_cast<ps::status (rt::*)(std::uint32_t) const>(&rt::health), &rt::view_status,
          &rt::clear_view_status, &rt::write_status, &rt::clear_write_status,
@@ -73,7 +73,7 @@ void of_tables() {
     take(&ps::describe, &ps::describe_raw, &ps::describe_npy, &ps::describe_safetensors,
          &ps::describe_checkpoint, &ps::table_layout::rows, &ps::options_for, &ps::table::make,
          &ps::table::ref, &ps::table::size, &ps::table::row_bytes, &ps::table::layout,
-         &ps::table::check, &ps::table::sync, &ps::table::open_windows,
+         &ps::table::check, &ps::table::sync, &ps::table::open_windows, &ps::table::grow_windows,
          &ps::table::gather<std::int32_t>, &ps::table::scatter<std::int64_t>,
          &ps::table::prefetch<std::uint32_t>, &ps::table::will_need<std::uint64_t>);
 }
