@@ -159,11 +159,12 @@ public:
     std::int64_t open_windows(const std::string& pattern);
     // Takes into windows what was asked for since: of files that open_windows was called for and
     // that are open, the pieces of which pages came by request or were wished for, if all of a
-    // piece is in memory now. Looks at no other piece, so it may be called often. Returns how many
-    // bytes it took in, or a negative errno as open_windows. Of several devices each takes in what
-    // was asked for on it, in memory that they share; returns the least of all, or the first error.
-    // Call it between kernels too. The runtime cannot do so by itself: it does not know which
-    // kernels of the program use it.
+    // piece is in memory now. Of a piece of which half is, it asks the operating system for the
+    // rest, for a later call; that may take milliseconds. Looks at no other piece, so it may be
+    // called often. Returns how many bytes it took in, or a negative errno as open_windows. Of
+    // several devices each takes in what was asked for on it, in memory that they share; returns
+    // the least of all, or the first error. Call it between kernels too. The runtime cannot do so
+    // by itself: it does not know which kernels of the program use it.
     std::int64_t grow_windows();
     // Closes all windows. Call it only while no kernel uses the runtime. Cached pages stay.
     void close_windows();

@@ -194,7 +194,7 @@ std::int64_t runtime::grow_windows() {
         const auto all = [](const host::asked_chunks::chunk&) { return true; };
         host::least_of_devices least;
         for (const auto& state : states_)
-            least.add(state->grow_windows(*state->windows, state->asked->take(all), nullptr));
+            least.add(state->grow_windows(*state->windows, state->asked->take(all), nullptr, true));
         return least.result();
     });
 }

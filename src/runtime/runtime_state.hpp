@@ -141,9 +141,10 @@ struct runtime_state {
     std::int64_t open_windows(window_set& set, int fd, std::uint64_t offset, std::uint64_t bytes,
                               const void* owner);
     // Takes the chunks, in order, into windows where they are resident and their files open.
-    // Returns how many bytes, or the first error if no file could be looked at.
+    // Returns how many bytes, or the first error if no file could be looked at. `completes`: chunks
+    // of which half is resident are asked for, and noted for the next growth.
     std::int64_t grow_windows(window_set& set, const std::vector<asked_chunks::chunk>& chunks,
-                              const void* owner);
+                              const void* owner, bool completes);
     [[nodiscard]] page_lender& lender() const {
         return hooks.lender != nullptr ? *hooks.lender : device->lender();
     }

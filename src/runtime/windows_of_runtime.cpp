@@ -81,21 +81,23 @@ std::int64_t runtime_state::open_windows(window_set& set, int fd, std::uint64_t 
 
 std::int64_t runtime_state::grow_windows(window_set& set,
                                          const std::vector<asked_chunks::chunk>& chunks,
-                                         const void* owner) {
+                                         const void* owner, bool completes) {
     std::int64_t sum = 0, first_error = 0;
     bool any = chunks.empty();
     for (std::size_t i = 0; i < chunks.size();) {
         const asked_chunks::chunk& first = chunks[i];
-        std::vector<std::uint64_t> numbers;
+        std::vector<std::uint64_t> numbers, later;
         for (; i < chunks.size() && chunks[i].slot == first.slot &&
                chunks[i].generation == first.generation;
              ++i)
             numbers.push_back(chunks[i].number);
-        const std::int64_t taken =
-            with_window_file(*this, engine::make_descriptor(first.slot, first.generation),
-                             [&](const window_file& file, std::string& note) {
-                                 return set.open_chunks(file, numbers, note, owner);
-                             });
+        const std::int64_t taken = with_window_file(
+            *this, engine::make_descriptor(first.slot, first.generation),
+            [&](const window_file& file, std::string& note) {
+                return set.open_chunks(file, numbers, note, owner, completes ? &later : nullptr);
+            });
+        for (const std::uint64_t number : later)
+            asked->note(first.slot, first.generation, number * engine::window_chunk_bytes, 1);
         if (taken == -EBADF) any = true;  // it is closed, and was asked for before
         any = any || taken >= 0;
         if (taken > 0) sum += taken;

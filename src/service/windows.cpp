@@ -12,8 +12,13 @@ namespace penstock::host {
 namespace {
 
 constexpr std::uint64_t chunk_bytes = engine::window_chunk_bytes;
+constexpr std::uint64_t os_page_bytes = 4096;
 // The largest mapping: one registration of a very large range is reported to fail on some drivers.
 constexpr std::uint64_t run_chunks = 512;
+// Of one file, in one call: 32 MiB.
+constexpr std::size_t most_completed = 16;
+// The operating system may heed no more of one call (environment::will_need).
+constexpr std::uint64_t most_ahead_bytes = 128 << 10;
 
 std::uint64_t chunks_of(std::uint64_t bytes) { return (bytes + chunk_bytes - 1) / chunk_bytes; }
 
@@ -281,9 +286,40 @@ std::int64_t window_set::open(const window_file& file, std::uint64_t offset, std
     return inside > 0 ? static_cast<std::int64_t>(inside) : why_nothing(code);
 }
 
+bool window_set::is_half_resident(const window_file& file, std::uint64_t chunk) {
+    const std::uint64_t begin = chunk * chunk_bytes,
+                        bytes = std::min(chunk_bytes, file.size_bytes - begin);
+    void* address = nullptr;
+    if (env_.map_file(file.fd, begin, bytes, address) != 0) return false;
+    std::vector<bool> pages;
+    const int code = env_.resident(address, bytes, os_page_bytes, pages);
+    env_.unmap_file(address, bytes);
+    return code == 0 &&
+           2 * static_cast<std::uint64_t>(std::count(pages.begin(), pages.end(), true)) >=
+               pages.size();
+}
+
+// The rest costs the disk no more than what it has read of the chunk already.
+void window_set::complete(const window_file& file, const opened& entry,
+                          const std::vector<std::uint64_t>& chunks,
+                          std::vector<std::uint64_t>& later) {
+    for (const std::uint64_t chunk : chunks) {
+        const bool has_room = later.size() < most_completed &&
+                              (later.size() + 1) * chunk_bytes <= rules_.runs->room();
+        if (!has_room) return;
+        if (chunk >= entry.chunks.size() || entry.chunks[chunk] != 0 ||
+            !is_half_resident(file, chunk))
+            continue;
+        const std::uint64_t end = std::min((chunk + 1) * chunk_bytes, file.size_bytes);
+        for (std::uint64_t at = chunk * chunk_bytes; at < end; at += most_ahead_bytes)
+            env_.will_need(file.fd, at, std::min(most_ahead_bytes, end - at));
+        later.push_back(chunk);
+    }
+}
+
 std::int64_t window_set::open_chunks(const window_file& file,
                                      const std::vector<std::uint64_t>& chunks, std::string& note,
-                                     const void* owner) {
+                                     const void* owner, std::vector<std::uint64_t>* later) {
     const std::lock_guard lock(mutex_);
     std::int64_t refused = 0;
     opened* const entry = admit(file, note, refused);
@@ -302,6 +338,8 @@ std::int64_t window_set::open_chunks(const window_file& file,
             code = open_run(file, *entry, first, end, shared, note);
     }
     const std::uint64_t taken = entry->open_bytes - before;
+    if (later != nullptr && code == 0 && !rules_.runs->are_refused())
+        complete(file, *entry, chunks, *later);
     const bool any = has_any(entry->chunks);
     if (const std::int64_t shown = show(file, *entry, owner, code); !any || shown != 0)
         return shown;

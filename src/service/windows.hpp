@@ -79,9 +79,12 @@ public:
     std::int64_t open(const window_file& file, std::uint64_t offset, std::uint64_t bytes,
                       std::string& note, const void* owner = nullptr);
     // Opens those of the chunks, in order and each once, that are resident now. Returns how many
-    // bytes it took in, or a negative errno as above.
+    // bytes it took in, or a negative errno as above. With `later`: asks the operating system for
+    // the rest of chunks of which half is resident, as far as the budget would allow them, and adds
+    // these to `later`; few in a call, which may take milliseconds.
     std::int64_t open_chunks(const window_file& file, const std::vector<std::uint64_t>& chunks,
-                             std::string& note, const void* owner = nullptr);
+                             std::string& note, const void* owner = nullptr,
+                             std::vector<std::uint64_t>* later = nullptr);
     // With visits: closes the windows that no other owner opened. The owner keeps their files open
     // until then, and so keeps their slots.
     void close_of(const void* owner);
@@ -122,6 +125,9 @@ private:
     // Takes over the chunks of [first, last) that sets of other devices have open. Lock held.
     void adopt(const file_identity& identity, opened& entry, std::uint64_t first,
                std::uint64_t last);
+    [[nodiscard]] bool is_half_resident(const window_file& file, std::uint64_t chunk);
+    void complete(const window_file& file, const opened& entry,
+                  const std::vector<std::uint64_t>& chunks, std::vector<std::uint64_t>& later);
     int publish(const window_file& file, const opened& entry);
     void begin_watch(const window_file& file, opened& entry);
     void end_watch(opened& entry);

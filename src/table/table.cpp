@@ -426,7 +426,7 @@ std::int64_t table::on_device::grow_windows() {
             return engine::descriptor_slot(state.ref.view, fd) == c.slot;
         });
     };
-    return state.grow_windows(*state.windows, state.asked->take(is_ours), nullptr);
+    return state.grow_windows(*state.windows, state.asked->take(is_ours), nullptr, true);
 }
 
 std::int64_t table::grow_windows() try {

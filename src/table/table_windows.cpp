@@ -55,7 +55,7 @@ std::int64_t table_windows::open() {
     return open_locked();
 }
 
-std::int64_t table_windows::grow_locked(std::size_t most_chunks) {
+std::int64_t table_windows::grow_locked(std::size_t most_chunks, bool completes) {
     spent_on_growth_ = 0;
     const auto chunks = state_.asked->take(
         [this](const asked_chunks::chunk& c) {
@@ -64,7 +64,8 @@ std::int64_t table_windows::grow_locked(std::size_t most_chunks) {
             });
         },
         most_chunks);
-    const std::int64_t taken = state_.grow_windows(*state_.windows_of_rows.set, chunks, this);
+    const std::int64_t taken =
+        state_.grow_windows(*state_.windows_of_rows.set, chunks, this, completes);
     growth_factor_ = taken > 0 || chunks.empty() ? 1 : std::min(2 * growth_factor_, most_factor);
     growth_due_ = growth_factor_ * rows_a_growth;
     return taken;
@@ -72,7 +73,7 @@ std::int64_t table_windows::grow_locked(std::size_t most_chunks) {
 
 std::int64_t table_windows::grow() {
     const std::lock_guard lock(mutex_);
-    return grow_locked(SIZE_MAX);
+    return grow_locked(SIZE_MAX, true);
 }
 
 void table_windows::spend(std::uint64_t rows) {
@@ -85,7 +86,7 @@ void table_windows::spend(std::uint64_t rows) {
     if (!lock.owns_lock()) return;
     try {
         if (is_due()) open_locked();
-        else if (may_grow()) grow_locked(chunks_a_growth);
+        else if (may_grow()) grow_locked(chunks_a_growth, false);  // its caller waits for rows
     } catch (...) {  // no memory for it: system calls go on
     }
 }

@@ -44,7 +44,7 @@ public:
 
 private:
     std::int64_t open_locked();
-    std::int64_t grow_locked(std::size_t most_chunks);
+    std::int64_t grow_locked(std::size_t most_chunks, bool completes);
 
     runtime_state& state_;
     const std::vector<part> parts_;

@@ -111,6 +111,40 @@ TEST_F(window_growth, a_chunk_that_is_not_whole_is_looked_at_when_it_is_asked_fo
     EXPECT_EQ(rt->grow_windows(), static_cast<std::int64_t>(piece));
 }
 
+// Its other half costs the disk no more than the first.
+TEST_F(window_growth, a_chunk_of_which_half_is_in_memory_is_read_and_taken_in_later) {
+    open();
+    if (IsSkipped()) return;
+    bring_in(2, piece / 2), bring_in(3, piece / 2 - page), bring_in(4, piece / 2);
+    ask(2), ask(3);
+    env.stall(fault::call_will_need);
+    std::jthread late([&] {  // a call that is held back holds up its caller alone
+        for (int i = 0; i < 60000 && env.stalled() == 0; ++i)
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        env.release();
+    });
+    EXPECT_EQ(rt->grow_windows(), 0);
+    late.join();
+    std::int64_t taken = 0;
+    for (int i = 0; i < 60000 && taken == 0; ++i) {
+        taken = rt->grow_windows();
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_EQ(taken, static_cast<std::int64_t>(piece)) << "it was noted for that";
+    EXPECT_EQ(window_bytes(), piece + 5000) << "of 3 it was less, 4 was not asked for";
+    EXPECT_EQ(rt->grow_windows(), 0);
+}
+
+TEST_F(window_growth, nothing_is_read_for_which_the_budget_has_no_room) {
+    o.window_bytes = 2 * piece;
+    open();
+    if (IsSkipped()) return;
+    env.set({.calls = fault::call_will_need});
+    for (const std::uint64_t number : {0, 1, 2}) bring_in(number, piece / 2), ask(number);
+    EXPECT_EQ(rt->grow_windows(), 0);
+    EXPECT_EQ(env.calls(), piece >> 17) << "one chunk, by 128 KiB";
+}
+
 TEST_F(window_growth, stays_within_the_budget) {
     o.window_bytes = piece + piece / 2;
     open();
