@@ -271,6 +271,9 @@ int table::on_device::begin(std::uint64_t count, const void* numbers, const void
 }
 
 void table::on_device::run_on_cpu(const host::table_job& job) {
+    // All rows lay in memory at the last look.
+    if (job.verb == host::table_verb::will_need && windows != nullptr && windows->are_whole())
+        return;
     const std::uint64_t piece =
         host::rows_of_a_piece(job.count, layout.row_bytes, *rt.settings().worker_threads);
     const runtime_ref fs = state().ref;

@@ -125,6 +125,14 @@ TEST_F(mapped_rows, windows_open_by_themselves_once_the_rows_have_paid_for_them)
     EXPECT_EQ(reads_in([&] { expect_all_right(); }), 0u);
 }
 
+TEST_F(mapped_rows, rows_in_windows_are_not_wished_for) {
+    make();
+    open();
+    const std::uint64_t requests = rt->stats().requests;
+    ASSERT_EQ(rows->will_need(every.data(), every.size()), 0);
+    EXPECT_EQ(rt->stats().requests, requests);
+}
+
 TEST_F(mapped_rows, pages_in_the_cache_are_hits) {
     make();
     open();
