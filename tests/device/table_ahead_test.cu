@@ -119,7 +119,7 @@ protected:
     cudaStream_t stream = nullptr;
 };
 
-constexpr std::uint64_t count = 400;
+constexpr std::uint64_t list_rows = 400;
 
 }  // namespace
 
@@ -129,12 +129,12 @@ TEST_F(device_tables_ahead, a_graph_wishes_while_the_disk_stands_still) {
     for (std::uint64_t i = 0; i < files; ++i)
         if (!drop_from_memory(i, 0, file_rows * row))
             GTEST_SKIP() << "this file system keeps its pages, or does not tell";
-    const shared_array<std::int32_t> numbers(count);
-    const cudaGraphExec_t exec = captured_wish(numbers.get(), count);
+    const shared_array<std::int32_t> numbers(list_rows);
+    const cudaGraphExec_t exec = captured_wish(numbers.get(), list_rows);
     ASSERT_NE(exec, nullptr);
     for (std::uint64_t round = 1; round <= 3; ++round) {
         env.stall(fault::call_will_need | fault::call_read | fault::call_direct_read);
-        choose(numbers.get(), count, round);
+        choose(numbers.get(), list_rows, round);
         const std::uint64_t misses = rt->stats().misses;
         ASSERT_EQ(cudaGraphLaunch(exec, stream), cudaSuccess);
         ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess) << "no page can have come";
@@ -143,7 +143,7 @@ TEST_F(device_tables_ahead, a_graph_wishes_while_the_disk_stands_still) {
         env.release();
         for (const std::uint64_t number : chosen)
             EXPECT_TRUE(comes_true([&] { return is_in_memory(number); })) << number;
-        expect_gathered(numbers.get(), count);
+        expect_gathered(numbers.get(), list_rows);
     }
     EXPECT_EQ(rt->stats().wishes_dropped, 0u);
     EXPECT_EQ(rt->stats().bad_requests, 0u);
@@ -153,11 +153,11 @@ TEST_F(device_tables_ahead, a_graph_wishes_while_the_disk_stands_still) {
 TEST_F(device_tables_ahead, a_graph_fills_the_tier_while_the_disk_stands_still) {
     PENSTOCK_NEEDS_GPU();
     start(4096 * 4096);
-    const shared_array<std::int32_t> numbers(count);
-    const cudaGraphExec_t exec = captured_wish(numbers.get(), count);
+    const shared_array<std::int32_t> numbers(list_rows);
+    const cudaGraphExec_t exec = captured_wish(numbers.get(), list_rows);
     ASSERT_NE(exec, nullptr);
     env.stall(fault::call_read | fault::call_direct_read);
-    choose(numbers.get(), count, 1);
+    choose(numbers.get(), list_rows, 1);
     ASSERT_EQ(cudaGraphLaunch(exec, stream), cudaSuccess);
     ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess) << "no page can have come";
     const statistics held = rt->stats();
@@ -165,7 +165,7 @@ TEST_F(device_tables_ahead, a_graph_fills_the_tier_while_the_disk_stands_still) 
     // Two groups may ask for one page at once, of which one gets it; rings had room for all.
     EXPECT_EQ(held.read_ahead_pages, chosen.size()) << "each page once";
     env.release();
-    expect_gathered(numbers.get(), count);
+    expect_gathered(numbers.get(), list_rows);
     const statistics s = rt->stats();
     EXPECT_EQ(s.tier_loads, chosen.size());
     EXPECT_EQ(s.requests, held.requests) << "no row asked again";
