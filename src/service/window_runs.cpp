@@ -12,7 +12,9 @@ using engine::window_chunk_bytes;
 
 exposed_run::exposed_run(window_runs& owner, void* address, std::uint64_t bytes,
                          std::uint64_t first_chunk)
-    : owner_(owner), address_(address), bytes_(bytes), first_chunk_(first_chunk) {}
+    : owner_(owner), address_(address), bytes_(bytes), first_chunk_(first_chunk) {
+    PENSTOCK_ASSERT(bytes <= most_run_chunks * window_chunk_bytes);
+}
 
 exposed_run::~exposed_run() {
     owner_.withdraw(*this);
@@ -62,8 +64,10 @@ std::uint64_t window_runs::room() {
 
 void window_runs::offer(const file_identity& file, const std::shared_ptr<exposed_run>& run) {
     const std::lock_guard lock(mutex_);
-    offered_.emplace(key_of(file), offered_run{file, run.get(), run});
-    run->offered_under_ = key_of(file);
+    const std::uint64_t first = run->first_chunk_, key = key_of(file, block_of(first)),
+                        end = first + (run->bytes_ + window_chunk_bytes - 1) / window_chunk_bytes;
+    offered_.emplace(key, offered_run{file, run.get(), first, end, run});
+    run->offered_under_ = key;
 }
 
 std::shared_ptr<exposed_run> window_runs::find(const file_identity& file, std::uint64_t chunk) {
@@ -71,14 +75,18 @@ std::shared_ptr<exposed_run> window_runs::find(const file_identity& file, std::u
     // lock.
     std::vector<std::shared_ptr<exposed_run>> looked_at;
     const std::lock_guard lock(mutex_);
-    auto [at, end] = offered_.equal_range(key_of(file));
-    looked_at.reserve(static_cast<std::size_t>(std::distance(at, end)));
-    for (; at != end; ++at) {
-        if (!(at->second.file == file)) continue;
-        std::shared_ptr<exposed_run> run = at->second.run.lock();
-        if (run == nullptr) continue;
-        if (run->address_of(chunk) != 0) return run;
-        looked_at.push_back(std::move(run));
+    const std::uint64_t block = block_of(chunk);
+    for (std::uint64_t before = 0; before <= std::min<std::uint64_t>(block, 1); ++before) {
+        auto [at, end] = offered_.equal_range(key_of(file, block - before));
+        looked_at.reserve(looked_at.size() + static_cast<std::size_t>(std::distance(at, end)));
+        for (; at != end; ++at) {
+            const offered_run& of = at->second;
+            if (chunk < of.first_chunk || chunk >= of.end_chunk || !(of.file == file)) continue;
+            std::shared_ptr<exposed_run> run = of.run.lock();
+            if (run == nullptr) continue;
+            if (run->address_of(chunk) != 0) return run;
+            looked_at.push_back(std::move(run));
+        }
     }
     return nullptr;
 }

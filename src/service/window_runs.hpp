@@ -8,6 +8,9 @@
 // was made until the last set lets go of it, or puts the window aside, the file has not changed,
 // and the memory is what the set would map itself. Without a lease each set maps for itself.
 //
+// Windows that grow may have a run for each chunk (service/asked_chunks.hpp), so runs are kept by
+// the block of chunks that they begin in: a look and a withdrawal pass over few.
+//
 // One device exposes the memory, for all. It is the first of the runtime, which ends last.
 #pragma once
 
@@ -27,6 +30,9 @@
 namespace penstock::host {
 
 class window_runs;
+
+// The largest mapping: one registration of a very large range is reported to fail on some drivers.
+inline constexpr std::uint64_t most_run_chunks = 512;
 
 // Chunks [first, first + count) of one file, mapped; those that were in memory are exposed. Its end
 // takes back both.
@@ -89,10 +95,14 @@ private:
     struct offered_run {
         file_identity file;
         const exposed_run* address;  // while it ends, `run` is null already
+        std::uint64_t first_chunk, end_chunk;
         std::weak_ptr<exposed_run> run;
     };
-    static std::uint64_t key_of(const file_identity& file) {
-        return mix64(file.inode ^ file.device << 32);
+    // A block has as many chunks as the longest run, so a run lies in the block that it begins in
+    // and in the next one.
+    static std::uint64_t block_of(std::uint64_t chunk) { return chunk / most_run_chunks; }
+    static std::uint64_t key_of(const file_identity& file, std::uint64_t block) {
+        return mix64(mix64(file.inode ^ file.device << 32) + block);
     }
 
     environment& env_;

@@ -13,8 +13,6 @@ namespace {
 
 constexpr std::uint64_t chunk_bytes = engine::window_chunk_bytes;
 constexpr std::uint64_t os_page_bytes = 4096;
-// The largest mapping: one registration of a very large range is reported to fail on some drivers.
-constexpr std::uint64_t run_chunks = 512;
 // Of one file, in one call: 32 MiB.
 constexpr std::size_t most_completed = 16;
 // The operating system may heed no more of one call (environment::will_need).
@@ -271,8 +269,8 @@ std::int64_t window_set::open(const window_file& file, std::uint64_t offset, std
     if (shared != nullptr) adopt(*shared, *entry, first, last);
     int code = 0;
     for (std::uint64_t at = first; at < last && code == 0 && !rules_.runs->are_refused();
-         at += run_chunks)
-        if (const std::uint64_t end = std::min(at + run_chunks, last);
+         at += most_run_chunks)
+        if (const std::uint64_t end = std::min(at + most_run_chunks, last);
             has_closed(entry->chunks, at, end))
             code = open_run(file, *entry, at, end, shared, note);
     const bool any = has_any(entry->chunks);
@@ -331,7 +329,7 @@ std::int64_t window_set::open_chunks(const window_file& file,
     for (std::size_t i = 0; i < chunks.size() && code == 0;) {
         const std::uint64_t first = chunks[i];
         std::uint64_t end = first;
-        for (; i < chunks.size() && chunks[i] == end && end - first < run_chunks; ++i) ++end;
+        for (; i < chunks.size() && chunks[i] == end && end - first < most_run_chunks; ++i) ++end;
         end = std::min<std::uint64_t>(end, entry->chunks.size());
         if (shared != nullptr) adopt(*shared, *entry, first, end);
         if (first < end && has_closed(entry->chunks, first, end) && !rules_.runs->are_refused())

@@ -163,4 +163,44 @@ TEST(window_runs, are_found_while_they_are_offered_and_live) {
     env.close(found);
 }
 
+// Of all lengths, and across the blocks that they are kept by.
+TEST(window_runs, are_found_by_each_of_their_chunks) {
+    constexpr std::uint64_t most = host::most_run_chunks;
+    const temporary_folder folder;
+    fault::faulty_environment env;
+    const auto device = host::make_cpu_device();
+    host::window_runs runs(env, *device, 2, 4 * most * chunk);
+    const std::string path = folder / "data";
+    write_file(path, {1});
+    std::filesystem::resize_file(path, 3 * most * chunk);  // a hole
+    const int found = env.find(-1, path), fd = env.open_found(found);
+    ASSERT_GE(fd, 0);
+    const host::file_identity file{.device = 1, .inode = 2, .size_bytes = 3 * most * chunk};
+    std::vector<std::shared_ptr<host::exposed_run>> made;
+    const auto offer = [&](std::uint64_t first, std::uint64_t chunks) {
+        void* address = nullptr;
+        ASSERT_EQ(env.map_file(fd, first * chunk, chunks * chunk, address), 0);
+        made.push_back(std::make_shared<host::exposed_run>(runs, address, chunks * chunk, first));
+        std::string why;
+        ASSERT_TRUE(made.back()->expose(first, chunks * chunk, why));
+        runs.offer(file, made.back());
+    };
+    offer(0, 1), offer(2, 3), offer(most - 1, most), offer(2 * most + 1, 1);
+    for (std::uint64_t at = 0; at < 3 * most; ++at) {
+        const host::exposed_run* const expected = at == 0             ? made[0].get()
+                                                  : at >= 2 && at < 5 ? made[1].get()
+                                                  : at >= most - 1 && at < 2 * most - 1
+                                                      ? made[2].get()
+                                                  : at == 2 * most + 1 ? made[3].get()
+                                                                       : nullptr;
+        ASSERT_EQ(runs.find(file, at).get(), expected) << at;
+    }
+    runs.withdraw(*made[2]);
+    EXPECT_EQ(runs.find(file, most), nullptr);
+    EXPECT_EQ(runs.find(file, 3), made[1]);
+    made.clear();
+    env.close(fd);
+    env.close(found);
+}
+
 }  // namespace penstock::test
