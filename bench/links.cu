@@ -220,6 +220,15 @@ struct bring_pieces {
     }
 };
 
+// Plain memory of that GPU.
+memory filled_on(std::uint32_t gpu, std::uint64_t bytes) {
+    const on_gpu owner(gpu);
+    memory out(backend::gpu, bytes);
+    out.fill(1, bytes);
+    require_cuda(cudaDeviceSynchronize(), "fill");
+    return out;
+}
+
 // R3: by tables of rows of a page. The neighbour holds the first part of the file, and the reader's
 // cache is full of the second part before each run, so it brings in one page in 64 and drops one.
 void from_next_door(context& here, std::uint64_t page) {
@@ -235,13 +244,7 @@ void from_next_door(context& here, std::uint64_t page) {
     require(table::make(*rt, layout, {}, rows));
     const std::uint64_t count = std::min<std::uint64_t>(1u << 21, gib / page),
                         piece = std::max<std::uint64_t>(page, 256 * kib), pieces = part / piece;
-    std::unique_ptr<memory> far;
-    {
-        const on_gpu owner(0);
-        far = std::make_unique<memory>(backend::gpu, part);
-        far->fill(1, part);
-        require_cuda(cudaDeviceSynchronize(), "fill");
-    }
+    const memory far = filled_on(0, part);
     const on_gpu reader(1);
     const memory out(backend::gpu, count * page), wrong(backend::gpu, 8);
     const reading_side side{count, page};
@@ -257,7 +260,7 @@ void from_next_door(context& here, std::uint64_t page) {
     };
     const auto plain_seconds = [&] {
         return kernel_seconds(
-            [&] { launch_plain(far->as<std::byte>(), page, numbers, count, out.as<void>()); });
+            [&] { launch_plain(far.as<std::byte>(), page, numbers, count, out.as<void>()); });
     };
     for (std::uint64_t repeat = 0; repeat < 1 + here.repeats(7); ++repeat) {
         choose(2 * repeat + 1);

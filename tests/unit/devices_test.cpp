@@ -40,6 +40,7 @@ TEST(devices, each_has_a_cache_of_its_own) {
     const temporary_folder folder;
     const auto bytes = pattern(1, 20 * page);
     write_file(folder / "data", bytes);
+    write_file(folder / "other", bytes);  // which no neighbour has
     const auto rt = make_runtime(two_caches(folder));
     ASSERT_EQ(rt->device_count(), 2u);
     for (std::uint32_t i = 0; i < 2; ++i) {
@@ -54,7 +55,7 @@ TEST(devices, each_has_a_cache_of_its_own) {
     EXPECT_EQ(read_whole(rt->ref(1), "data", bytes.size()), bytes);
     EXPECT_EQ(rt->stats(0).misses, 0u);
     EXPECT_EQ(rt->stats(1).misses, 20u);
-    EXPECT_EQ(read_whole(rt->ref(0), "data", bytes.size()), bytes);
+    EXPECT_EQ(read_whole(rt->ref(0), "other", bytes.size()), bytes);
     EXPECT_EQ(rt->stats(0).misses, 20u);
     EXPECT_EQ(rt->stats().misses, rt->stats(0).misses + rt->stats(1).misses);
     EXPECT_EQ(rt->stats().device_bytes, rt->stats(0).device_bytes + rt->stats(1).device_bytes);
