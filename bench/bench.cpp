@@ -194,6 +194,9 @@ constexpr bench_case case_table[] = {
     {"admission",
      "which missed pages should enter the cache, by simulation, against reading all through",
      admission_case, admission_case},
+    {"neighbours",
+     "where pages of linked caches lie, by simulation, against the best static placement",
+     neighbours_case, neighbours_case},
 };
 
 void run_case(const bench_case& entry, context& here) {

@@ -56,7 +56,9 @@ void mount_case(context& here);
 void signature_speed(context& here);
 void exchange_path(context& here);
 void buffer_path(context& here);
-void policy_case(context& here);     // a simulation, on the CPU in both
-void admission_case(context& here);  // and this one
+// Simulations, on the CPU in both.
+void policy_case(context& here);
+void admission_case(context& here);
+void neighbours_case(context& here);
 
 }  // namespace penstock::bench

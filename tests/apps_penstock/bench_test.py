@@ -5,6 +5,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ HAS_URING = {"what": "io_uring", "why": "", "works": True} in json.loads(
 CASES = ["hit", "map", "element", "gather", "table", *(["table-cold"] if HAS_URING else []), "miss",
          "sequential", "cold", "request", "write", "append", "fsync", "acquire", "sharing",
          *(["peer", "mount"] if HAS_FUSE else []), "evict", "merge", "signature", "exchange",
-         "buffer", "policy", "admission"]
+         "buffer", "policy", "admission", "neighbours"]
 TINY = ["--file", "2MiB", "--repeats", "1", "--threads", "2", "--page", "4KiB"]
 KEYS = {"goal", "case", "backend", "page_bytes", "value", "unit", "baseline", "baseline_value",
         "ratio", "cpu_cores_used", "note"}
@@ -238,6 +239,19 @@ class Bench(InFolder):
         for row in never:
             self.assertEqual(row["value"], 1, row["case"])
             self.assertIn("hit ratio 0.0000", row["note"])
+
+    def test_placements_of_neighbours_keep_their_rules(self):
+        rows = self.bench("neighbours", "--file", "2MiB", "--repeats", "1")
+        self.assertEqual({row["goal"] for row in rows}, {"R13"})
+        for row in rows:
+            shares = dict(re.findall(r"(own|neighbour|host) ([0-9.]+)", row["note"]))
+            self.assertEqual(len(shares), 3, row["note"])
+            self.assertAlmostEqual(sum(map(float, shares.values())), 1, places=3, msg=row["case"])
+            if ", private, " in row["case"]:
+                self.assertEqual(shares["neighbour"], "0.0000", row["case"])
+            # What fits into one cache is read from the host once, mostly before reads are counted.
+            if ", read through only, " in row["case"] and ", 0.9 caches" in row["case"]:
+                self.assertLess(float(shares["host"]), 0.001, row["case"])
 
     def test_wrong_usage(self):
         for arguments, parts in WRONG_USAGE:
