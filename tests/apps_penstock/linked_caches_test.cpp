@@ -59,6 +59,36 @@ TEST(linked_caches, a_use_of_a_replica_buys_no_second_round) {
     EXPECT_EQ(sources(last, turns), "hhonohh");
 }
 
+TEST(linked_caches, frames_name_their_pages_and_tell_replicas) {
+    constexpr std::uint32_t frames = 512, pages = 2048;
+    const shared_reads reads({2, pages, 0.99}, 1);
+    dice from(1);
+    linked_caches caches({.name = "", .kind = copy_in::one_in, .n = 4}, 2, frames, pages, 1);
+    std::vector<bool> is_replica[] = {std::vector<bool>(pages), std::vector<bool>(pages)};
+    for (std::uint32_t i = 0; i < 40000; ++i) {
+        const std::uint32_t number = i % 2, page = reads.draw(number, from);
+        const source found = caches.access(number, page);
+        if (found != source::own) is_replica[number][page] = found == source::neighbour;
+    }
+    for (const std::uint32_t number : {0u, 1u}) {
+        const engine::cache_view& c = caches.view(number);
+        std::uint32_t held = 0, replicas = 0;
+        for (std::uint32_t page = 0; page < pages; ++page) {
+            const engine::page_word word = c.words[page];
+            ASSERT_EQ(engine::pins_of(word), 0u);
+            if (!engine::is_valid(word)) continue;
+            const bool replica = is_replica[number][page];
+            ASSERT_EQ(c.frame_words[engine::frame_of(word)],
+                      engine::make_owned(0, page) | (replica ? engine::replica_bit : 0));
+            ++held;
+            replicas += replica ? 1 : 0;
+        }
+        EXPECT_EQ(held, frames);
+        EXPECT_GT(replicas, 0u);
+        EXPECT_LT(replicas, frames);
+    }
+}
+
 // While the caches fill, one read in four copies its page in; then one in 64.
 TEST(linked_caches, linked_caches_draw_at_the_rates_of_the_engine) {
     constexpr std::uint32_t frames = 4096;
