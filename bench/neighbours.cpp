@@ -24,9 +24,9 @@ constexpr placement placements[] = {
     {.name = "always copied in", .kind = copy_in::always, .marks_replicas = false},
     {.name = "read through only", .kind = copy_in::never},
     {.name = "home by hash", .is_linked = false, .has_homes = true},
-    {.name = "1 in 64, replicas leave first"},
-    {.name = "1 in 64, replicas stay", .marks_replicas = false},
-    {.name = "1 in 64, replicas leave first, windows by draws", .admit_one_in = 4},
+    {.name = "the engine's rate, replicas leave first"},
+    {.name = "the engine's rate, replicas stay", .marks_replicas = false},
+    {.name = "the engine's rate, replicas leave first, windows by draws", .admit_one_in = 4},
     {.name = "1 in 64 from the start", .kind = copy_in::one_in, .n = 64},
     {.name = "1 in 16 from the start", .kind = copy_in::one_in, .n = 16},
     {.name = "1 in 256 from the start", .kind = copy_in::one_in, .n = 256}};

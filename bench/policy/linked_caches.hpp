@@ -25,7 +25,7 @@ namespace penstock::bench::policy {
 
 // When a page that a neighbour holds enters the cache of its reader.
 enum class copy_in : std::uint8_t {
-    as_engine,  // one read in 64, while the cache is filling one in 4 (engine::neighbour_rate_of)
+    as_engine,  // as seldom as engine::neighbour_rate_of says
     always,
     never,
     one_in  // one read in so many, also while the cache is filling
