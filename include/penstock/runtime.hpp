@@ -78,7 +78,7 @@ public:
     [[nodiscard]] bool is_shared() const;
     // How many of them it is linked with now.
     [[nodiscard]] std::size_t linked_processes() const;
-    [[nodiscard]] int process_code() const;     // 0, or -ECHILD in a child of fork()
+    [[nodiscard]] int process_code() const;  // 0, or -ECHILD in a child of fork()
 
     // Host versions of the device calls, with the same meaning and the same results
     // (penstock/file.hpp). On gpu they run small kernels of the runtime beside the user's and take

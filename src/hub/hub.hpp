@@ -34,9 +34,7 @@ struct file_key {
     auto operator<=>(const file_key&) const = default;
 };
 
-inline file_key key_of(const file_identity& identity) {
-    return {identity.device, identity.inode};
-}
+inline file_key key_of(const file_identity& identity) { return {identity.device, identity.inode}; }
 
 // Of which files runtimes may have pages: a count for each of some thousand classes of files, so
 // that a read of any other file finds that out by one relaxed load, and takes no lock. Thread-safe.

@@ -77,9 +77,11 @@ protected:
         EXPECT_EQ(launch<width::warp>(*rt, groups, read_page{file, out, 1, slow_numbers}), 0);
         std::vector<std::uint64_t> on(rt->device_count());
         std::uint64_t other_than_once = 0;
+        taken_over = 0;
         for (std::uint64_t i = 0; i < groups; ++i) {
             other_than_once += times[i] != 1;
             if (device_of[i] != 0) ++on[device_of[i] - 1];
+            taken_over += i < slow_numbers && device_of[i] > 1;
         }
         EXPECT_EQ(other_than_once, 0u);
         for (int i = 0; i < 8; ++i) EXPECT_EQ(wrongs[i], 0u) << "device " << i;
@@ -91,6 +93,7 @@ protected:
     options o;
     std::unique_ptr<runtime> rt;
     shared_file file{};
+    std::uint64_t taken_over = 0;  // slow numbers of the last run that were not the first device's
 };
 
 }  // namespace
@@ -107,13 +110,14 @@ TEST_F(several_gpus, all_run_groups_and_read_what_the_file_holds) {
     EXPECT_TRUE(rt->health().ok()) << rt->health().message;
 }
 
+// All of the first one's share takes a millisecond a number, and the others have done theirs before
+// the first one has begun its second part.
 TEST_F(several_gpus, one_that_is_slow_leaves_numbers_to_the_others) {
     make();
     constexpr std::uint64_t groups = 200000;
-    const std::uint64_t share = groups / rt->device_count();
     run(groups);  // the pages are in the caches
-    const auto on = run(groups, share);
-    EXPECT_LT(on[0], share) << "all of its share is slow";
+    run(groups, groups / rt->device_count());
+    EXPECT_GT(taken_over, 0u) << "no other device ran a number of the slow share";
 }
 
 TEST_F(several_gpus, launch_on_runs_on_one) {

@@ -117,7 +117,7 @@ public:
         o_.window_bytes = budgets_mib[mix64(seed ^ 12) % 4] << 20;
         constexpr std::uint64_t tier_pages[] = {0, 64, 700};
         o_.tier_bytes = tier_pages[seed % 3] * o_.page_bytes;
-        *o_.window_bytes += o_.tier_bytes;
+        *o_.window_bytes += o_.tier_bytes * static_cast<std::uint64_t>(s.gpus);
         o_.direct_io = reads_directly(seed) ? direct_mode::on : direct_mode::automatic;
         o_.service_threads = 1 + mix64(seed ^ 8) % 3;
         o_.staging_bytes = std::uint64_t{1} << (20 + mix64(seed ^ 11) % 4);

@@ -85,7 +85,7 @@ struct tiny_shape {
         o.window_bytes = budgets_mib[mix64(s.seed ^ 12) % 4] << 20;
         constexpr std::uint64_t tier_pages[] = {0, 24, 300};
         o.tier_bytes = tier_pages[s.seed % 3] * o.page_bytes;
-        *o.window_bytes += o.tier_bytes;  // so that windows have their budget as it was
+        *o.window_bytes += o.tier_bytes * s.caches;  // so that windows have their budget as it was
         constexpr std::uint32_t rates[] = {1, 2, 4, 1000};
         o.admit_one_in = rates[mix64(s.seed ^ 15) % 4];
         hooks.windows_on_cpu = true;
