@@ -39,7 +39,8 @@ struct read_page {
         std::uint8_t* const to = bytes[threadIdx.x / 32];
         const std::uint64_t at = index % file_pages * page;
         const std::int64_t got = read(g, fs, file.of(fs), to, 512, static_cast<std::int64_t>(at));
-        if (index < slow_numbers) __nanosleep(1000000);
+        // Long beside the comparison below, also in code that is not optimised.
+        for (int i = 0; i < 16 && index < slow_numbers; ++i) __nanosleep(1000000);
         if (g.is_leader()) {
             bool good = got == 512;
             for (std::uint32_t i = 0; i < 512; ++i)
@@ -110,11 +111,11 @@ TEST_F(several_gpus, all_run_groups_and_read_what_the_file_holds) {
     EXPECT_TRUE(rt->health().ok()) << rt->health().message;
 }
 
-// All of the first one's share takes a millisecond a number, and the others have done theirs before
-// the first one has begun its second part.
+// All of the first one's share takes 16 ms a number, and the others have done theirs before the
+// first one has begun its second part.
 TEST_F(several_gpus, one_that_is_slow_leaves_numbers_to_the_others) {
     make();
-    constexpr std::uint64_t groups = 200000;
+    constexpr std::uint64_t groups = 20000;
     run(groups);  // the pages are in the caches
     run(groups, groups / rt->device_count());
     EXPECT_GT(taken_over, 0u) << "no other device ran a number of the slow share";

@@ -88,9 +88,10 @@ struct coverage {
         std::string names;
         visit([&](const char* name, std::uint64_t value) {
             const std::string_view part(name);
-            const bool impossible = (no_direct_reads && part == "direct_reads") ||
-                                    part.starts_with(is_alone ? "neighbour_" : "drill_") ||
-                                    (!is_alone && part == "orphan_pages");
+            const bool impossible =
+                (no_direct_reads && part == "direct_reads") ||
+                part.starts_with(is_alone ? "neighbour_" : "drill_") ||
+                (!is_alone && (part == "orphan_pages" || part == "windows_refused"));
             if (value == 0 && !impossible) names += std::string(names.empty() ? "" : ", ") + name;
         });
         return names;
