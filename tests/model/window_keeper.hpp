@@ -104,7 +104,8 @@ private:
         const std::int64_t got = rt_.open_windows(fd, static_cast<std::int64_t>(offset),
                                                   static_cast<std::int64_t>(length));
         const std::uint64_t open_bytes = rt_.stats().window_bytes,
-                            budget = *rt_.settings().window_bytes - rt_.settings().tier_bytes;
+                            budget = *rt_.settings().window_bytes -
+                                     rt_.settings().tier_bytes * rt_.device_count();
         if (open_bytes > budget) complain("the budget is overdrawn");
         if (got > 0) {
             windowed_.insert(fd);

@@ -63,6 +63,19 @@ inline void load_atomically(std::byte* to, const std::byte* from, std::size_t by
     }
 }
 
+// The same at any place and of any length: words where `from` allows it, single bytes elsewhere.
+inline void load_bytes_atomically(std::byte* to, const std::byte* from, std::size_t bytes) {
+    const auto single = [&](std::size_t i) {
+        to[i] = std::byte{
+            __atomic_load_n(reinterpret_cast<const std::uint8_t*>(from + i), __ATOMIC_RELAXED)};
+    };
+    std::size_t at = 0;
+    for (; at < bytes && reinterpret_cast<std::uintptr_t>(from + at) % 8 != 0; ++at) single(at);
+    const std::size_t words = (bytes - at) & ~std::size_t{7};
+    load_atomically(to + at, from + at, words);
+    for (at += words; at < bytes; ++at) single(at);
+}
+
 inline void copy_atomically(std::byte* to, const std::byte* from, std::size_t bytes) {
     for (std::size_t i = 0; i < bytes; i += 8) {
         std::uint64_t value = 0;
@@ -142,18 +155,22 @@ struct lane {
 #if PENSTOCK_ON_DEVICE
         detail::copy_from_window(to, from, bytes, 0, 1);
 #else
-        // By atomic loads or by machine code: programs may write to the file meanwhile, and a
-        // neighbour may give the frame to another page.
-        copy_written(to, from, bytes);
+        // Programs may write to the file meanwhile, and a neighbour may give the frame to another
+        // page.
+#if PENSTOCK_HOST_COPIES_RACE
+        detail::copy_while_racing(to, from, bytes);
+#else
+        detail::load_bytes_atomically(to, from, bytes);
+#endif
 #endif
     }
 
     PENSTOCK_HD void copy_in(std::byte* to, const std::byte* from, std::size_t bytes) const {
 #if PENSTOCK_ON_DEVICE
         detail::copy_from_host(to, from, bytes, 0, 1);
-#elif defined(__SANITIZE_THREAD__)
-        // Groups of another kind may read the frame without a pin, word by word; a sanitizer would
-        // report a plain copy as a race with them.
+#elif !PENSTOCK_HOST_COPIES_RACE
+        // Groups of another kind, or of a linked cache, may read the frame without a pin, word by
+        // word: with a plain copy that would be a race.
         for (std::size_t i = 0; i < bytes; i += 8) {
             std::uint64_t value = 0;
             std::memcpy(&value, from + i, 8);
