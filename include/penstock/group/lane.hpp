@@ -170,12 +170,8 @@ struct lane {
         detail::copy_from_host(to, from, bytes, 0, 1);
 #elif !PENSTOCK_HOST_COPIES_RACE
         // Groups of another kind, or of a linked cache, may read the frame without a pin, word by
-        // word: with a plain copy that would be a race.
-        for (std::size_t i = 0; i < bytes; i += 8) {
-            std::uint64_t value = 0;
-            std::memcpy(&value, from + i, 8);
-            __atomic_store_n(reinterpret_cast<std::uint64_t*>(to + i), value, __ATOMIC_RELAXED);
-        }
+        // word, and `from` may be a frame of a linked cache: plain copies would be races.
+        detail::copy_atomically(to, from, bytes);
 #else
         std::memcpy(to, from, bytes);
 #endif
