@@ -32,25 +32,31 @@ struct racing_lane : lane {
         }
     }
 
+    // `from` may be a frame of a linked cache.
     void copy_in(std::byte* to, const std::byte* from, std::size_t bytes) const {
-        auto* word = reinterpret_cast<std::uint64_t*>(to);
         for (std::size_t i = 0; i < bytes; i += 8) {
             std::uint64_t value = 0;
-            std::memcpy(&value, from + i, 8);
-            atomic_store<order::relaxed>(word++, value);
+            detail::load_atomically(reinterpret_cast<std::byte*>(&value), from + i, 8);
+            store_word(to + i, value);
         }
     }
 
     void copy_store(std::byte* to, const std::byte* from, std::size_t bytes) const {
         while (bytes > 0) {
             if (reinterpret_cast<std::uintptr_t>(to) % 8 == 0 && bytes >= 8) {
-                copy_in(to, from, 8);
+                std::uint64_t value = 0;
+                std::memcpy(&value, from, 8);
+                store_word(to, value);
                 to += 8, from += 8, bytes -= 8;
             } else {
                 detail::store_atomically(to++, from++, 1);
                 --bytes;
             }
         }
+    }
+
+    static void store_word(std::byte* to, std::uint64_t value) {
+        atomic_store<order::relaxed>(reinterpret_cast<std::uint64_t*>(to), value);
     }
 
     // Uses the atomics of the engine, so that the explorer sees the accesses.
