@@ -151,7 +151,7 @@ std::vector<engine::neighbour_entry> links::entries_for(const slot_of& of) const
     return out;
 }
 
-// Whoever changed the table last does the uploads for all before it: a caller that finds nothing
+// The caller that comes first does the uploads for all before it: one that finds nothing
 // left to do waited for the lock of uploads, and so for the thread that did it.
 void links::settle() {
     const std::lock_guard uploads(uploads_mutex_);

@@ -204,7 +204,7 @@ struct neighbour_view {
     std::uint32_t file_slots;
     std::uint32_t leaf_shift;
     std::uint32_t distance;  // a neighbour_distance
-    std::uint32_t rank;      // who waits for a load waits for one of a lower rank
+    std::uint32_t rank;      // a load waits for one of a lower rank only
 };
 
 // What lies between a group and a neighbour's memory.
