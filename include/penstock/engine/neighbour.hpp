@@ -255,7 +255,7 @@ PENSTOCK_HD PENSTOCK_INLINE bool is_as_seen(const cache_view& c, const file_hand
 inline constexpr std::uint32_t neighbour_rate = 64, filling_neighbour_rate = 4;
 
 // What entering costs besides its bytes, as so many bytes of the link: a claim, a frame, an
-// eviction and the fences of the system (bench/results/h200/2026-11-26-links.json).
+// eviction and fences of the system (bench/results/h200/2026-11-26-links-earlier.json, R3).
 inline constexpr std::uint32_t neighbour_entry_bytes = 8192;
 
 PENSTOCK_HD PENSTOCK_INLINE std::uint32_t neighbour_rate_of(const cache_view& c,
