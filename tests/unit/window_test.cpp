@@ -1,12 +1,16 @@
 // Windows: the engine's half by hand, and the whole of it on the cpu back end, where a test may
 // open windows.
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <thread>
 #include <unistd.h>
 
+#include "device/device.hpp"
+#include "os/anonymous_memory.hpp"
 #include "runtime/runtime_state.hpp"
 #include "penstock/engine/read.hpp"
 #include "penstock/engine/window.hpp"
@@ -67,6 +71,37 @@ TEST(window, what_is_no_window_of_this_file_is_passed_over) {
     c.view.windows = nullptr;
     EXPECT_EQ(engine::find_in_window(c.view, f.slot, 1, chunk), nullptr)
         << "a runtime without windows";
+}
+
+// ThreadSanitizer is the judge: the words that lead to the mapping order it before the reader.
+TEST(window, memory_that_is_mapped_beside_a_reader_is_seen_whole) {
+    windowed_cache c;
+    const engine::file_handle f = c.add_file(2, 8, 3);
+    const auto device = host::make_cpu_device();
+    std::byte got[1024] = {};
+    bool found = false;
+    std::thread reader([&] {
+        const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+        while (!found && std::chrono::steady_clock::now() < end) {
+            const std::byte* const from = engine::find_in_window(c.view, f.slot, 1, 512);
+            if (from == nullptr) continue;
+            lane{}.copy_through(got, from, sizeof got);
+            found = true;
+        }
+    });
+    // The reader began before: its start orders nothing of what follows.
+    host::anonymous_memory mapped;
+    const bool taken = mapped.take(chunk);
+    if (taken) {
+        std::memcpy(mapped.at(0), c.bytes, sizeof c.bytes);
+        const std::uint64_t first = reinterpret_cast<std::uintptr_t>(mapped.at(0)),
+                            word = engine::make_window_word(1, 3);
+        EXPECT_EQ(device->upload(c.chunk_words + 3, &first, 8), 0);
+        EXPECT_EQ(device->upload(c.window_words + 2, &word, 8), 0);
+    }
+    reader.join();
+    ASSERT_TRUE(taken && found);
+    EXPECT_EQ(std::memcmp(got, c.bytes + 512, sizeof got), 0);
 }
 
 namespace {

@@ -158,7 +158,7 @@ struct neighbour_look {
                                            std::uint32_t place) {
         const neighbour_entry* const entry = entry_at(c, f, place);
         const neighbour_view& n = c.neighbours[place];
-        life = load_relaxed(&entry->life);
+        life = load_reference(&entry->life);  // the host wrote the view first
         table = load_relaxed(&entry->table);
         words = load_relaxed(&n.words);
         files = load_relaxed(&n.file_words);

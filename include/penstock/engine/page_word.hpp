@@ -134,6 +134,18 @@ PENSTOCK_HD PENSTOCK_INLINE page_word load_relaxed(const page_word* word) {
     return load_word(word);
 }
 
+// Looks at a word of the host that leads to memory, before the memory is used. Pairs with the
+// release of cache_device::upload: what the host did before it stored the word, such as mapping the
+// memory, is done. On the GPU the caller's next load depends on this one, which orders the two, so
+// the word needs no acquire load there.
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t load_reference(const std::uint64_t* word) {
+#if PENSTOCK_ON_DEVICE
+    return load_word(word);
+#else
+    return atomic_load<order::acquire>(word);
+#endif
+}
+
 // Stores a word that is only a hint: it does not matter which store wins, and the word orders
 // nothing.
 PENSTOCK_HD PENSTOCK_INLINE void store_hint(std::uint64_t* word, std::uint64_t value) {

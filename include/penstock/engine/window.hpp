@@ -54,7 +54,7 @@ PENSTOCK_HD PENSTOCK_INLINE const std::byte* address_in_window(const cache_view&
                                                                std::uint64_t offset) {
     const std::uint64_t first = (w & ((std::uint64_t{1} << window_generation_shift) - 1)) - 1;
     const std::uint64_t chunk =
-        load_relaxed(&c.window_chunks[first + (offset >> window_chunk_shift)]);
+        load_reference(&c.window_chunks[first + (offset >> window_chunk_shift)]);
     if (chunk == 0) return nullptr;
     return reinterpret_cast<const std::byte*>(chunk) + (offset & (window_chunk_bytes - 1));
 }
