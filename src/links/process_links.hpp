@@ -154,7 +154,7 @@ private:
     std::vector<std::string> unsaid_;
     neighbours neighbours_;
     std::array<place, engine::most_neighbours> places_;
-    visit_drain drain_;
+    visit_drain<> drain_;
     bool is_deaf_ = false;  // to newcomers, for a beat: there are no descriptors for them
     std::thread thread_;
 };

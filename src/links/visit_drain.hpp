@@ -7,20 +7,22 @@
 // at 0. So both counts of each shard were 0 at some time after the cycle began, and a reader that
 // went by an entry from before is gone. Nothing here waits; step() makes what progress there is.
 //
-// Not thread-safe.
+// Not thread-safe. `Device` has upload() and sample() of cache_device; the explorer has its own.
 #pragma once
 
 #include <array>
 #include <cstdint>
 
-#include "device/device.hpp"
 #include "penstock/engine/layout.hpp"
 
 namespace penstock::host {
 
+class cache_device;
+
+template <typename Device = cache_device>
 class visit_drain {
 public:
-    visit_drain(cache_device& device, engine::neighbour_visits* visits)
+    visit_drain(Device& device, engine::neighbour_visits* visits)
         : device_(device), visits_(visits) {}
 
     // For entries that were taken away just now: their readers are gone once cycles() is this.
@@ -56,7 +58,7 @@ public:
 private:
     static_assert(engine::visit_shards == 64);  // a bit for each
     using shards = std::array<engine::visit_shard, engine::visit_shards>;
-    static_assert(sizeof(shards) <= cache_device::most_sampled);
+    static_assert(sizeof(shards) <= Device::most_sampled);
 
     void look(std::uint64_t which) {
         shards now;
@@ -67,7 +69,7 @@ private:
             if (now[shard].inside[which] == 0) left_ &= ~(std::uint64_t{1} << shard);
     }
 
-    cache_device& device_;
+    Device& device_;
     engine::neighbour_visits* const visits_;
     std::uint64_t round_ = 0, cycles_ = 0, wanted_ = 0;
     std::uint64_t left_ = 0;  // shards whose count was not seen at 0 in this stage

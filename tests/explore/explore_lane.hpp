@@ -43,6 +43,19 @@ struct pinning_lane : explore_lane {
     static constexpr bool copies_race() { return false; }
 };
 
+// Its clock runs faster: the explorer's few jumps of time are longer than the wait for a neighbour.
+struct hasty_lane : explore_lane {
+    using explore_lane::explore_lane;
+    std::uint64_t now_ns() const { return 100 * explore_lane::now_ns(); }
+};
+
+// Its clock stands still, so that no wait of it ends by time.
+struct timeless_lane : explore_lane {
+    using explore_lane::explore_lane;
+    std::uint64_t now_ns() const { return 0; }
+};
+
+static_assert(group<hasty_lane> && group<timeless_lane>);
 static_assert(group<explore_lane> && group<pinning_lane>);
 
 }  // namespace penstock::explore_kit

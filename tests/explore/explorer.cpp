@@ -26,6 +26,8 @@ void point(const void* address, bool is_write) {
     lane.next = {static_cast<std::uint32_t>((at - x->program_.memory) / 8), is_write};
     lane.at = explorer::phase::at_access;
     lane.run.leave();
+    if (x->program_.gone != 0 && x->value_of(lane.next.word) == x->program_.gone)
+        violation("memory that is gone was accessed");
     lane.watch.push_back({lane.next.word, x->touch(lane.next.word).changes_by_others(x->running_)});
 }
 

@@ -42,6 +42,7 @@ struct program {
     std::function<void()> check;  // calls require() on the last state
     std::byte* memory = nullptr;  // the shared memory: accesses elsewhere are no schedule points
     std::size_t memory_bytes = 0;
+    std::uint64_t gone = 0;  // not 0: no fiber may access a word that holds this
     std::function<std::string(std::size_t)>
         name_of;  // of the 8-byte word at a byte offset, for reports
 };

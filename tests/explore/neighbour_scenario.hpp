@@ -2,6 +2,7 @@
 #pragma once
 
 #include "explore/scenario.hpp"
+#include "links/visit_drain.hpp"
 
 namespace penstock::explore_kit {
 
@@ -160,6 +161,89 @@ struct closed_next_door : linked_file {
             w.memory.neighbour.file_words[far_slot] -= 1;
         };
         held_far.references = 1;  // of the file that takes the slot
+    }
+};
+
+// The neighbour leaves: the host of the first cache takes its entry away, waits until no reader can
+// go by it, and unmaps the neighbour's memory.
+struct leaving_neighbour : linked_file {
+    static constexpr std::uint64_t unmapped = 0xdeaddeaddeaddeadu;
+
+    explicit leaving_neighbour(const shape& dimensions) : linked_file(dimensions) {
+        w.view.visits = &w.memory.visits;
+        gone = unmapped;
+        warm_far(0, 0);
+        // The second cache itself is gone in the end; all readers have left.
+        check = [this] {
+            for (const engine::visit_shard& shard : w.memory.visits.shards)
+                explore::require(shard.inside[0] == 0 && shard.inside[1] == 0,
+                                 "a reader is counted still");
+        };
+    }
+
+    template <typename Lane>
+    void leave(const Lane& g) {
+        withdraw();
+        penstock::host::visit_drain<counts> drain(counts_, &w.memory.visits);
+        const std::uint64_t cycle = drain.begin();
+        for (drain.step(); drain.cycles() < cycle; drain.step()) g.pause(0);
+        unmap();
+    }
+    void withdraw() { atomic_store<order::release>(&w.memory.entries[0].life, std::uint64_t{0}); }
+    // Until one count of the shard in use was seen at 0.
+    template <typename Lane>
+    void wait_for_round(const Lane& g, std::uint32_t round) {
+        const std::uint64_t* const count = &w.memory.visits.shards[shard_of(0)].inside[round];
+        while (atomic_load<order::acquire>(count) != 0) g.pause(0);
+    }
+    // A store to each word that a reader may look at, so that every order of the two is tried.
+    void unmap() {
+        auto& n = w.memory.neighbour;
+        atomic_store<order::relaxed>(&n.words[0], unmapped);
+        atomic_store<order::relaxed>(&n.file_words[far_slot], unmapped);
+        for (std::uint64_t i = 0; i < words_per_page; ++i)
+            atomic_store<order::relaxed>(far_bytes(0) + i, unmapped);
+    }
+
+private:
+    // The first cache's device, as visit_drain sees it. One shard is in use; the others are looked
+    // at by no other fiber, so they are no points of the schedule.
+    struct counts {
+        static constexpr std::uint64_t most_sampled = sizeof(engine::neighbour_visits);
+        static int upload(std::uint64_t* to, const void* from, std::uint64_t) {
+            std::uint64_t value = 0;
+            std::memcpy(&value, from, sizeof value);
+            atomic_store<order::release>(to, value);
+            return 0;
+        }
+        static int sample(std::uint64_t* out, std::uint64_t* inside, std::uint64_t count) {
+            constexpr std::uint64_t words = sizeof(engine::visit_shard) / sizeof(std::uint64_t);
+            const std::uint64_t used = shard_of(0) * words;
+            for (std::uint64_t i = 0; i < count; ++i)
+                out[i] = i / words == used / words && i % words < 2
+                             ? atomic_fetch_add<order::acq_rel>(inside + i, std::uint64_t{0})
+                             : 0;
+            return 0;
+        }
+    };
+    static std::uint64_t shard_of(std::uint64_t page) {
+        return mix64(page) & (engine::visit_shards - 1);
+    }
+    counts counts_;
+};
+
+// The neighbour began to load page 0 and never ends; its rank is lower.
+struct stuck_neighbour : linked_file {
+    explicit stuck_neighbour(const shape& dimensions) : linked_file(dimensions) {
+        prepare = [this, before = prepare] {
+            before();
+            w.memory.neighbour.words[0] = engine::state_loading;
+        };
+        check = [this] {
+            explore::require(server.asked.reads == 1, "the page was not asked for once");
+            explore::require(counted(engine::count_neighbour_waits) == 1,
+                             "the reader did not wait for the neighbour, once");
+        };
     }
 };
 

@@ -114,5 +114,34 @@ TEST(neighbour, copied_page_is_evicted_again) {
     expect_sound(s.run({.preemptions = 2}));
 }
 
+TEST(neighbour, leaves_under_a_reader) {
+    leaving_neighbour s({.frames = 1});
+    s.lane(s.reader(0));
+    s.lane([&](auto g) { s.leave(g); });
+    expect_sound(s.run());
+}
+
+TEST(neighbour, leaves_under_a_load) {
+    leaving_neighbour s({.frames = 1});
+    s.lane(s.mapper(0));
+    s.lane([&](auto g) { s.leave(g); });
+    expect_sound(s.run({.preemptions = 3}));
+}
+
+// One reader is counted in the round before, the other in the next.
+TEST(neighbour, leaves_under_readers_of_two_rounds) {
+    leaving_neighbour s({.frames = 1});
+    s.lane(s.reader(0));
+    s.lane(s.reader(0));
+    s.lane([&](auto g) { s.leave(g); });
+    expect_sound(s.run({.preemptions = 2}));
+}
+
+TEST(neighbour, stays_loading_for_ever) {
+    stuck_neighbour s({.frames = 1});
+    s.lane<hasty_lane>(s.reader(0));
+    expect_sound(s.run());
+}
+
 }  // namespace
 }  // namespace penstock::explore_kit

@@ -16,6 +16,7 @@ public:
     world w;
     host server;
     engine::quiescent_state held;           // what the lanes keep on purpose
+    std::uint64_t gone = 0;                 // explore::program::gone
     std::function<void()> prepare = [] {};  // after the reset, before each schedule
     // At the end of each schedule; the invariants are checked as well.
     std::function<void()> check = [] {};
@@ -43,6 +44,7 @@ public:
         };
         program.memory = reinterpret_cast<std::byte*>(&w.memory);
         program.memory_bytes = sizeof w.memory;
+        program.gone = gone;
         program.name_of = [this](std::size_t offset) { return w.name_of(offset); };
         explore::explorer x(program, bounds);
         const auto out = x.run();

@@ -70,6 +70,7 @@ struct shared_memory {
     } neighbour;
     engine::neighbour_view views[2];  // of the first cache: the second; and the other way round
     engine::neighbour_entry entries[2 * max_files];
+    engine::neighbour_visits visits;  // of the first cache
 };
 
 class world {
@@ -249,6 +250,7 @@ inline std::string world::name_of(std::size_t offset) const {
          page_bytes},
         {"neighbour's file word", memory.neighbour.file_words, sizeof memory.neighbour.file_words,
          8},
+        {"visit", &memory.visits, sizeof memory.visits, 8},
         {"entry", memory.entries, sizeof memory.entries, sizeof memory.entries[0]},
         {"free mark", memory.free_ticket, sizeof memory.free_ticket, 8}};
     const auto* at = reinterpret_cast<const std::byte*>(&memory) + offset;

@@ -152,7 +152,7 @@ TEST(visit_drain, waits_for_readers_from_before_and_no_others) {
     engine::cache_view view{};
     view.visits = static_cast<engine::neighbour_visits*>(
         device->allocate_device(sizeof(engine::neighbour_visits)));
-    visit_drain drain(*device, view.visits);
+    visit_drain<> drain(*device, view.visits);
     const auto steps = [&] {
         for (int i = 0; i < 10; ++i) drain.step();
     };
