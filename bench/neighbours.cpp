@@ -63,6 +63,7 @@ std::vector<read_scene> read_scenes(std::uint32_t frames) {
     };
     for (const double exponent : {0.0, 0.99}) {
         for (const double full : {0.9, 1.8, 4.0}) add(2, full, exponent, 0);
+        for (const double full : {0.9, 1.8, 3.6}) add(4, full, exponent, 0);
         for (const double full : {0.9, 1.8, 7.2, 16.0}) add(8, full, exponent, 0);
     }
     add(2, 1.8, 0.99, 0.8);
