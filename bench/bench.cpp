@@ -148,6 +148,8 @@ constexpr bench_case case_table[] = {
      links_on_gpus},
     {"links-one", "one GPU of several that are linked: pages of another, and what links cost it",
      nullptr, links_for_one_reader},
+    {"processes", "caches that processes share on GPUs: ranks of a job, and a keeper", nullptr,
+     processes_on_gpus},
     {"miss", "random pages and records of a file larger than the cache, against the bus or pread",
      miss_on_cpu, miss_on_gpu},
     {"sequential", "a whole file into the cache in order, against a pipeline by hand or pread",

@@ -3,7 +3,8 @@ and stopped (SIGSTOP) under load. The others read no wrong byte, wait for nothin
 go of the memory.
 
 With the program for GPUs: SHARE_DEVICES=A,B has the process that stays on GPU A, and the others on
-B, each hidden from the other; SHARE_LONGEST_MS is how long one launch may take."""
+B, each hidden from the other; many at once take turns. SHARE_LONGEST_MS is how long one launch may
+take, SHARE_PROCESSES how many there are at once."""
 import os
 import pathlib
 import random
@@ -21,6 +22,7 @@ MASK = (1 << 64) - 1
 # Of one open, read and close, or of one launch: far above what a busy machine takes.
 LONGEST_MS = int(os.environ.get("SHARE_LONGEST_MS", 60_000))
 DEVICES = os.environ.get("SHARE_DEVICES", "").split(",")
+PROCESSES = int(os.environ.get("SHARE_PROCESSES", 4))
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 RUNS = int(sys.argv.pop(1)) if len(sys.argv) > 1 else 20
 SEED = int(sys.argv.pop(1)) if len(sys.argv) > 1 else 1
@@ -72,8 +74,8 @@ class Share(unittest.TestCase):
             process.kill()
         process.communicate()
 
-    def reader(self, seed):
-        return self.start("read", FILES, PAGES, seed, device=DEVICES[0 if seed == 0 else -1])
+    def reader(self, seed, device=None):
+        return self.start("read", FILES, PAGES, seed, device=device or DEVICES[0 if seed == 0 else -1])
 
     def linked(self, process):
         """Waits for the line that says so; the other end may have crashed."""
@@ -117,14 +119,14 @@ class Share(unittest.TestCase):
 
     def test_many_at_once(self):
         draw = random.Random(SEED)
-        all_of_them = [self.reader(i) for i in range(4)]
+        all_of_them = [self.reader(i, DEVICES[i % len(DEVICES)]) for i in range(PROCESSES)]
         for process in all_of_them:
             self.linked(process)
         for run in range(RUNS // 2):
             place = draw.randrange(len(all_of_them))
             all_of_them[place].send_signal(signal.SIGKILL)
             self.end(all_of_them[place])
-            all_of_them[place] = self.reader(100 + run)
+            all_of_them[place] = self.reader(100 + run, DEVICES[place % len(DEVICES)])
             self.linked(all_of_them[place])
         for process in all_of_them:
             self.finish(process)

@@ -1,0 +1,244 @@
+// Caches that processes share, on GPUs: ranks of one job, and a keeper that outlives its readers.
+//
+//   R1, R7   a process for each GPU, as torchrun starts them, with shared caches and without
+//   R10      a keeper that is killed beside a reader: when its memory is free
+//   R11      a file that a keeper holds, read by a new process on the same GPU
+//
+// Each process is this program again (part_process.hpp). Windows are open before the time begins,
+// but where the first read of a process is timed.
+#include "rank_part.cuh"
+
+#include "part_process.hpp"
+
+namespace penstock::bench {
+
+namespace {
+
+std::string new_share() {
+    static int number = 0;
+    return "bench-" + std::to_string(::getpid()) + "-" + std::to_string(++number);
+}
+
+// Ranks of one job, all of which do the same at a time.
+class job {
+public:
+    job(const context& here, std::uint32_t ranks) {
+        for (std::uint32_t rank = 0; rank < ranks; ++rank)
+            all_.push_back(std::make_unique<part_process>(
+                std::vector<std::string>{"bench", "processes", "--quiet", "--backend", "gpu"},
+                part_process::variables{"LOCAL_RANK=" + std::to_string(rank),
+                                        "PENSTOCK_DEVICE=" + std::to_string(rank),
+                                        std::string(part_variable) + "=" + here.file().path()}));
+    }
+    [[nodiscard]] std::uint32_t size() const { return static_cast<std::uint32_t>(all_.size()); }
+    part_process& operator[](std::uint32_t rank) { return *all_[rank]; }
+
+    // What each answers to line(rank).
+    template <typename Line>
+    std::vector<std::vector<double>> ask(const Line& line) {
+        for (std::uint32_t rank = 0; rank < size(); ++rank) all_[rank]->tell(line(rank));
+        std::vector<std::vector<double>> out;
+        for (const auto& part : all_) out.push_back(part->answer());
+        return out;
+    }
+    std::vector<std::vector<double>> ask_all(const std::string& line) {
+        return ask([&](std::uint32_t) { return line; });
+    }
+    void make(const std::string& share, std::uint64_t cache, std::uint64_t file) {
+        ask_all(text_of("make %s %llu %llu", share.c_str(), static_cast<unsigned long long>(cache),
+                        static_cast<unsigned long long>(file)));
+        if (share != "-") ask_all("linked " + std::to_string(size() - 1));
+    }
+
+private:
+    std::vector<std::unique_ptr<part_process>> all_;
+};
+
+double slowest(const std::vector<std::vector<double>>& answers) {
+    double out = 0;
+    for (const auto& answer : answers) out = std::max(out, answer.at(0));
+    return out;
+}
+
+// R1, between processes.
+void union_of_ranks(context& here, std::uint32_t ranks) {
+    const std::uint64_t count = std::uint64_t{1} << 19,
+                        cache = here.bytes() * 10 / 18 / row_bytes * row_bytes;
+    job linked(here, ranks), alone(here, ranks);
+    linked.make(new_share(), cache, here.bytes());
+    alone.make("-", cache, here.bytes());
+    for (job* const side : {&linked, &alone}) side->ask_all("windows");
+    constexpr std::uint64_t warm = 16;
+    measured rates;
+    std::vector<double> last;
+    for (std::uint64_t repeat = 0; repeat < warm + here.repeats(5); ++repeat) {
+        const auto gather = [&](std::uint32_t rank) {
+            return text_of("gather %llu %llu", static_cast<unsigned long long>(count),
+                           static_cast<unsigned long long>(repeat * ranks + rank + 1));
+        };
+        const double alone_s = slowest(alone.ask(gather));
+        const auto answers = linked.ask(gather);
+        if (repeat < warm) continue;
+        last = answers.at(0);
+        rates.ours.add(gigabytes_a_second(ranks * count * row_bytes, slowest(answers)));
+        rates.baseline.add(gigabytes_a_second(ranks * count * row_bytes, alone_s));
+        rates.cores.add(0);
+    }
+    here.add("R1",
+             text_of("%u processes, a GPU each, rows of a page by a table, uniform, file of 1.8 "
+                     "caches, all together",
+                     ranks),
+             row_bytes, "GB/s", rates, "the same without a share name",
+             text_of("slowest kernel; of a row %.3f own, %.3f read through a neighbour, %.3f "
+                     "copied from one, %.3f through windows; after %llu runs",
+                     last.at(1), last.at(2), last.at(3), last.at(4),
+                     static_cast<unsigned long long>(warm)));
+}
+
+// R7, between processes.
+void once_for_ranks(context& here, std::uint32_t ranks) {
+    measured rates;
+    double files = 0;
+    for (std::uint64_t repeat = 0; repeat < here.repeats(3); ++repeat) {
+        double seconds[2];
+        for (const bool shared : {false, true}) {
+            job all(here, ranks);
+            all.make(shared ? new_share() : "-", here.bytes() + here.bytes() / 8, here.bytes());
+            all.ask_all("windows");
+            const auto answers =
+                all.ask([&](std::uint32_t rank) { return text_of("load %u %u", rank, ranks); });
+            seconds[shared ? 1 : 0] = slowest(answers);
+            double bytes = 0;
+            for (const auto& answer : answers) bytes += answer.at(1);
+            files = bytes / static_cast<double>(here.bytes());
+        }
+        rates.ours.add(gigabytes_a_second(ranks * here.bytes(), seconds[1]));
+        rates.baseline.add(gigabytes_a_second(ranks * here.bytes(), seconds[0]));
+        rates.cores.add(0);
+    }
+    here.add("R7",
+             text_of("%u processes, a GPU each, one file into all caches, by prefetch", ranks),
+             row_bytes, "GB/s", rates, "the same without a share name",
+             text_of("slowest process; %.3f files crossed the bus", files));
+}
+
+// penstock keep on the first GPU, with the file in its cache.
+std::unique_ptr<part_process> keeper(const context& here, const std::string& share,
+                                     std::uint64_t cache) {
+    auto out = std::make_unique<part_process>(
+        std::vector<std::string>{"keep", here.file().path(), "--share", share, "--json",
+                                 "--backend", "gpu", "--page", std::to_string(row_bytes), "--cache",
+                                 std::to_string(cache)},
+        part_process::variables{"PENSTOCK_DEVICE=0"});
+    out->line();  // what it keeps
+    return out;
+}
+
+// R11.
+void kept_file(context& here) {
+    const std::uint64_t count = std::uint64_t{1} << 19, whole = here.bytes() + here.bytes() / 8,
+                        small = here.bytes() / 64;
+    const std::string share = new_share();
+    const auto holder = keeper(here, share, whole);
+    measured first, rates;
+    for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat) {
+        job kept(here, 1), alone(here, 1);
+        alone.make("-", whole, here.bytes());
+        const double alone_ms = 1e3 * slowest(alone.ask_all("first"));
+        // A job of one waits for no link, so the keeper is asked for by name.
+        kept[0].tell(text_of("make %s %llu %llu", share.c_str(),
+                             static_cast<unsigned long long>(small),
+                             static_cast<unsigned long long>(here.bytes())));
+        const double made_s = kept[0].answer().at(0);
+        const double kept_ms = 1e3 * slowest(kept.ask_all("first"));
+        kept.ask_all("linked 1");
+        alone.ask_all("load 0 1");
+        const auto gather = [&](std::uint32_t) {
+            return text_of("gather %llu %llu", static_cast<unsigned long long>(count),
+                           static_cast<unsigned long long>(repeat + 1));
+        };
+        for (job* const side : {&kept, &alone}) side->ask(gather);  // the first makes its table
+        const auto near = kept.ask(gather), own = alone.ask(gather);
+        first.ours.add(kept_ms);
+        first.baseline.add(alone_ms);
+        first.cores.add(made_s);
+        rates.ours.add(gigabytes_a_second(count * row_bytes, slowest(near)));
+        rates.baseline.add(gigabytes_a_second(count * row_bytes, slowest(own)));
+        rates.cores.add(0);
+    }
+    here.add("R11", "first read of a new process, a keeper on its GPU has the file", row_bytes,
+             "ms", {first.ours, first.baseline}, "the same without a keeper",
+             text_of("since the process began; its runtime took %.0f ms of it",
+                     1e3 * first.cores.median()));
+    here.add("R11", "rows of a page that a keeper on the same GPU holds, by a table", row_bytes,
+             "GB/s", rates, "a process that has them in its own cache",
+             "the reader's cache holds a 64th of the file");
+}
+
+// R10: the keeper has 8 GiB, or a quarter of what is free.
+void memory_after_kill(context& here) {
+    const auto free_bytes = [] {
+        std::size_t free = 0, total = 0;
+        require_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+        return static_cast<double>(free);
+    };
+    const auto cache =
+        std::min<std::uint64_t>(8 * gib, static_cast<std::uint64_t>(free_bytes()) / 4 / gib * gib);
+    measured times;
+    for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat) {
+        double ms[2];
+        for (const bool with_reader : {false, true}) {
+            const std::string share = new_share();
+            std::unique_ptr<job> reader;
+            if (with_reader) {
+                reader = std::make_unique<job>(here, 1);
+                (*reader)[0].tell(text_of("make %s %llu %llu", share.c_str(),
+                                          static_cast<unsigned long long>(here.bytes() / 64),
+                                          static_cast<unsigned long long>(here.bytes())));
+                (*reader)[0].answer();
+                reader->ask_all("gather 65536 1");
+            }
+            const double before = free_bytes();
+            const auto holder = keeper(here, share, cache);
+            if (with_reader) {
+                reader->ask_all("linked 1");
+                reader->ask_all("gather 65536 2");
+                for (int i = 0; i < 50; ++i) (*reader)[0].tell("gather 65536 3");
+            }
+            const stopwatch watch;
+            holder->kill();
+            while (free_bytes() < before - 64 * static_cast<double>(mib))
+                if (watch.seconds() > 30) throw failure(-ETIMEDOUT, "its memory stays taken");
+            ms[with_reader ? 1 : 0] = 1e3 * watch.seconds();
+            for (int i = 0; with_reader && i < 50; ++i) (*reader)[0].answer();
+        }
+        times.ours.add(ms[1]);
+        times.baseline.add(ms[0]);
+        times.cores.add(0);
+    }
+    here.add("R10",
+             "memory of a killed keeper of " + format_size(cache) + " is free, beside a reader",
+             row_bytes, "ms", times, "the same without a reader",
+             "from SIGKILL; the reader gathers meanwhile, and its rows are right");
+}
+
+}  // namespace
+
+void processes_on_gpus(context& here) {
+    if (const char* const path = std::getenv(part_variable); path != nullptr) {
+        rank_part part(here, path);
+        serve_lines([&](const auto& words) { part.act(words); });
+        std::_Exit(0);
+    }
+    here.use_file(here.file_bytes(gib));
+    const std::uint32_t gpus = gpus_here();
+    if (gpus < 2) here.leave_out("ranks", "this machine has fewer than two GPUs");
+    else {
+        union_of_ranks(here, gpus);
+        once_for_ranks(here, gpus);
+    }
+    kept_file(here);
+    memory_after_kill(here);
+}
+
+}  // namespace penstock::bench
