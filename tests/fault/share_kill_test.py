@@ -75,7 +75,8 @@ class Share(unittest.TestCase):
         process.communicate()
 
     def reader(self, seed, device=None):
-        return self.start("read", FILES, PAGES, seed, device=device or DEVICES[0 if seed == 0 else -1])
+        place = 0 if seed == 0 else -1
+        return self.start("read", FILES, PAGES, seed, device=device or DEVICES[place])
 
     def linked(self, process):
         """Waits for the line that says so; the other end may have crashed."""
