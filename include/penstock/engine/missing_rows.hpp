@@ -100,7 +100,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t deliver_window(const Group& g, const 
             [&](std::uint32_t k, std::uint64_t row, const page_part& part, std::byte* to) {
                 if ((open >> k & 1) == 0 || missing.has(part.page)) return;
                 if (try_read_part(g, c, f, part, to) ||
-                    read_through(g, c, f, to, part.bytes,
+                    read_through(g, c, f.slot, to, part.bytes,
                                  (part.page << c.page_shift) + part.in_page) == part.bytes) {
                     open &= ~(1u << k);
                 } else if (missing.count < max_pending_loads) {

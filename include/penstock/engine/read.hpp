@@ -151,25 +151,23 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t read_one_missing(const Group& g, const 
     return static_cast<std::int64_t>(part.bytes);
 }
 
-// Whole group; the page at offset + done is not in the cache. Finishes the read of which `done`
-// bytes are delivered. It is the last call of a read, so the hit path has next to nothing to keep
-// across a call. Read-ahead comes after this function and not within it: further down, its
-// registers would add to those of the miss path.
+// Whole group. Finishes a read of which `done` bytes are delivered, and whose next page read_rest
+// could not read through. `missed`: that page was not in the cache a moment ago.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t read_rest(const Group g, const cache_view& c,
-                                                     std::uint32_t slot, std::byte* to,
-                                                     std::uint64_t bytes, std::uint64_t offset,
-                                                     std::uint64_t done) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t read_by_loads(const Group g, const cache_view& c,
+                                                         std::uint32_t slot, std::byte* to,
+                                                         std::uint64_t bytes, std::uint64_t offset,
+                                                         std::uint64_t done, bool missed) {
     const file_handle f = handle_of(c, slot);
-    bool missed = true;
-    while (done < bytes) {
+    bool tried = true;
+    for (; done < bytes; missed = tried = false) {
         const page_part part = part_at(c, offset + done, bytes - done);
         if (!missed && try_read_part(g, c, f, part, to + done)) {
             done += part.bytes;
             continue;
         }
-        missed = false;
-        std::uint64_t through = read_through(g, c, f, to + done, bytes - done, offset + done);
+        std::uint64_t through =
+            tried ? 0 : read_through(g, c, slot, to + done, bytes - done, offset + done);
         std::int64_t delivered = static_cast<std::int64_t>(through);
         if (through == 0)
             delivered = part.bytes == bytes - done
@@ -177,13 +175,39 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t read_rest(const Group g, const cache_
                             : read_missing(g, c, f, to + done, bytes - done, offset + done);
         if (delivered == -ENOBUFS || delivered == -ENOMEM) {
             // No room for the page, but its bytes may be had without.
-            through = read_through(g, c, f, to + done, bytes - done, offset + done, true);
+            through = read_through(g, c, slot, to + done, bytes - done, offset + done, true);
             if (through > 0) delivered = static_cast<std::int64_t>(through);
         }
         if (delivered < 0) return done > 0 ? static_cast<std::int64_t>(done) : delivered;
         done += static_cast<std::uint64_t>(delivered);
     }
     return static_cast<std::int64_t>(done);
+}
+
+// Whole group; the page at offset + done is not in the cache. Finishes the read of which `done`
+// bytes are delivered. It is the last call of a read, so the hit path has next to nothing to keep
+// across a call. Read-ahead comes after this function and not within it: further down, its
+// registers would add to those of the miss path.
+//
+// What can be read through is read here, without a further call by the whole group. On a GPU a
+// function saves the registers that it takes, for all threads, in local memory; what calls within
+// calls save is more, with all resident groups, than the caches hold, and goes to device memory and
+// back (bench/results/h200/2026-11-26-links-profile.txt).
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t read_rest(const Group g, const cache_view& c,
+                                                     std::uint32_t slot, std::byte* to,
+                                                     std::uint64_t bytes, std::uint64_t offset,
+                                                     std::uint64_t done) {
+    bool missed = true;
+    while (may_read_through(c)) {
+        const std::uint64_t through =
+            read_through_here(g, c, slot, to + done, bytes - done, offset + done);
+        if (through == 0) break;
+        done += through;
+        missed = false;
+        if (done == bytes) return static_cast<std::int64_t>(done);
+    }
+    return read_by_loads(g, c, slot, to, bytes, offset, done, missed);
 }
 
 // Whole group. Reads up to `bytes` bytes from `offset` into `to`. Returns a count, which is less

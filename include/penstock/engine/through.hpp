@@ -23,6 +23,7 @@
 #pragma once
 
 #include <cstdint>
+#include <new>
 
 #include "penstock/base/hash.hpp"
 #include "penstock/engine/counters.hpp"
@@ -111,42 +112,85 @@ PENSTOCK_HD PENSTOCK_INLINE void count_through(const Group& g, const cache_view&
           look.pages);
 }
 
-// Whole group; `offset` and the `wanted` bytes behind it lie in the file. Reads through as many
-// bytes from `offset` on as lie in absent pages and in one chunk of a window. Returns how many; 0:
-// the caller must load the page, because it is not absent, has no window, changed meanwhile, or
-// because it should enter the cache now. `must`: the page cannot enter, so do without.
-template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::uint64_t read_through(const Group& g, const cache_view& c,
-                                                         const file_handle& f, std::byte* to,
-                                                         std::uint64_t wanted, std::uint64_t offset,
-                                                         bool must = false) {
-    if (c.windows == nullptr && !is_linked(c)) return 0;
-    through_look look;
-    if (g.is_leader()) {
-        look_through(c, f, offset, wanted, look);
-        if (look.length > 0 && !must && admits(g, c, f.slot, offset >> c.page_shift, look)) {
-            leave_neighbours(c, look.neighbour);
-            look.length = 0;
-        }
+// The leader's parts of a read through, before its copy and after it. Out of line: what a function
+// saves (read_rest has more of it) it saves for one thread here.
+
+struct through_bytes {
+    const std::byte* from = nullptr;
+    std::uint64_t length = 0;  // 0: nothing to read through
+};
+
+// Leader only. Room for a look that only the leader has: one that is a variable of the group would
+// be initialised by all of its threads, in local memory.
+struct through_room {
+    alignas(through_look) std::byte bytes[sizeof(through_look)];
+    [[nodiscard]] PENSTOCK_HD PENSTOCK_INLINE through_look& look() {
+        return *std::launder(reinterpret_cast<through_look*>(bytes));
     }
-    const std::uint64_t length = g.broadcast(look.length);
+};
+
+// Leader only. Makes the look.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE through_bytes begin_through(const Group& g, const cache_view& c,
+                                                          std::uint32_t slot, std::uint64_t wanted,
+                                                          std::uint64_t offset, bool must,
+                                                          through_room& room) {
+    through_look& look = *new (room.bytes) through_look;
+    look.file = handle_of(c, slot);
+    look_through(c, look.file, offset, wanted, look);
+    if (look.length > 0 && !must && admits(g, c, slot, offset >> c.page_shift, look)) {
+        leave_neighbours(c, look.neighbour);
+        return {};
+    }
+    return {look.bytes, look.length};
+}
+
+// Leader only. Do the bytes count?
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE bool end_through(const Group& g, const cache_view& c,
+                                               std::uint64_t offset, const through_look& look) {
+    bool good = is_source_as_seen(c, look.file, look);
+    good = are_pages_as_seen(c, look.file, offset, look) && good;  // both looks under way together
+    leave_neighbours(c, look.neighbour);
+    if (good) count_through(g, c, look);
+    else count(g, c, count_retries);
+    return good;
+}
+
+// Whole group; `offset` and the `wanted` bytes behind it lie in the file of the slot. Reads through
+// as many bytes from `offset` on as lie in absent pages and in one chunk of a window. Returns how
+// many; 0: the caller must load the page, because it is not absent, has no window, changed
+// meanwhile, or because it should enter the cache now. `must`: the page cannot enter, so do
+// without.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t read_through_here(const Group& g, const cache_view& c,
+                                                            std::uint32_t slot, std::byte* to,
+                                                            std::uint64_t wanted,
+                                                            std::uint64_t offset,
+                                                            bool must = false) {
+    through_room room;
+    through_bytes found;
+    if (g.is_leader()) found = begin_through(g, c, slot, wanted, offset, must, room);
+    const std::uint64_t length = g.broadcast(found.length);
     if (length == 0) return 0;
     const auto* const from = reinterpret_cast<const std::byte*>(
-        g.broadcast(reinterpret_cast<std::uintptr_t>(look.bytes)));
+        g.broadcast(reinterpret_cast<std::uintptr_t>(found.from)));
     end_load_for_read();  // the words were absent before a byte is read
     g.sync();             // by the leader's look, for every thread
     g.copy_through(to, from, length);
     begin_recheck_after_copy();  // the bytes were read before the words are looked at again
     g.sync();
-    bool good = false;
-    if (g.is_leader()) {
-        good = is_source_as_seen(c, f, look);
-        good = are_pages_as_seen(c, f, offset, look) && good;  // both looks under way together
-        leave_neighbours(c, look.neighbour);
-        if (good) count_through(g, c, look);
-        else count(g, c, count_retries);
-    }
+    const bool good = g.is_leader() && end_through(g, c, offset, room.look());
     return g.broadcast(good ? length : 0);
+}
+
+// The same, out of line.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE std::uint64_t read_through(const Group& g, const cache_view& c,
+                                                         std::uint32_t slot, std::byte* to,
+                                                         std::uint64_t wanted, std::uint64_t offset,
+                                                         bool must = false) {
+    return may_read_through(c) ? read_through_here(g, c, slot, to, wanted, offset, must) : 0;
 }
 
 // Pages that are to enter the cache together at the end of a call: each thread keeps one of them.

@@ -14,6 +14,11 @@ namespace penstock::engine {
 // The pages that one copy may span; a trip to memory for all of their words.
 inline constexpr std::uint32_t most_through_pages = 8;
 
+// Is there anything but the file that pages could be read from past the cache?
+PENSTOCK_HD PENSTOCK_INLINE bool may_read_through(const cache_view& c) {
+    return c.windows != nullptr || is_linked(c);
+}
+
 // Leader only. The word of the window that shows this life of the file, or 0.
 PENSTOCK_HD PENSTOCK_INLINE window_word window_of(const cache_view& c, const file_handle& f) {
     if (c.windows == nullptr) return 0;
@@ -31,6 +36,7 @@ PENSTOCK_HD PENSTOCK_INLINE page_word absence_of(const cache_view& c, const file
 
 // What the leader found; the other threads need `bytes` and `length` only.
 struct through_look {
+    file_handle file;  // for the check, where that is another function
     page_word seen[most_through_pages];
     window_word window = 0;
     neighbour_page neighbour;  // with a frame: the bytes are there, and not in a window
@@ -79,12 +85,18 @@ PENSTOCK_HD PENSTOCK_INLINE void look_through(const cache_view& c, const file_ha
     const std::uint64_t first = offset >> c.page_shift,
                         last = (offset + wanted - 1) >> c.page_shift;
     out.window = window_of(c, f);
+    const bool linked = is_linked(c) && !is_granted(c, f.slot);
+    if (linked) {
+        // The first page alone: a neighbour serves one at a time.
+        out.seen[0] = absence_of(c, f, first);
+        if (stop_code(c) != 0 || !may_read_past(out.seen[0]) ||
+            look_next_door(c, f, offset, wanted, same_memory, by_nvlink, out))
+            return;
+    }
     PENSTOCK_UNROLL
     for (std::uint32_t i = 0; i < most_through_pages; ++i)
         out.seen[i] = first + i <= last ? absence_of(c, f, first + i) : 0;
     if (stop_code(c) != 0 || !may_read_past(out.seen[0])) return;
-    const bool linked = is_linked(c) && !is_granted(c, f.slot);
-    if (linked && look_next_door(c, f, offset, wanted, same_memory, by_nvlink, out)) return;
     if (out.window != 0) look_in_window(c, offset, wanted, last - first + 1, out);
     if (linked && out.length == 0) look_next_door(c, f, offset, wanted, by_bus, by_bus, out);
 }

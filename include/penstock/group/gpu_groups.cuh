@@ -180,10 +180,11 @@ PENSTOCK_D PENSTOCK_INLINE void copy_from_frame(std::byte* to, const std::byte* 
     else copy_unaligned<load_frame_16, load_frame_4, load_frame_1>(to, from, bytes, rank, size);
 }
 
-// Window to caller, any alignment.
-PENSTOCK_D PENSTOCK_NOINLINE inline void copy_from_window(std::byte* to, const std::byte* from,
-                                                          std::size_t bytes, std::uint32_t rank,
-                                                          std::uint32_t size) {
+// Window to caller, any alignment. Inline: as a function it would save its caller's registers in
+// local memory (engine/through.hpp).
+PENSTOCK_D PENSTOCK_INLINE void copy_from_window(std::byte* to, const std::byte* from,
+                                                 std::size_t bytes, std::uint32_t rank,
+                                                 std::uint32_t size) {
     const std::uintptr_t low =
         reinterpret_cast<std::uintptr_t>(to) | reinterpret_cast<std::uintptr_t>(from) | bytes;
     if ((low & 15) == 0) copy_aligned_16<load_host_16, store_plain_16>(to, from, bytes, rank, size);
