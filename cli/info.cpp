@@ -392,7 +392,10 @@ private:
         for (std::uint32_t from = 0; from < rt.device_count(); ++from)
             for (std::uint32_t to = 0; to < rt.device_count(); ++to) {
                 if (from == to) continue;
-                const host::device_link link = rt.state(from).device->link_to(*rt.state(to).device);
+                const host::device_link link =
+                    rt.settings().links
+                        ? rt.state(from).device->link_to(*rt.state(to).device)
+                        : host::device_link{host::link_kind::none, "PENSTOCK_LINKS is off"};
                 out.push_back({{"from", from},
                                {"to", to},
                                {"kind", host::name_of(link.kind)},

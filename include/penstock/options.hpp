@@ -35,6 +35,10 @@ struct options {
     // the numbers are only names, and each entry is one more cache in ordinary memory.
     std::vector<int> devices;
 
+    // Whether groups of one device read pages that another device of the runtime holds. Off: each
+    // device reads its misses from the files.
+    bool links = true;
+
     // A name under which this runtime shares its cache with other processes of the same user: each
     // runtime of that name reads pages from the caches of the others instead of from files.
     // Letters, digits, '.', '_' and '-', at most 64 of them. It opens all frames of the runtime, to

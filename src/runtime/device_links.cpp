@@ -21,7 +21,7 @@ bool link_pair(links& linked, runtime_state& reader, const runtime_state& owner)
 }  // namespace
 
 std::unique_ptr<links> link_caches(const std::vector<std::unique_ptr<runtime_state>>& states) {
-    if (states.size() < 2) return nullptr;
+    if (states.size() < 2 || !states.front()->settings.links) return nullptr;
     std::vector<links::member> members;
     for (const auto& state : states) members.push_back({state->device.get(), state->ref.view});
     auto linked = std::make_unique<links>(std::move(members));

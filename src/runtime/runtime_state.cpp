@@ -150,7 +150,9 @@ void runtime_state::shape_cache() {
         c.write_behind_pages =
             write_behind_pages_for(*settings.write_behind_bytes, c.page_shift, c.frame_count);
     c.admit_one_in = settings.admit_one_in;
-    c.neighbour_places = settings.share.empty() ? device_count - 1 : engine::most_neighbours;
+    c.neighbour_places = !settings.share.empty() ? engine::most_neighbours
+                         : settings.links        ? device_count - 1
+                                                 : 0;
     // Guests are ranked beside it (process_links).
     c.link_rank = settings.share.empty() ? device_index : process_links::own_rank;
     c.name_slots = std::bit_ceil(settings.max_files * 2);

@@ -73,6 +73,12 @@ class Info(InFolder):
         self.assertRegex(text, r"device 1 +CPU threads \(\d+\), number 5, a cache of ")
         self.assertRegex(text, r"link from 1 to 0 +same memory: both lie in memory of this")
 
+    def test_links_that_are_off_are_none(self):
+        runtime = self.report(PENSTOCK_DEVICES="3,5", PENSTOCK_BACKEND="cpu",
+                              PENSTOCK_LINKS="off")["runtime"]
+        self.assertEqual([(link["kind"], link["reason"]) for link in runtime["links"]],
+                         2 * [("none", "PENSTOCK_LINKS is off")])
+
     def test_one_device_has_no_links(self):
         runtime = self.report()["runtime"]
         self.assertEqual((len(runtime["devices"]), runtime["links"]), (1, []))

@@ -61,6 +61,22 @@ TEST(links, second_device_reads_the_first_ones_pages) {
     EXPECT_EQ(second.file_reads, 0u);
 }
 
+TEST(links, none_where_the_option_is_off) {
+    const temporary_folder folder;
+    const auto bytes = pattern(1, 20 * page + 100);
+    write_file(folder / "data", bytes);
+    let_files_settle();
+    options o = linked_caches(folder);
+    o.links = false;
+    const auto rt = make_runtime(o);
+    const shared_file file = rt->open_everywhere(folder / "data");
+    ASSERT_EQ(file.code(), 0);
+    EXPECT_EQ(read_by(*rt, 0, file, bytes.size()), bytes);
+    EXPECT_EQ(read_by(*rt, 1, file, bytes.size()), bytes);
+    EXPECT_EQ(rt->stats(1).misses, 21u);
+    EXPECT_EQ(rt->stats().neighbour_reads + rt->stats().neighbour_loads, 0u);
+}
+
 TEST(links, mapped_and_prefetched_pages_are_copied) {
     const temporary_folder folder;
     const auto bytes = pattern(2, 8 * page);
