@@ -79,20 +79,26 @@ public:
         }
     }
 
-    // Takes half of what a share has left, or `least` numbers if that is more: of the device's own
-    // share, or of the largest. False: none is left. So a device that is faster gets more, each
-    // gets few parts, and the last ones are small.
+    // Takes a quarter of what a share has left, or `least` numbers if that is more: from the
+    // beginning of the device's own share, or from the end of the largest, whose device goes on
+    // with its neighbouring numbers. False: none is left. So a device that is faster gets more,
+    // each gets few parts, and the last ones are small.
     bool take(std::uint32_t device, std::uint64_t least, std::uint64_t& begin, std::uint64_t& end) {
         const std::lock_guard lock(mutex_);
         share* from = &of_[device];
         if (from->left() == 0)
             for (share& other : of_)
                 if (other.left() > from->left()) from = &other;
-        std::uint64_t part = from->left() / 2;
+        std::uint64_t part = from->left() / 4;
         if (part < least) part = least;
         if (part > from->left()) part = from->left();
-        begin = from->next;
-        end = from->next += part;
+        if (from == &of_[device]) {
+            begin = from->next;
+            end = from->next += part;
+        } else {
+            end = from->end;
+            begin = from->end -= part;
+        }
         return part > 0;
     }
 
@@ -281,46 +287,74 @@ int launch_on_gpu(runtime& rt, std::uint32_t device, std::uint64_t groups, const
     return errno_of_launch(code);
 }
 
-// Runs part after part of the numbers on one device. A part is a launch of the same kernel whose
-// count begins at the part's first number.
+// How many parts of the numbers a device has under way: the groups of the next part begin where
+// those of the last one have ended, so no group waits for the slowest of a part. A shape that says
+// how many blocks there are gets no more than those at a time.
+inline constexpr std::uint32_t most_parts = 2;
+inline std::uint32_t parts_under_way(const launch_shape& shape) {
+    return shape.blocks == 0 ? most_parts : 1;
+}
+
+// Begins a part: a launch of the same kernel whose count begins at the part's first number.
 template <width Width, typename Function>
-cudaError_t run_parts(runtime_ref fs, int device, number_shares& numbers, launch_count* count,
-                      const Function& function, const launch_shape& shape) {
-    cudaStream_t stream = nullptr;
-    cudaError_t code = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
-    if (code != cudaSuccess) return code;
+cudaError_t begin_part(runtime_ref fs, int device, std::uint64_t begin, std::uint64_t end,
+                       launch_count* count, cudaStream_t stream, const Function& function,
+                       const launch_shape& shape) {
+    const std::uint64_t blocks = blocks_for<Width, Function>(device, end - begin, shape);
+    void* arguments[] = {&fs, &end, &count, const_cast<void*>(static_cast<const void*>(&function))};
+    cudaError_t code =
+        cudaMemcpyAsync(&count->begun, &begin, sizeof begin, cudaMemcpyHostToDevice, stream);
+    if (code == cudaSuccess)
+        code = cudaLaunchKernel(reinterpret_cast<const void*>(run_groups<Width, Function>),
+                                dim3(static_cast<std::uint32_t>(blocks)),
+                                dim3(shape.threads_per_block), arguments, 0, stream);
+    // A kernel that did not begin leaves the words to us.
+    if (code != cudaSuccess) cudaMemsetAsync(count, 0, sizeof *count, stream);
+    return code;
+}
+
+// Runs part after part of the numbers on one device. `counts`: for each part under way.
+template <width Width, typename Function>
+cudaError_t run_parts(runtime_ref fs, int device, number_shares& numbers,
+                      launch_count* const* counts, const Function& function,
+                      const launch_shape& shape) {
+    const std::uint32_t parts = parts_under_way(shape);
     const std::uint64_t full = blocks_for<Width, Function>(device, UINT64_MAX / 2, shape) *
                                groups_per_block<Width>(shape.threads_per_block);
+    cudaStream_t streams[most_parts] = {};
+    cudaError_t code = cudaSuccess;
+    for (std::uint32_t i = 0; i < parts && code == cudaSuccess; ++i)
+        code = cudaStreamCreateWithFlags(&streams[i], cudaStreamNonBlocking);
     std::uint64_t begin = 0, end = 0;
-    while (code == cudaSuccess && numbers.take(fs.device, full, begin, end)) {
-        const std::uint64_t blocks = blocks_for<Width, Function>(device, end - begin, shape);
-        void* arguments[] = {&fs, &end, &count,
-                             const_cast<void*>(static_cast<const void*>(&function))};
-        code = cudaMemcpyAsync(&count->begun, &begin, sizeof begin, cudaMemcpyHostToDevice, stream);
-        if (code == cudaSuccess)
-            code = cudaLaunchKernel(reinterpret_cast<const void*>(run_groups<Width, Function>),
-                                    dim3(static_cast<std::uint32_t>(blocks)),
-                                    dim3(shape.threads_per_block), arguments, 0, stream);
-        // A kernel that did not begin leaves the words to us.
-        if (code != cudaSuccess) cudaMemsetAsync(count, 0, sizeof *count, stream);
+    for (std::uint32_t i = 0; code == cudaSuccess; i = (i + 1) % parts) {
+        // The part is taken when the oldest one has ended, and not before: until then another
+        // device may take it.
+        code = cudaStreamSynchronize(streams[i]);
+        if (code != cudaSuccess || !numbers.take(fs.device, full, begin, end)) break;
+        code = begin_part<Width>(fs, device, begin, end, counts[i], streams[i], function, shape);
+    }
+    for (cudaStream_t stream : streams) {
+        if (stream == nullptr) continue;
         const cudaError_t ran = cudaStreamSynchronize(stream);
         if (code == cudaSuccess) code = ran;
+        cudaStreamDestroy(stream);
     }
-    cudaStreamDestroy(stream);
     return code;
 }
 
 template <width Width, typename Function>
 int launch_on_gpus(runtime& rt, std::uint64_t groups, const Function& function,
                    const launch_shape& shape) {
-    launch_count* counts[most_runtime_devices] = {};
+    launch_count* counts[most_runtime_devices][most_parts] = {};
     number_shares numbers(groups, rt.device_count());
     int code = 0;
     for (std::uint32_t i = 0; i < rt.device_count(); ++i) {
         const status s = rt.health(i);
         if (code == 0 && (s.code == -EIO || s.code == -ENODEV)) code = s.code;
-        counts[i] = rt.take_launch_count(i);
-        if (code == 0 && counts[i] == nullptr) code = -EAGAIN;
+        for (std::uint32_t part = 0; part < parts_under_way(shape); ++part) {
+            counts[i][part] = rt.take_launch_count(i);
+            if (code == 0 && counts[i][part] == nullptr) code = -EAGAIN;
+        }
     }
     if (code == 0)
         code = rt.run_on_devices([&](std::uint32_t device) -> int {
@@ -331,7 +365,8 @@ int launch_on_gpus(runtime& rt, std::uint64_t groups, const Function& function,
                 run_parts<Width>(rt.ref(device), number, numbers, counts[device], function, shape));
         });
     for (std::uint32_t i = 0; i < rt.device_count(); ++i)
-        if (counts[i] != nullptr) rt.give_back(counts[i], i);
+        for (launch_count* const count : counts[i])
+            if (count != nullptr) rt.give_back(count, i);
     return code;
 }
 

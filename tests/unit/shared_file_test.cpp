@@ -240,6 +240,9 @@ TEST(launch_over_devices, parts_get_smaller_and_cover_all) {
         if (taken < groups / 3) {
             EXPECT_LE(end - begin, last);
         }
+        if (taken == groups / 3) {
+            EXPECT_EQ(end, groups) << "then the end of the largest share of another";
+        }
         last = end - begin;
         taken += end - begin;
     }
