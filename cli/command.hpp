@@ -24,6 +24,7 @@ struct command_text {
     std::string details;              // the last part of the help, before the exit statuses
     bool makes_runtime = false;       // then it takes the flags of all programs, as `common`
     const char* message_prefix = "";  // of what it says of its failure
+    apps::device_use devices = apps::device_use::single;
 };
 
 // Derive from it, with the request as members. The frame reads the options, settles `settings` if

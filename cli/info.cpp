@@ -256,7 +256,7 @@ public:
                    "Says which devices there are, what works on this machine and why not, the "
                    "limits, and the options in force.\n"
                    "Makes a runtime with these options to find out; exit status 1 if that fails.\n",
-                   "", true}) {}
+                   "", true, "", apps::device_use::several}) {}
 
     void add_options(apps::option_list&) override {}
 

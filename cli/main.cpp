@@ -93,13 +93,13 @@ CLI::App* declare(CLI::App& parent, command& added, status& wrong) {
     if (!added.text.details.empty()) out->footer(added.text.details + exit_statuses);
     apps::option_list options(*out, wrong);
     added.add_options(options);
-    if (added.text.makes_runtime) apps::add_common_flags(*out, added.common);
+    if (added.text.makes_runtime) apps::add_common_flags(*out, added.common, added.text.devices);
     return out;
 }
 
 int run_command(command& chosen, status wrong) {
     if (wrong.ok() && chosen.text.makes_runtime)
-        wrong = apps::settle_options(chosen.common, chosen.settings);
+        wrong = apps::settle_options(chosen.common, chosen.settings, chosen.text.devices);
     if (wrong.ok()) wrong = chosen.check();
     const status ended = wrong.ok() ? chosen.run() : wrong;
     if (ended.ok()) return apps::exit_done;

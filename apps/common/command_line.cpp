@@ -25,11 +25,15 @@ struct option_flag {
     const char* form;
 };
 
+constexpr const char* devices_flag = "--devices";
+
 // Flags of the library's table of options.
 constexpr option_flag option_flags[] = {
     {"--backend", &common_flags::backend,
      "Where kernels run: gpu, cpu, or auto (gpu if there is one)", "WHERE"},
     {"--device", &common_flags::device, "Number of the GPU", "N"},
+    {devices_flag, &common_flags::devices,
+     "Numbers of several GPUs that work together, such as 0,1", "LIST"},
     {"--cache", &common_flags::cache, "Size of the page cache, such as 8GiB", "SIZE"},
     {"--page", &common_flags::page, "Size of a page: a power of two, 512 to 2MiB", "SIZE"},
     {"--workers", &common_flags::workers, "Threads that run kernels on the cpu back end", "N"}};
@@ -82,7 +86,7 @@ void declare(CLI::App& app, command& wanted, status& mistake) {
     wanted.add_options(options);
     switch (wanted.text.kind) {
         case command_kind::main:
-        case command_kind::run: add_common_flags(app, wanted.common); break;
+        case command_kind::run: add_common_flags(app, wanted.common, wanted.text.devices); break;
         case command_kind::make: add_make_flags(app, wanted.common); break;
         case command_kind::internal: app.group(""); break;
     }
@@ -183,18 +187,21 @@ option_list& option_list::choices(const char* flag, std::vector<std::string>& ou
 
 std::string option_list::text_of_bound(double bound) { return text_of("%g", bound); }
 
-void add_value(CLI::App& app, const std::string& flag, std::string& out, const std::string& about,
-               const char* form) {
-    app.add_option(flag, out, about)->option_text(form)->check(not_empty);
+CLI::Option* add_value(CLI::App& app, const std::string& flag, std::string& out,
+                       const std::string& about, const char* form) {
+    return app.add_option(flag, out, about)->option_text(form)->check(not_empty);
 }
 
-void add_common_flags(CLI::App& app, common_flags& flags) {
+void add_common_flags(CLI::App& app, common_flags& flags, device_use use) {
     add_version_flag(app);
     for (const option_flag& known : option_flags)
-        for (const settings::option_entry& option : settings::option_entries())
-            if (option.flag == std::string(known.flag))
+        for (const settings::option_entry& option : settings::option_entries()) {
+            if (option.flag != std::string(known.flag)) continue;
+            CLI::Option* const added =
                 add_value(app, known.flag, flags.*known.text,
                           std::string(known.about) + ". " + option.variable, known.form);
+            if (known.flag == devices_flag && use == device_use::single) added->group("");
+        }
     app.add_flag("--json", flags.json, "Print exactly one JSON object on standard output");
     app.add_flag("--quiet", flags.quiet,
                  "Print no summary and no notes; errors and warnings still appear");
@@ -239,7 +246,8 @@ std::optional<int> choose_command(const program_text& program, std::span<command
             if (app.got_subcommand(each->text.name)) chosen = each;
     }
     if (ended) return ended;
-    if (mistake.ok()) mistake = settle_options(chosen->common, chosen->settings);
+    if (mistake.ok())
+        mistake = settle_options(chosen->common, chosen->settings, chosen->text.devices);
     if (mistake.ok()) mistake = chosen->check();
     if (mistake.ok()) return std::nullopt;
     say(mistake.message);
@@ -252,7 +260,10 @@ std::string flag_text(const common_flags& flags, const std::string& flag) {
     return {};
 }
 
-status settle_options(const common_flags& flags, options& out) {
+status settle_options(const common_flags& flags, options& out, device_use use) {
+    if (!flags.device.empty() && !flags.devices.empty())
+        return {-EINVAL, "--device: " + shown(flags.device) + " is given beside --devices " +
+                             shown(flags.devices) + "; give one of the two"};
     if (status s = options::from_environment(out); !s) return s;
     for (const settings::option_entry& option : settings::option_entries()) {
         const std::string text = flag_text(flags, option.flag);
@@ -260,15 +271,24 @@ status settle_options(const common_flags& flags, options& out) {
         if (status s = settings::set_option(option, option.flag, text, out); !s) return s;
     }
     if (!flags.device.empty()) out.devices.clear();  // a flag counts more than PENSTOCK_DEVICES
+    // For what uses no runtime, and looks at `device` alone.
+    if (out.devices.size() == 1) out.device = out.devices.front();
+    // Variables are for all programs, also for methods that use no device.
+    if (!flags.devices.empty() && use == device_use::single)
+        if (status s = check_single_device(out, "this program"); !s) return s;
     return out.check();
 }
 
+status check_single_device(const options& settings, const std::string& user) {
+    if (settings.devices.size() <= 1) return {};
+    return {-EINVAL, "devices: " + user +
+                         " uses one device; name one in PENSTOCK_DEVICES, or give --device"};
+}
+
 status create_runtime(options settings, std::vector<std::string>& notes,
-                      std::unique_ptr<runtime>& out) {
-    if (settings.devices.size() > 1)
-        return {-EINVAL,
-                "devices: this program uses one device; name one in PENSTOCK_DEVICES, or give "
-                "--device"};
+                      std::unique_ptr<runtime>& out, device_use use) {
+    if (use == device_use::single)
+        if (status s = check_single_device(settings, "this program"); !s) return s;
     const auto log = std::make_shared<held_log>();
     settings.log = [log](const std::string& line) { log->take(line); };
     if (status s = runtime::make(settings, out); !s) return s;

@@ -24,6 +24,7 @@ namespace penstock::apps {
 struct common_flags {
     std::string backend;
     std::string device;
+    std::string devices;
     std::string cache;
     std::string page;
     std::string workers;
@@ -31,12 +32,16 @@ struct common_flags {
     bool quiet = false;
 };
 
-// Adds --backend, --device, --cache, --page, --workers, --json, --quiet and --version.
-void add_common_flags(CLI::App& app, common_flags& flags);
+// How many devices of a runtime a command can use.
+enum class device_use { single, several };
+
+// Adds --backend, --device, --devices, --cache, --page, --workers, --json, --quiet and --version.
+// The help has --devices only where the command can use several.
+void add_common_flags(CLI::App& app, common_flags& flags, device_use use = device_use::single);
 
 // Adds an option that takes a value which may not be empty; `form` stands for it in the help.
-void add_value(CLI::App& app, const std::string& flag, std::string& out, const std::string& about,
-               const char* form);
+CLI::Option* add_value(CLI::App& app, const std::string& flag, std::string& out,
+                       const std::string& about, const char* form);
 
 // The range of a number: both ends belong to it. `words` says it where "from 1 to 1,000" would not
 // do, with the cure.
@@ -133,15 +138,18 @@ std::string flag_text(const common_flags& flags, const std::string& flag);
 
 // Environment first, flags over it, ranges checked. -EINVAL and a message with option, value and
 // cure.
-status settle_options(const common_flags& flags, options& out);
+status settle_options(const common_flags& flags, options& out, device_use use = device_use::single);
 
 // A runtime for these options. What it logs until it stands goes to `notes`, so that a failure is
 // one line; later lines go to standard error.
 status create_runtime(options settings, std::vector<std::string>& notes,
-                      std::unique_ptr<runtime>& out);
+                      std::unique_ptr<runtime>& out, device_use use = device_use::single);
 
 // The same; the notes go to standard error as soon as the runtime stands, unless `quiet`.
 status create_runtime(options settings, bool quiet, std::unique_ptr<runtime>& out);
+
+// -EINVAL if the options name several devices; `user` is what uses a single device: "this program".
+status check_single_device(const options& settings, const std::string& user);
 
 // Why penstock::launch returned `code`, which is not 0.
 status launch_error(const runtime& rt, int code);

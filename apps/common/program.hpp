@@ -37,6 +37,7 @@ struct command_text {
     const char* about;    // the first part of the help
     const char* details;  // the last one; may be ""
     command_kind kind;
+    device_use devices = device_use::single;
 };
 
 // A command: derive from it, with the request and the state of a run as members.

@@ -48,6 +48,7 @@ json json_of(const runtime& rt) {
     const options& o = rt.settings();
     return {{"backend", name_of(rt.where())},
             {"device", rt.device_name()},
+            {"devices", rt.device_count()},
             {"io", rt.io_name()},
             {"cache_bytes", *o.cache_bytes},
             {"page_bytes", o.page_bytes},
@@ -67,8 +68,9 @@ status no_cuda() {
             "--method cuda: this program was built without CUDA; use --method penstock or cpu"};
 }
 
-status start_runtime(const options& settings, method_report& report) {
-    if (status failed = create_runtime(settings, report.notes, report.rt); !failed) return failed;
+status start_runtime(const options& settings, method_report& report, device_use use) {
+    if (status failed = create_runtime(settings, report.notes, report.rt, use); !failed)
+        return failed;
     report.backend = name_of(report.rt->where());
     return {};
 }

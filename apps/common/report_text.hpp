@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/command_line.hpp"
 #include "common/process.hpp"
 #include "penstock/runtime.hpp"
 
@@ -53,7 +54,8 @@ struct method_report {
 };
 
 // Makes the runtime of a method, and fills in where it runs.
-status start_runtime(const options& settings, method_report& report);
+status start_runtime(const options& settings, method_report& report,
+                     device_use use = device_use::single);
 
 void say_notes(const method_report& r);
 

@@ -117,7 +117,7 @@ constexpr option_entry entries[] = {
      {&options::device},
      {"", "CUDA device numbers", "there are several GPUs, and the runtime is to use one", "none"},
      check_device},
-    {{"devices", "PENSTOCK_DEVICES", "", part::place},
+    {{"devices", "PENSTOCK_DEVICES", "--devices", part::place},
      {&options::devices},
      {": the one in `device`",
       "up to 8 CUDA device numbers with commas between, each once; on cpu any numbers, one more "

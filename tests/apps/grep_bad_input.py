@@ -70,6 +70,8 @@ CASES = [
     (["--workers", "-3"], "words", ["text"], 2, ["--workers", "'-3'"]),
     (["--workers", "2000"], "words", ["text"], 2, ["2000", "1024"]),
     (["--device", "one"], "words", ["text"], 2, ["--device", "'one'"]),
+    (["--devices", "0,1"], "words", ["text"], 2, ["this program uses one device", "--device"]),
+    (["--devices", "0", "--device", "0"], "words", ["text"], 2, ["--device", "--devices"]),
     (["--piece", "2MiB"], "words", ["text"], 2, ["--piece", "2MiB"]),
     (["--result-buffer", "many"], "words", ["text"], 2, ["--result-buffer", "'many'"]),
     (["--colour"], "words", ["text"], 2, ["--colour"]),

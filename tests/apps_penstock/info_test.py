@@ -88,11 +88,29 @@ class Info(InFolder):
         runtime = self.report("--device", "2", PENSTOCK_DEVICES="3,5")["runtime"]
         self.assertEqual([d["number"] for d in runtime["devices"]], [2])
 
+    def test_the_flag_for_several_devices_counts_more_than_variables(self):
+        runtime = self.report("--devices", "4,2", PENSTOCK_DEVICES="3,5,7", PENSTOCK_DEVICE="6",
+                              PENSTOCK_BACKEND="cpu")["runtime"]
+        self.assertEqual([d["number"] for d in runtime["devices"]], [4, 2])
+
     def test_other_commands_refuse_several_devices(self):
+        data = self.make("data", b"1234")
         several = clean_environment(PENSTOCK_DEVICES="3,5", PENSTOCK_BACKEND="cpu")
-        ran = penstock("cat", self.make("data", b"1234"), environment=several)
-        self.assertEqual((ran.returncode, ran.stdout), (1, b""))
-        self.assert_one_line(ran.stderr, "devices", "PENSTOCK_DEVICES", "--device")
+        for flags, environment, status in [([], several, 1),
+                                           (["--devices", "3,5"], clean_environment(), 2)]:
+            ran = penstock("cat", *flags, data, environment=environment)
+            self.assertEqual((ran.returncode, ran.stdout), (status, b""))
+            self.assert_one_line(ran.stderr, "this program uses one device", "PENSTOCK_DEVICES",
+                                 "--device")
+        ran = penstock("cat", "--devices", "3", "--backend", "cpu", data,
+                       environment=clean_environment())
+        self.assertEqual((ran.returncode, ran.stdout), (0, b"1234"))
+
+    def test_help_names_the_flag_where_it_is_of_use(self):
+        for command, is_there in [("info", True), ("cat", False)]:
+            text = penstock(command, "--help").stdout
+            self.assertEqual(b"--devices" in text, is_there, command)
+            self.assertIn(b"--device ", text)
 
     def test_text_names_what_json_names(self):
         report = self.report()
