@@ -126,7 +126,8 @@ status place_tiles(const mapped_library& library, const std::vector<std::uint64_
 struct cuda_collage {
     mapped_library library;
     std::vector<std::uint64_t> host_keys, host_best;
-    std::unique_ptr<apps::device_memory> memory;
+    collage_sides sides = collage_sides(1);
+    apps::device_memory* memory = nullptr;  // of the only side, as is the view
     collage_view view{};
     std::uint32_t* histograms = nullptr;
     std::uint64_t* keys = nullptr;
@@ -138,9 +139,10 @@ struct cuda_collage {
     status prepare(const collage_job& job, picture& out) {
         const int device = job.settings.device;
         if (status s = library.open(job.from); !s) return s;
-        memory = apps::make_gpu_memory(device);
-        if (status s = place_collage(*memory, true, job.from.header, job.in, out, view); !s)
-            return s;
+        sides.front().memory = apps::make_gpu_memory(device);
+        if (status s = place_collage(job, true, out, sides); !s) return s;
+        memory = sides.front().memory.get();
+        view = sides.front().view;
         threads = apps::thread_count(job.settings.worker_threads);
         const batch_room room = room_for(threads);
         if (!memory->allocate(histograms, view.blocks() * bins) ||
@@ -204,7 +206,7 @@ status make_with_cuda(const collage_job& job, picture& out, method_report& repor
     const auto fetch = [&] {
         return place_tiles(all.library, all.host_best, out, all.view, all.threads);
     };
-    return timed_collage(job, *all.memory, all.view, report, compute, fetch);
+    return timed_collage(job, all.sides, report, compute, fetch);
 }
 
 #else

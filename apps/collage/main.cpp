@@ -144,7 +144,8 @@ private:
 class make_session final : public apps::command {
 public:
     make_session()
-        : command({"make", "Make a collage of a picture", make_details, apps::command_kind::run}) {}
+        : command({"make", "Make a collage of a picture", make_details, apps::command_kind::run,
+                   apps::device_use::several}) {}
 
     void add_options(apps::option_list& add) override {
         add.operand("INPUT", input, "Picture to make the collage of");
@@ -162,6 +163,8 @@ public:
         if (common.page.empty() && std::getenv("PENSTOCK_PAGE") == nullptr)
             settings.page_bytes = record_stride_bytes;
         if (status s = settings.check(); !s) return s;
+        if (method == "cuda")
+            if (status s = apps::check_single_device(settings, "--method cuda"); !s) return s;
         return check_output_name(out);
     }
 
@@ -203,6 +206,7 @@ public:
                      {"candidates_per_block", ratio(m.evaluations, m.blocks)},
                      {"fallback_blocks", m.fallback_blocks},
                      {"pages_read", m.pages_read},
+                     {"evaluations_by_device", m.evaluations_by_device},
                      {"batches", m.batches},
                      {"collage_parts", json::object_t(m.parts.begin(), m.parts.end())},
                      {"runtime", apps::runtime_of(m)}});

@@ -23,7 +23,6 @@ struct collage_totals {
     std::uint64_t evaluations;      // candidates compared with a block
     std::uint64_t fallback_blocks;  // that met no candidate in any bucket
     std::int32_t code;              // 0, or the first error of any block
-    std::uint32_t taken;            // blocks that a group has taken, or found none left to take
 };
 
 struct collage_view {
@@ -92,7 +91,7 @@ struct alignas(16) block_state {
     };
     std::uint32_t list[most_candidates];
     alignas(16) table_entry chunk[Members][chunk_entries];
-    std::uint32_t block;  // its number in the picture; or no_tile, if there is none to make
+    std::uint32_t block;  // its number in the picture
     std::uint32_t count;  // in the list
     std::uint32_t first;  // in the list, to be compared; the others follow, the list's beginning
                           // after its end

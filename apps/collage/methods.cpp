@@ -34,11 +34,22 @@ status block_error(const library& from, int code) {
     return {code, "library " + apps::shown(from.path) + ": " + error_text(code)};
 }
 
-status place_collage(apps::device_memory& memory, bool on_gpu, const library_header& h,
-                     const picture& in, picture& out, collage_view& v) {
-    out.width = v.width = in.width;
-    out.height = v.height = in.height;
-    out.rgb.assign(in.rgb.size(), 0);
+namespace {
+
+status no_room(const std::string& what, const picture& in, const char* cure) {
+    return {-ENOMEM, "the pictures need " + format_size(2 * in.rgb.size()) + " of memory that " +
+                         what + "; " + cure};
+}
+
+// What one device has of its own. Kernels write to `shared_out`, or if that is null to memory of
+// the device.
+bool place_side(const collage_job& job, bool on_gpu, std::uint8_t* shared_out, collage_side& side) {
+    const library_header& h = job.from.header;
+    const picture& in = job.in;
+    apps::device_memory& memory = *side.memory;
+    collage_view& v = side.view;
+    v.width = in.width;
+    v.height = in.height;
     v.columns = (in.width + tile_side - 1) / tile_side;
     v.rows = (in.height + tile_side - 1) / tile_side;
     v.tile_count = h.tile_count;
@@ -48,7 +59,7 @@ status place_collage(apps::device_memory& memory, bool on_gpu, const library_hea
     v.lsh.width = h.width;
     v.lsh.slots = h.slots;
     v.picture = in.rgb.data();
-    v.out = out.rgb.data();
+    v.out = shared_out;
     std::uint8_t* room = nullptr;
     std::uint32_t* order = nullptr;
     bool placed = memory.place(v.lsh.coefficients, family.coefficients) &&
@@ -57,32 +68,55 @@ status place_collage(apps::device_memory& memory, bool on_gpu, const library_hea
                   memory.allocate(v.totals, 1) && memory.allocate(order, v.blocks());
     v.order = order;
     if (placed && on_gpu) {
-        placed = memory.allocate(room, in.rgb.size()) && memory.allocate(v.out, in.rgb.size());
+        placed = memory.allocate(room, in.rgb.size());
         v.picture = room;
-        memory.pin(in.rgb.data(), in.rgb.size());
-        memory.pin(out.rgb.data(), out.rgb.size());
     }
-    if (placed) return {};
-    return {-ENOMEM, "the pictures need " + format_size(2 * in.rgb.size()) +
-                         " of memory that is not free; use a smaller --cache or picture"};
+    if (placed && v.out == nullptr) placed = memory.allocate(v.out, in.rgb.size());
+    return placed;
 }
 
-status timed_collage(const collage_job& job, apps::device_memory& memory, const collage_view& v,
-                     method_report& report,
+}  // namespace
+
+status place_collage(const collage_job& job, bool on_gpu, picture& out, collage_sides& sides) {
+    const picture& in = job.in;
+    out.width = in.width;
+    out.height = in.height;
+    out.rgb.assign(in.rgb.size(), 0);
+    if (on_gpu) {
+        sides.front().memory->pin(in.rgb.data(), in.rgb.size());
+        sides.front().memory->pin(out.rgb.data(), out.rgb.size());
+    }
+    for (collage_side& side : sides) {
+        std::uint8_t* shared_out = nullptr;
+        if (!on_gpu || sides.size() > 1) {
+            shared_out = static_cast<std::uint8_t*>(side.memory->reach(out.rgb.data()));
+            if (shared_out == nullptr)
+                return no_room("could not be pinned for all GPUs", in,
+                               "use a smaller picture, or one GPU (--device)");
+        }
+        if (!place_side(job, on_gpu, shared_out, side))
+            return no_room("is not free", in, "use a smaller --cache or picture");
+    }
+    return {};
+}
+
+status timed_collage(const collage_job& job, const collage_sides& sides, method_report& report,
                      const std::function<status(const std::vector<std::uint32_t>&)>& compute,
                      const std::function<status()>& fetch) {
     const double cpu_before = apps::cpu_seconds();
     apps::stopwatch watch, part;
     const std::vector<std::uint8_t>& rgb = job.in.rgb;
-    if (v.picture != rgb.data() &&
-        !memory.begin_upload(const_cast<std::uint8_t*>(v.picture), rgb.data(), rgb.size()))
-        return copy_failed();
+    for (const auto& [memory, v] : sides)
+        if (v.picture != rgb.data() &&
+            !memory->begin_upload(const_cast<std::uint8_t*>(v.picture), rgb.data(), rgb.size()))
+            return copy_failed();
     const std::vector<std::uint32_t> order =
         block_order(job.in, apps::thread_count(job.settings.worker_threads));
     report.parts.emplace_back("order", part.lap());
-    if (!memory.upload(const_cast<std::uint32_t*>(v.order), order.data(),
-                       order.size() * sizeof(std::uint32_t)))
-        return copy_failed();
+    for (const auto& [memory, v] : sides)
+        if (!memory->upload(const_cast<std::uint32_t*>(v.order), order.data(),
+                            order.size() * sizeof(std::uint32_t)))
+            return copy_failed();
     report.parts.emplace_back("upload", part.lap());
     status ended = compute(order);
     report.parts.emplace_back("compute", part.lap());
@@ -94,23 +128,38 @@ status timed_collage(const collage_job& job, apps::device_memory& memory, const 
     return ended;
 }
 
-status download_result(apps::device_memory& memory, const collage_view& v, picture& out,
-                       collage_totals& totals) {
-    bool copied = memory.download(&totals, v.totals, sizeof totals);
-    if (copied && v.out != out.rgb.data())
-        copied = memory.download(out.rgb.data(), v.out, out.rgb.size());
+status download_result(const collage_sides& sides, picture& out,
+                       std::vector<collage_totals>& totals) {
+    totals.resize(sides.size());
+    bool copied = true;
+    for (std::size_t i = 0; i < sides.size(); ++i)
+        copied =
+            sides[i].memory->download(&totals[i], sides[i].view.totals, sizeof totals[i]) && copied;
+    // Several devices have written to the collage itself.
+    const collage_side& first = sides.front();
+    if (sides.size() == 1 && first.view.out != out.rgb.data())
+        copied = first.memory->download(out.rgb.data(), first.view.out, out.rgb.size()) && copied;
     return copied ? status{} : copy_failed();
 }
 
-status note_counts(const collage_job& job, apps::device_memory& memory, const collage_view& v,
-                   const collage_totals& totals, method_report& report) {
-    std::vector<std::uint64_t> seen((v.tile_count + 63) / 64);
-    const bool copied = memory.download(seen.data(), v.seen, seen.size() * sizeof(std::uint64_t));
+status note_counts(const collage_job& job, const collage_sides& sides,
+                   const std::vector<collage_totals>& totals, method_report& report) {
+    std::vector<std::uint64_t> seen((job.from.header.tile_count + 63) / 64), of_side(seen.size());
+    bool copied = true;
+    int code = 0;
+    for (std::size_t i = 0; i < sides.size(); ++i) {
+        copied = sides[i].memory->download(of_side.data(), sides[i].view.seen,
+                                           of_side.size() * sizeof(std::uint64_t)) &&
+                 copied;
+        for (std::size_t word = 0; word < seen.size(); ++word) seen[word] |= of_side[word];
+        report.evaluations_by_device.push_back(totals[i].evaluations);
+        report.evaluations += totals[i].evaluations;
+        report.fallback_blocks += totals[i].fallback_blocks;
+        if (code == 0) code = totals[i].code;
+    }
     for (const std::uint64_t bits : seen)
         report.unique_tiles += static_cast<std::uint64_t>(std::popcount(bits));
-    report.evaluations = totals.evaluations;
-    report.fallback_blocks = totals.fallback_blocks;
-    if (totals.code != 0) return block_error(job.from, totals.code);
+    if (code != 0) return block_error(job.from, code);
     return copied ? status{} : copy_failed();
 }
 
@@ -118,9 +167,10 @@ status make_with_cpu(const collage_job& job, picture& out, method_report& report
     apps::stopwatch watch;
     mapped_library mapped;
     if (status s = mapped.open(job.from); !s) return s;
-    const auto memory = apps::make_host_memory();
-    collage_view view{};
-    if (status s = place_collage(*memory, false, job.from.header, job.in, out, view); !s) return s;
+    collage_sides sides(1);
+    sides.front().memory = apps::make_host_memory();
+    if (status s = place_collage(job, false, out, sides); !s) return s;
+    const collage_view& view = sides.front().view;
     const std::uint32_t threads = apps::thread_count(job.settings.worker_threads);
     report.note = std::to_string(threads) + " threads, vectors of " + vector_name();
     report.blocks = view.blocks();
@@ -139,10 +189,10 @@ status make_with_cpu(const collage_job& job, picture& out, method_report& report
                                    return {};
                                });
     };
-    collage_totals totals{};
-    const auto fetch = [&] { return download_result(*memory, view, out, totals); };
-    if (status s = timed_collage(job, *memory, view, report, compute, fetch); !s) return s;
-    const status ended = note_counts(job, *memory, view, totals, report);
+    std::vector<collage_totals> totals;
+    const auto fetch = [&] { return download_result(sides, out, totals); };
+    if (status s = timed_collage(job, sides, report, compute, fetch); !s) return s;
+    const status ended = note_counts(job, sides, totals, report);
     report.pages_read = report.unique_tiles;
     return ended;
 }

@@ -31,7 +31,15 @@ struct method_report : apps::method_report {
     // Pages of the library that were loaded (penstock), touched (cpu), staged (cuda)
     std::uint64_t pages_read = 0;
     std::uint64_t batches = 0;  // cuda only
+    std::vector<std::uint64_t> evaluations_by_device;
 };
+
+// The collage on one device: its memory, and what kernels need there.
+struct collage_side {
+    std::unique_ptr<apps::device_memory> memory;
+    collage_view view{};
+};
+using collage_sides = std::vector<collage_side>;
 
 struct collage_job {
     const library& from;
@@ -52,25 +60,24 @@ status make_with_cuda(const collage_job& job, picture& out, method_report& repor
 // What an error code of a block means for the user.
 status block_error(const library& from, int code);
 
-// Room for both pictures, the hash functions and the totals. On a CPU the view leads to the
-// pictures themselves.
-status place_collage(apps::device_memory& memory, bool on_gpu, const library_header& h,
-                     const picture& in, picture& out, collage_view& v);
+// Room on each side for the pictures, the hash functions and the totals. On a CPU the views lead to
+// the pictures themselves; several GPUs write straight to the collage in host memory, which all of
+// them reach.
+status place_collage(const collage_job& job, bool on_gpu, picture& out, collage_sides& sides);
 
-// Finds the order of the blocks while the picture goes to the device, then calls `compute(order)`
+// Finds the order of the blocks while the picture goes to the devices, then calls `compute(order)`
 // and `fetch()`, which brings the collage back. Fills in how long each part took.
-status timed_collage(const collage_job& job, apps::device_memory& memory, const collage_view& v,
-                     method_report& report,
+status timed_collage(const collage_job& job, const collage_sides& sides, method_report& report,
                      const std::function<status(const std::vector<std::uint32_t>&)>& compute,
                      const std::function<status()>& fetch);
 
-// The collage and the totals from the device.
-status download_result(apps::device_memory& memory, const collage_view& v, picture& out,
-                       collage_totals& totals);
+// The collage, where it is not in host memory yet, and the totals of each device.
+status download_result(const collage_sides& sides, picture& out,
+                       std::vector<collage_totals>& totals);
 
 // Fills in what was compared, after the clock stopped. The first error of a block.
-status note_counts(const collage_job& job, apps::device_memory& memory, const collage_view& v,
-                   const collage_totals& totals, method_report& report);
+status note_counts(const collage_job& job, const collage_sides& sides,
+                   const std::vector<collage_totals>& totals, method_report& report);
 
 // Which part of a batch's references belongs to a block.
 struct reference_range {

@@ -17,6 +17,7 @@ namespace penstock::collage {
 
 namespace {
 
+// The library on one device.
 struct library_files {
     int fds[file_count];       // in the order of library::files()
     std::uint64_t entries_at;  // byte of each table at which its entries begin
@@ -89,67 +90,63 @@ private:
     const library_files& files_;
 };
 
-// Blocks one after the other, by a thread block or a CPU thread, until none is left. Each takes the
-// next in the order when it is done with the last: dealt out beforehand, blocks far apart in the
-// order would soon be under way together, and would drive each other's tiles out of the cache.
+// Makes block number i of the order. So blocks that are under way on a device at a time are
+// neighbours in it: blocks far apart would drive each other's tiles out of the cache.
 struct make_blocks {
-    collage_view view;
-    library_files files;
-    std::uint32_t
-        blocks;  // how many there are to make; 0: the launch is only to put the kernel in place
+    collage_view views[most_runtime_devices];
+    library_files files[most_runtime_devices];
+    bool rehearsal;  // the launch is only to put the kernel in place
 
     template <typename Group>
-    PENSTOCK_HD void operator()(const Group& g, const runtime_ref& fs, std::uint64_t) const {
-        if (blocks == 0) return;
+    PENSTOCK_HD void operator()(const Group& g, const runtime_ref& fs, std::uint64_t i) const {
+        if (rehearsal) return;
 #if PENSTOCK_ON_DEVICE
         __shared__ state_of<Group> state;
 #else
         state_of<Group> state;
 #endif
-        while (take_block(g, state)) make_block(g, page_source(fs, files), view, state);
-    }
-
-    // Whole group: the next block's number into the state; false if there is none left.
-    template <typename Group>
-    PENSTOCK_HD PENSTOCK_INLINE bool take_block(const Group& g, state_of<Group>& s) const {
-        if (g.is_leader()) {
-            const std::uint32_t taken = atomic_fetch_add<order::relaxed>(&view.totals->taken, 1u);
-            s.block = taken < blocks ? view.order[taken] : no_tile;
-        }
+        const collage_view& view = views[fs.device];
+        if (g.is_leader()) state.block = view.order[i];
         g.sync();
-        return s.block != no_tile;
+        make_block(g, page_source(fs, files[fs.device]), view, state);
     }
 };
 
-status open_files(runtime& rt, const library& from, library_files& out) {
-    int* next = out.fds;
+// The library on every device of the runtime. Closed with the runtime.
+status open_files(runtime& rt, const library& from, std::vector<shared_file>& out,
+                  library_files* files) {
     for (const library_file& file : from.files()) {
-        const int fd = *next++ = rt.open(file.path);
-        if (fd < 0)
-            return {fd, apps::shown(file.path) + ": " + error_text(fd) +
-                            "; name a library that can be read"};
+        const std::size_t place = out.size();
+        out.push_back(rt.open_everywhere(file.path));
+        if (const int code = out.back().code(); code != 0)
+            return {code, apps::shown(file.path) + ": " + error_text(code) +
+                              "; name a library that can be read"};
+        for (std::uint32_t device = 0; device < rt.device_count(); ++device)
+            files[device].fds[place] = out.back().of(device);
     }
-    out.entries_at = entries_at(from.header.slots);
+    for (std::uint32_t device = 0; device < rt.device_count(); ++device)
+        files[device].entries_at = entries_at(from.header.slots);
     return {};
 }
 
-// Warps hold one page each, and half the frames are left for pages that are being loaded. A small
-// picture has fewer blocks than fit; larger thread blocks then keep the GPU busy.
+// For each device. Warps hold one page each, and half the frames are left for pages that are being
+// loaded. A small picture has fewer blocks than fit; larger thread blocks then keep the GPUs busy.
 launch_shape shape_for(const runtime& rt, [[maybe_unused]] std::uint64_t blocks) {
     launch_shape shape;
 #if defined(__CUDACC__)
     if (rt.where() != backend::gpu) return shape;
     int multiprocessors = 1;
     cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, rt.settings().device);
-    shape.threads_per_block =
-        blocks <= std::uint64_t{2} * static_cast<std::uint64_t>(multiprocessors) ? 512 : 256;
+    const std::uint64_t few = std::uint64_t{2} * static_cast<std::uint64_t>(multiprocessors);
+    shape.threads_per_block = blocks <= few * rt.device_count() ? 512 : 256;
     const std::uint64_t frames = *rt.settings().cache_bytes / rt.settings().page_bytes;
     const std::uint64_t warps = shape.threads_per_block / 32;
     const std::uint64_t most = apps::resident_blocks(
         rt.settings().device, penstock::detail::run_groups<width::block, make_blocks>,
         shape.threads_per_block);
-    shape.blocks =
-        static_cast<std::uint32_t>(std::clamp<std::uint64_t>(frames / 2 / warps, 1, most));
+    // 0: as many as are resident.
+    if (frames / 2 / warps < most)
+        shape.blocks = static_cast<std::uint32_t>(std::max<std::uint64_t>(frames / 2 / warps, 1));
 #else
     static_cast<void>(rt);
 #endif
@@ -160,42 +157,49 @@ launch_shape shape_for(const runtime& rt, [[maybe_unused]] std::uint64_t blocks)
 
 status make_with_penstock(const collage_job& job, picture& out, method_report& report) {
     apps::stopwatch watch;
-    if (status s = apps::start_runtime(job.settings, report); !s) return s;
+    if (status s = apps::start_runtime(job.settings, report, apps::device_use::several); !s)
+        return s;
     runtime& rt = *report.rt;
     const bool on_gpu = rt.where() == backend::gpu;
+    const std::uint32_t devices = rt.device_count();
     report.note = on_gpu ? "one kernel"
                          : std::string("one kernel on CPU threads, vectors of ") + vector_name();
+    if (devices > 1)
+        report.note += (on_gpu ? " on each of " : ", ") + std::to_string(devices) +
+                       (on_gpu ? " GPUs" : " caches");
     make_blocks function{};
-    if (status s = open_files(rt, job.from, function.files); !s) return s;
-    const auto memory =
-        on_gpu ? apps::make_gpu_memory(rt.settings().device) : apps::make_host_memory();
-    collage_view& view = function.view;
-    if (status s = place_collage(*memory, on_gpu, job.from.header, job.in, out, view); !s) return s;
-    report.blocks = view.blocks();
-    const std::uint32_t threads = apps::thread_count(job.settings.worker_threads);
+    std::vector<shared_file> files;
+    if (status s = open_files(rt, job.from, files, function.files); !s) return s;
+    collage_sides sides(devices);
+    for (std::uint32_t i = 0; i < devices; ++i)
+        sides[i].memory =
+            on_gpu ? apps::make_gpu_memory(rt.settings(i).device) : apps::make_host_memory();
+    if (status s = place_collage(job, on_gpu, out, sides); !s) return s;
+    for (std::uint32_t i = 0; i < devices; ++i) function.views[i] = sides[i].view;
+    report.blocks = sides.front().view.blocks();
     const launch_shape shape = shape_for(rt, report.blocks);
-    const std::uint64_t groups =
-        on_gpu ? std::min<std::uint64_t>(shape.blocks, report.blocks) : threads;
-    // A launch that makes no block, so that the kernel and its stack are on the device before the
+    // Launches that make no block, so that the kernel and its stack are on each device before the
     // clock runs.
-    if (const int code = penstock::launch<width::block>(rt, groups, function, shape); code != 0)
-        return apps::launch_error(rt, code);
-    function.blocks = static_cast<std::uint32_t>(report.blocks);
+    function.rehearsal = true;
+    for (std::uint32_t i = 0; i < devices; ++i)
+        if (const int code = launch_on<width::block>(rt, i, report.blocks, function, shape);
+            code != 0)
+            return apps::launch_error(rt, code);
+    function.rehearsal = false;
     report.start_seconds = watch.lap();
-    const int(&fds)[file_count] = function.files.fds;
-    if (on_gpu) report.window_bytes = apps::open_windows(rt, {std::begin(fds), std::end(fds)});
+    if (on_gpu) report.window_bytes = apps::open_windows(rt, files);
     report.window_seconds = watch.lap();
 
     const std::uint64_t misses_before = rt.stats().misses;
     const auto compute = [&](const std::vector<std::uint32_t>&) -> status {
-        const int code = penstock::launch<width::block>(rt, groups, function, shape);
+        const int code = penstock::launch<width::block>(rt, report.blocks, function, shape);
         return code == 0 ? status{} : apps::launch_error(rt, code);
     };
-    collage_totals totals{};
-    const auto fetch = [&] { return download_result(*memory, view, out, totals); };
-    if (status s = timed_collage(job, *memory, view, report, compute, fetch); !s) return s;
+    std::vector<collage_totals> totals;
+    const auto fetch = [&] { return download_result(sides, out, totals); };
+    if (status s = timed_collage(job, sides, report, compute, fetch); !s) return s;
     report.pages_read = rt.stats().misses - misses_before;
-    return note_counts(job, *memory, view, totals, report);
+    return note_counts(job, sides, totals, report);
 }
 
 }  // namespace penstock::collage

@@ -65,7 +65,8 @@ public:
     // From memory that is not pinned, the copy may return before the last bytes are there, and
     // kernels on streams of their own do not wait for it.
     bool upload(void* to, const void* from, std::uint64_t bytes) override {
-        return bytes == 0 || (cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice) == cudaSuccess &&
+        return bytes == 0 || (cudaSetDevice(device_) == cudaSuccess &&
+                              cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice) == cudaSuccess &&
                               cudaStreamSynchronize(nullptr) == cudaSuccess);
     }
     bool fill(void* to, int byte, std::uint64_t bytes) override {
@@ -75,7 +76,8 @@ public:
     }
     bool begin_upload(void* to, const void* from, std::uint64_t bytes) override {
         return bytes == 0 ||
-               cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice) == cudaSuccess;
+               (cudaSetDevice(device_) == cudaSuccess &&
+                cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice) == cudaSuccess);
     }
     void pin(const void* address, std::uint64_t bytes) override {
         void* const start = const_cast<void*>(address);
@@ -84,8 +86,17 @@ public:
             pinned_.push_back(start);
         else cudaGetLastError();
     }
+    void* reach(void* pinned) override {
+        void* address = nullptr;
+        if (cudaSetDevice(device_) == cudaSuccess &&
+            cudaHostGetDevicePointer(&address, pinned, 0) == cudaSuccess)
+            return address;
+        cudaGetLastError();
+        return nullptr;
+    }
     bool download(void* to, const void* from, std::uint64_t bytes) override {
-        return bytes == 0 || cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost) == cudaSuccess;
+        return bytes == 0 || (cudaSetDevice(device_) == cudaSuccess &&
+                              cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost) == cudaSuccess);
     }
     [[nodiscard]] std::uint64_t free_bytes() const override {
         std::size_t free = 0, total = 0;

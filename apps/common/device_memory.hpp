@@ -24,6 +24,8 @@ public:
     // Makes copies to and from this piece of host memory as fast as the bus; where that is refused
     // they are only slower.
     virtual void pin(const void*, std::uint64_t) {}
+    // Where kernels of the device find host memory that any device has pinned; null: they do not.
+    virtual void* reach(void* pinned) { return pinned; }
     [[nodiscard]] virtual std::uint64_t free_bytes() const = 0;
 
     // An array; false if there is not enough.

@@ -82,13 +82,26 @@ status close_result(runtime& rt, int fd, const status& written) {
     return write_error(closed, why.ok() ? error_text(closed) : why.message);
 }
 
-std::uint64_t open_windows(runtime& rt, const std::vector<int>& fds) {
+namespace {
+
+template <typename File>
+std::uint64_t open_windows_of(runtime& rt, const std::vector<File>& files) {
     std::uint64_t bytes = 0;
-    for (const int fd : fds) {
-        const std::int64_t got = rt.open_windows(fd);
+    for (const File& file : files) {
+        const std::int64_t got = rt.open_windows(file);
         if (got > 0) bytes += static_cast<std::uint64_t>(got);
     }
     return bytes;
+}
+
+}  // namespace
+
+std::uint64_t open_windows(runtime& rt, const std::vector<int>& fds) {
+    return open_windows_of(rt, fds);
+}
+
+std::uint64_t open_windows(runtime& rt, const std::vector<shared_file>& files) {
+    return open_windows_of(rt, files);
 }
 
 status read_error(const number_file& file, int code) {

@@ -107,6 +107,8 @@ status close_result(runtime& rt, int fd, const status& written);
 // Windows let the GPU fetch pages without a request. What has none, for want of budget or because
 // the driver refuses, comes by request as ever. Returns how many bytes of the files have one.
 std::uint64_t open_windows(runtime& rt, const std::vector<int>& fds);
+// On every device of the runtime.
+std::uint64_t open_windows(runtime& rt, const std::vector<shared_file>& files);
 
 // What an error code of a kernel means.
 status read_error(const number_file& file, int code);

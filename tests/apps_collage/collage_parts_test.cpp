@@ -175,9 +175,10 @@ TEST_F(collage_gather, references_lead_to_the_candidates_that_the_cpu_compares) 
     ASSERT_TRUE(make_with_cpu({library_, in, settings, true}, expected, report).ok());
     mapped_library mapped;
     ASSERT_TRUE(mapped.open(library_).ok());
-    const auto memory = apps::make_host_memory();
-    collage_view view{};
-    ASSERT_TRUE(place_collage(*memory, false, library_.header, in, out, view).ok());
+    collage_sides sides(1);
+    sides.front().memory = apps::make_host_memory();
+    ASSERT_TRUE(place_collage({library_, in, settings, true}, false, out, sides).ok());
+    const collage_view& view = sides.front().view;
     std::vector<std::uint64_t> keys(view.blocks() * tables);
     std::vector<std::vector<std::uint32_t>> histograms;
     for (std::uint64_t b = 0; b < view.blocks(); ++b) {
@@ -221,6 +222,34 @@ TEST_F(collage_gather, references_lead_to_the_candidates_that_the_cpu_compares) 
     EXPECT_EQ(gather.evaluations(), report.evaluations);
     EXPECT_EQ(gather.unique_tiles(), report.unique_tiles);
     EXPECT_EQ(gather.fallback_blocks(), report.fallback_blocks);
+}
+
+// A tile that two devices compared is one tile.
+TEST_F(collage_gather, counts_of_several_devices_are_put_together) {
+    const picture in = random_picture(100, 70, 5);
+    picture out;
+    const options settings;
+    const collage_job job{library_, in, settings, true};
+    collage_sides sides(3);
+    for (collage_side& side : sides) side.memory = apps::make_host_memory();
+    ASSERT_TRUE(place_collage(job, false, out, sides).ok());
+    for (std::uint64_t i = 0; i < sides.size(); ++i) {
+        const collage_view& view = sides[i].view;
+        EXPECT_EQ(view.out, out.rgb.data());
+        view.seen[0] = 1 | std::uint64_t{2} << i;
+        *view.totals = {100 + i, i, 0};
+    }
+    std::vector<collage_totals> totals;
+    ASSERT_TRUE(download_result(sides, out, totals).ok());
+    method_report report;
+    ASSERT_TRUE(note_counts(job, sides, totals, report).ok());
+    EXPECT_EQ(report.evaluations, 303u);
+    EXPECT_EQ(report.evaluations_by_device, (std::vector<std::uint64_t>{100, 101, 102}));
+    EXPECT_EQ(report.fallback_blocks, 3u);
+    EXPECT_EQ(report.unique_tiles, 4u);
+    sides[2].view.totals->code = -EBADMSG;
+    ASSERT_TRUE(download_result(sides, out, totals).ok());
+    EXPECT_EQ(note_counts(job, sides, totals, report).code, -EBADMSG);
 }
 
 }  // namespace
