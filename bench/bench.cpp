@@ -150,6 +150,8 @@ constexpr bench_case case_table[] = {
      nullptr, links_for_one_reader},
     {"processes", "caches that processes share on GPUs: ranks of a job, and a keeper", nullptr,
      processes_on_gpus},
+    {"table-devices", "rows of a table by several GPUs, a list each, against one GPU", nullptr,
+     tables_on_gpus},
     {"miss", "random pages and records of a file larger than the cache, against the bus or pread",
      miss_on_cpu, miss_on_gpu},
     {"sequential", "a whole file into the cache in order, against a pipeline by hand or pread",
@@ -246,7 +248,7 @@ std::string about_cases() {
     std::string out;
     for (const bench_case& entry : case_table) {
         std::string name = entry.name;
-        name.resize(12, ' ');
+        name.resize(15, ' ');
         out += "  " + name + entry.about + "\n";
     }
     return out;

@@ -8,23 +8,9 @@
 #include <algorithm>
 #include <thread>
 
-#include "gpu.cuh"
+#include "several_gpus.cuh"
 
 namespace penstock::bench {
-
-class on_gpu {
-public:
-    explicit on_gpu(std::uint32_t number) {
-        cudaGetDevice(&before_);
-        cudaSetDevice(static_cast<int>(number));
-    }
-    ~on_gpu() { cudaSetDevice(before_); }
-    on_gpu(const on_gpu&) = delete;
-    on_gpu& operator=(const on_gpu&) = delete;
-
-private:
-    int before_ = 0;
-};
 
 // Of this machine, as many as a cache has places for, and itself.
 inline std::uint32_t gpus_here() {
@@ -43,13 +29,6 @@ inline void name_devices(options& o, std::uint32_t count) {
     for (std::uint32_t gpu = 0; gpu < count; ++gpu) o.devices.push_back(static_cast<int>(gpu));
 }
 
-// Not by the frame of programs, which use one device.
-inline std::unique_ptr<runtime> make(const options& o) {
-    std::unique_ptr<runtime> out;
-    require(runtime::make(o, out));
-    return out;
-}
-
 // The file on the first `count` GPUs: in one runtime, linked, or in a runtime for each.
 struct file_on_gpus {
     std::vector<std::unique_ptr<runtime>> runtimes;
@@ -62,7 +41,7 @@ struct file_on_gpus {
             o.devices.clear();
             o.device = static_cast<int>(gpu);
             if (linked) name_devices(o, gpus);
-            runtimes.push_back(make(o));
+            runtimes.push_back(make_on_gpus(o));
             files.push_back(runtimes.back()->open_everywhere(here.file().path()));
             require(files.back().code(), "open");
             if (windows)
@@ -151,18 +130,6 @@ inline std::vector<std::unique_ptr<reading_side>> sides_for(std::uint32_t gpus, 
 
 inline void expect_none_wrong(const std::vector<std::unique_ptr<reading_side>>& sides) {
     for (const auto& side : sides) require_none(side->wrong, "pages are wrong or were not read");
-}
-
-inline std::string sources(const statistics& before, const statistics& now, std::uint64_t reads) {
-    const auto share = [&](std::uint64_t statistics::*count) {
-        return static_cast<double>(now.*count - before.*count) / static_cast<double>(reads);
-    };
-    return text_of(
-        "of a read %.3f own, %.3f read through the neighbour, %.3f copied from it, %.3f "
-        "through windows, %.4f loaded from them",
-        share(&statistics::hits), share(&statistics::neighbour_reads),
-        share(&statistics::neighbour_loads), share(&statistics::through_reads),
-        share(&statistics::window_loads));
 }
 
 inline options options_with(const context& here, std::uint64_t page_bytes,

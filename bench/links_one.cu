@@ -41,7 +41,7 @@ void from_next_door(context& here, std::uint64_t page) {
     const std::uint64_t part = here.bytes() / 2;
     options o = options_with(here, page, part);
     o.devices = {0, 1};
-    const auto rt = make(o);
+    const auto rt = make_on_gpus(o);
     const shared_file file = rt->open_everywhere(here.file().path());
     require(file.code(), "open");
     require_all(rt->prefetch(file.of(rt->ref(0)), 0, part), part, not_resident);

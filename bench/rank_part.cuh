@@ -46,7 +46,7 @@ private:
         o.table_bytes = file / row_bytes * 8 * 4 + 64 * kib;
         file_bytes_ = file;
         const stopwatch watch;
-        rt_ = make(o);
+        rt_ = make_on_gpus(o);
         const double made_s = watch.seconds();
         fd_ = static_cast<int>(require(rt_->open(path_), "open"));
         say_numbers({made_s});
