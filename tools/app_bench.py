@@ -5,11 +5,11 @@
                      [--methods NAME,...] [--commit NAME] [SETTING=VALUE...]
   tools/app_bench.py --list
 
-APPLICATION is a row of tools/app_bench_table.py: collage, grep, match, or of penstock-matrix vector
-or product. BIN_DIR holds the programs. DATA_DIR gets the input; input that is there in the right
-size is used as it is. OUT_DIR gets APPLICATION.json (the form of bench/results, and all samples),
-table.txt, and in runs/ the report of each process. --list names the methods and the settings with
-their defaults.
+APPLICATION is a row of tools/app_bench_table.py: collage, collage_devices (several devices beside
+one), grep, match, or of penstock-matrix vector or product. BIN_DIR holds the programs. DATA_DIR
+gets the input; input that is there in the right size is used as it is. OUT_DIR gets
+APPLICATION.json (the form of bench/results, and all samples), table.txt, and in runs/ the report of
+each process. --list names the methods and the settings with their defaults.
 
 Methods run in turns, each as often as the table says, and each in a process of its own. Before a
 case its input is read into the operating system's page cache (--state warm: the disk is not
@@ -74,13 +74,14 @@ def drop(path: pathlib.Path) -> None:
 
 
 def run_words(words: list[str], folder: pathlib.Path | None, limit: float, out: pathlib.Path,
-              log: pathlib.Path) -> tuple[str, dict[str, float]]:
+              log: pathlib.Path, variables: tuple[str, ...] = ()) -> tuple[str, dict[str, float]]:
     """Runs a process and all that it starts. Why it failed (empty if it did not), and its times."""
     before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     with open(out, "wb") as stdout, open(log, "wb") as stderr:
         process = subprocess.Popen(words, cwd=folder, stdin=subprocess.DEVNULL, stdout=stdout,
                                    stderr=stderr, start_new_session=True,
-                                   env={**os.environ, "LC_ALL": "C"})
+                                   env={**os.environ, "LC_ALL": "C",
+                                        **dict(text.split("=", 1) for text in variables)})
         try:
             code, why = process.wait(limit), ""
         except subprocess.TimeoutExpired:
@@ -165,7 +166,7 @@ class Bench:
         result.unlink(missing_ok=True)
         limit = float(self.settings["tool_timeout" if tool else "timeout"])
         why, times = run_words(self.command(case, method, number), case.folder, limit, out,
-                               pathlib.Path(f"{stem}.log"))
+                               pathlib.Path(f"{stem}.log"), method.variables)
         # A foreign program prints numbers that are added up; it may end with any status.
         if tool and not why.startswith(("took longer", "was stopped")):
             total = sum(int(count) for count in out.read_text(encoding="utf-8").split())
@@ -193,7 +194,9 @@ class Bench:
         return {"backend": self.wanted.backend, "state": self.wanted.state,
                 "settings": self.settings,
                 "methods": {method.name: {"repeats": self.repeats_of(method),
-                                          "flags": method.flags} for method in self.methods}}
+                                          "flags": method.flags,
+                                          "variables": method.variables}
+                            for method in self.methods}}
 
 
 def settings_of(application: Application, wanted: argparse.Namespace) -> Values:

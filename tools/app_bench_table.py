@@ -7,6 +7,7 @@ that the program writes and that is compared) stand in braces. A word that is on
 several; a flag with an empty value goes."""
 import collections.abc
 import dataclasses
+import itertools
 import json
 import os
 import pathlib
@@ -30,6 +31,7 @@ class Method:
     first_flags: str = ""  # besides, for the first process of a case
     is_baseline: bool = True
     needs_gpu: bool = False
+    variables: tuple[str, ...] = ()  # of the environment, besides: "PENSTOCK_LINKS=off"
     repeats: str = "repeats"  # the setting with the number of processes
     stage: int = 1  # 0: before the others; 1: in turns with the others of stage 1; 2: after them
     # Writes numbers that may differ in their last bits: its results are not compared, and --check
@@ -120,6 +122,18 @@ def collage_cases(bench: Bench) -> collections.abc.Iterator[Case]:
         if picture.suffix in (".jpg", ".jpeg", ".png", ".ppm"):
             yield Case(picture.stem, sorted(bench.data.iterdir()),
                        {"picture": picture, "library": bench.data, "cache": cache})
+
+
+def devices_cases(bench: Bench) -> collections.abc.Iterator[Case]:
+    """The same with some of the pictures, and the first device for the baseline."""
+    settings = bench.settings
+    if not re.fullmatch(r"[0-9]+(,[0-9]+)+", settings["devices"]):
+        raise UsageError(f"devices '{settings['devices']}' cannot be used; give two or more such "
+                         "as 0,1")
+    more: Values = {"device": settings["devices"].split(",")[0],
+                    "count": settings["devices"].count(",") + 1}
+    for case in itertools.islice(collage_cases(bench), int(settings["cases"])):
+        yield dataclasses.replace(case, values=case.values | more)
 
 
 def grep_tree(tree: pathlib.Path, most: int) -> None:
@@ -283,6 +297,28 @@ COLLAGE = Application(
     columns=("blocks", "candidates_per_block", "redundancy", "pages_read"),
     result="result.ppm", made_row=index_row)
 
+ON_DEVICES = CACHED + " --devices {devices}"
+
+COLLAGE_DEVICES = Application(
+    program="penstock-collage", goal="R8",
+    title="collage by several devices: microseconds a block of 32 x 32 pixels, medians",
+    case_text="collage of {case} by {count} devices{way}, {figure}, library of {tiles} tiles",
+    run=COLLAGE.run, cases=devices_cases,
+    methods=(
+        Method("single", "one device, a cache of the same size", CACHED + " --device {device}"),
+        Method("linked", "", ON_DEVICES, is_baseline=False),
+        Method("unlinked", ", links off", ON_DEVICES, is_baseline=False,
+               variables=("PENSTOCK_LINKS=off",))),
+    figures=(dataclasses.replace(COLLAGE.figures[0], text="all of it"),
+             dataclasses.replace(COLLAGE.figures[0], text="kernels alone",
+                                 seconds="collage_parts.compute")),
+    settings={**COLLAGE.settings, "repeats": "5", "devices": "0,1", "cases": "1"},
+    measures=COLLAGE.measures,
+    facts={**COLLAGE.facts, "evaluations_by_device": "evaluations_by_device",
+           "neighbour_reads": "runtime.statistics.neighbour_reads",
+           "neighbour_loads": "runtime.statistics.neighbour_loads"},
+    columns=COLLAGE.columns, result=COLLAGE.result)
+
 FOREIGN = "--no-config --no-unicode -uu {shape} -f {words} --count-matches --no-filename ."
 # With one process for as many files as a command line takes, cores would be idle at the end.
 GNU_GREP = """bash -c 'export g="$0" w="$1"; find . -type f -print0 |
@@ -399,5 +435,5 @@ PRODUCT = Application(
               "products": "2", "timeout": "300", "page": "64KiB", "keep": ""},
     measures=PRODUCT_MEASURES, facts={"m": "m", "n": "n", "k": "k", **PRODUCT_FACTS})
 
-APPLICATIONS = {"collage": COLLAGE, "grep": GREP, "match": MATCH, "vector": VECTOR,
-                "product": PRODUCT}
+APPLICATIONS = {"collage": COLLAGE, "collage_devices": COLLAGE_DEVICES, "grep": GREP,
+                "match": MATCH, "vector": VECTOR, "product": PRODUCT}

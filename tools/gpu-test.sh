@@ -11,7 +11,8 @@
 #                  development packages
 # --out DIR        where full logs and results go (default: build/gpu-results)
 # --words FILE     dictionary for the word count (default: the words of the tree that is searched)
-# --pictures DIR   photographs for the collage's library
+# --pictures DIR   photographs for the collage's library; without them collage_devices makes
+#                  pictures
 # PART             device canary examples apps model grep cat hit miss element gather request cold
 #                  write append fsync merge sanitize: the default;
 #                  write_model, write_canary: the model test of writing, and that it catches a
@@ -22,6 +23,7 @@
 #                  tools/buffer_figures.py, for tools/buffer_plots.py;
 #                  collage wordcount match vector product cp: the programs beside their baselines,
 #                  by tools/app_bench.py;
+#                  collage_devices: the collage by 2, 4 and 8 GPUs beside one;
 #                  sweep: reports for tools/plots.py, which take long
 #
 # PENSTOCK_BENCH_REPEATS: of each case of penstock bench (default: the case's own).
@@ -335,6 +337,26 @@ app_bench() {  # PART APPLICATION DATA_DIR ARGUMENT...
 run_collage() {
   [ -n "$pictures" ] || { note collage FAILED 'needs --pictures DIR'; return; }
   app_bench collage collage "$scratch/library" "pictures=$pictures"
+}
+# Each GPU has a cache of a sixteenth of the library, which lies in the page cache of the host.
+run_collage_devices() {
+  local there count devices from=$pictures
+  there=$(nvidia-smi -L 2>/dev/null | wc -l)
+  [ "$backend" != cpu ] || there=2
+  [ "$there" -ge 2 ] || { note collage_devices FAILED 'needs two GPUs'; return; }
+  if [ -z "$from" ]; then
+    from=$scratch/pictures
+    python3 -B tools/make_pictures.py "$from" ||
+      { note collage_devices FAILED 'no pictures'; return; }
+  fi
+  PENSTOCK_TEST_FLAGS="--backend $backend" part collage_devices_test 200 collage_devices_test.log \
+    python3 -B tests/apps_collage/devices_test.py "$dir/bin/penstock-collage"
+  for count in 2 4 8; do
+    [ "$count" -le "$there" ] || break
+    devices=$(seq -s, 0 $((count - 1)))
+    app_bench "collage_devices_$count" collage_devices "$scratch/library" "pictures=$from" \
+      "devices=$devices"
+  done
 }
 run_wordcount() { app_bench wordcount grep "$scratch/sources" ${words:+"words=$words"}; }
 run_match() { app_bench match match "$scratch/match"; }

@@ -15,11 +15,13 @@ from grep_support import require
 SCRIPT, BIN_DIR = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 SMALL = {
     "collage": ["tiles=300", "repeats=2"],
+    "collage_devices": ["tiles=300", "repeats=2"],
     "grep": ["repeats=2", "rg=no rg"],
     "match": ["images=300", "queries=40", "shape=8x8", "repeats=2"],
     "vector": ["cache=1MiB", "columns=333", "repeats=2", "products=2", "page=4KiB"],
     "product": ["cache=1MiB", "sizes=200x150x100 30x700x300", "repeats=2", "page=4KiB"]}
-PROGRAMS = {"vector": "penstock-matrix", "product": "penstock-matrix"}  # others: their name
+PROGRAMS = {"collage_devices": "penstock-collage", "vector": "penstock-matrix",
+            "product": "penstock-matrix"}  # others: their name
 
 
 class Bench:
@@ -137,6 +139,33 @@ def collage(bench):
     require(bench.report("cold")["conditions"]["state"] == "cold", "the state is not noted")
     bench.wrong("p1")
     bench.refused("'nowhere' is no folder", "pictures=nowhere")
+
+
+def collage_devices(bench):
+    pictures = bench.folder / "pictures"
+    maker = pathlib.Path(SCRIPT).parent / "make_pictures.py"
+    for folder in (pictures, bench.folder / "again"):
+        subprocess.run([sys.executable, "-B", maker, folder, "--pictures", "2", "--size",
+                        "200x130"], check=True)
+    for path in pictures.iterdir():
+        require(path.read_bytes() == (bench.folder / "again" / path.name).read_bytes(),
+                f"{path.name} differs from run to run")
+    bench.settings += [f"pictures={pictures}", "cache=1MiB"]
+    bench.good("good", "devices=0,1,2")
+    rows = bench.rows("good", "R8", 4)
+    text = "collage of 200x130-1 by 3 devices{}, {}, library of 300 tiles"
+    require([row["case"] for row in rows]
+            == [text.format(way, figure) for way in ("", ", links off")
+                for figure in ("all of it", "kernels alone")], rows)
+    require(all(row["baseline"] == "one device, a cache of the same size" for row in rows), rows)
+    for method, devices in (("single", 1), ("linked", 3), ("unlinked", 3)):
+        facts = bench.samples("good", "200x130-1", method)["facts"]
+        require(len(facts["evaluations_by_device"]) == devices
+                and sum(facts["evaluations_by_device"]) == facts["candidates"], facts)
+        require(method == "linked" or facts["neighbour_loads"] == 0, f"{method}: {facts}")
+    code, said = bench.run("lies", bin_dir=bench.liar('echo $$ >"$result"'))
+    require(code == 1 and "DIFFERENT: 200x130-1 by linked" in said, said)
+    bench.refused("devices '0' cannot be used", "devices=0")
 
 
 def grep(bench):
