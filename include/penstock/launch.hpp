@@ -26,10 +26,10 @@
 //
 // Blocks until all groups are done. Returns 0, also if calls inside it failed (their own results
 // say so), or the error of the first device that has one: -EOPNOTSUPP; -EAGAIN if a thousand
-// launches of this runtime are under way; -EIO if the kernel faulted (runtime.health() says how);
-// -ENOMEM if the device has no memory to start it; -ENODEV after a cudaDeviceReset; -ECHILD in a
-// child of fork(). After an interrupt the calls inside fail with -ECANCELED. Stream captures of any
-// thread do not affect it.
+// launches of this runtime, or 250 over several GPUs, are under way; -EIO if the kernel faulted
+// (runtime.health() says how); -ENOMEM if the device has no memory to start it; -ENODEV after a
+// cudaDeviceReset; -ECHILD in a child of fork(). After an interrupt the calls inside fail with
+// -ECANCELED. Stream captures of any thread do not affect it.
 #pragma once
 
 #include <cstdint>
@@ -79,17 +79,20 @@ public:
         }
     }
 
-    // Takes a quarter of what a share has left, or `least` numbers if that is more: from the
-    // beginning of the device's own share, or from the end of the largest, whose device goes on
-    // with its neighbouring numbers. False: none is left. So a device that is faster gets more,
-    // each gets few parts, and the last ones are small.
-    bool take(std::uint32_t device, std::uint64_t least, std::uint64_t& begin, std::uint64_t& end) {
+    // Takes half of what a share has left, or `least` numbers if that is more: from the beginning
+    // of the device's own share, or from the end of the largest, whose device goes on with its
+    // neighbouring numbers. A share whose device has not begun with it counts only if `unbegun`:
+    // that device may be about to. False: none is left that may be taken. So a device that is
+    // faster gets more, each gets few parts, and the last ones are small.
+    bool take(std::uint32_t device, std::uint64_t least, bool unbegun, std::uint64_t& begin,
+              std::uint64_t& end) {
         const std::lock_guard lock(mutex_);
         share* from = &of_[device];
+        from->is_begun = true;
         if (from->left() == 0)
             for (share& other : of_)
-                if (other.left() > from->left()) from = &other;
-        std::uint64_t part = from->left() / 4;
+                if ((other.is_begun || unbegun) && other.left() > from->left()) from = &other;
+        std::uint64_t part = from->left() / 2;
         if (part < least) part = least;
         if (part > from->left()) part = from->left();
         if (from == &of_[device]) {
@@ -105,6 +108,7 @@ public:
 private:
     struct alignas(64) share {
         std::uint64_t next = 0, end = 0;
+        bool is_begun = false;  // for take
         [[nodiscard]] std::uint64_t left() const { return end - next; }
     };
     const std::uint32_t devices_;
@@ -206,6 +210,17 @@ __global__ void run_groups(const __grid_constant__ runtime_ref fs, std::uint64_t
     if (threadIdx.x % threads == 0) end_drawing(count, gridDim.x * drawers);
 }
 
+// Begins the kernel that runs numbers until `end`, from the one on that the count says.
+template <width Width, typename Function>
+cudaError_t start_kernel(runtime_ref fs, std::uint64_t blocks, std::uint32_t threads,
+                         std::uint64_t end, launch_count* count, cudaStream_t stream,
+                         const Function& function) {
+    void* arguments[] = {&fs, &end, &count, const_cast<void*>(static_cast<const void*>(&function))};
+    return cudaLaunchKernel(reinterpret_cast<const void*>(run_groups<Width, Function>),
+                            dim3(static_cast<std::uint32_t>(blocks)), dim3(threads), arguments, 0,
+                            stream);
+}
+
 // Launches the kernel on a stream of its own and waits for it. The launch's own code is its result:
 // the error that cudaGetLastError has may be the program's.
 template <width Width, typename Function>
@@ -214,10 +229,7 @@ cudaError_t run_kernel(runtime_ref fs, std::uint32_t blocks, std::uint32_t threa
     cudaStream_t stream = nullptr;
     cudaError_t code = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
     if (code != cudaSuccess) return code;
-    void* arguments[] = {&fs, &groups, &count,
-                         const_cast<void*>(static_cast<const void*>(&function))};
-    code = cudaLaunchKernel(reinterpret_cast<const void*>(run_groups<Width, Function>),
-                            dim3(blocks), dim3(threads), arguments, 0, stream);
+    code = start_kernel<Width>(fs, blocks, threads, groups, count, stream, function);
     const cudaError_t ran = cudaStreamSynchronize(stream);
     cudaStreamDestroy(stream);
     return code == cudaSuccess ? ran : code;
@@ -287,60 +299,94 @@ int launch_on_gpu(runtime& rt, std::uint32_t device, std::uint64_t groups, const
     return errno_of_launch(code);
 }
 
-// How many parts of the numbers a device has under way: the groups of the next part begin where
-// those of the last one have ended, so no group waits for the slowest of a part. A shape that says
-// how many blocks there are gets no more than those at a time.
-inline constexpr std::uint32_t most_parts = 2;
+// How many parts of the numbers a device has under way at most: the next part begins where groups
+// of the last ones have ended, so none waits for the slowest group of a part. A shape that says how
+// many blocks there are gets no more than those at a time.
+inline constexpr std::uint32_t most_parts = 4;
 inline std::uint32_t parts_under_way(const launch_shape& shape) {
     return shape.blocks == 0 ? most_parts : 1;
 }
 
-// Begins a part: a launch of the same kernel whose count begins at the part's first number.
+// Runs part after part of the numbers on one device. A part is a launch of the same kernel whose
+// count begins at the part's first number.
 template <width Width, typename Function>
-cudaError_t begin_part(runtime_ref fs, int device, std::uint64_t begin, std::uint64_t end,
-                       launch_count* count, cudaStream_t stream, const Function& function,
-                       const launch_shape& shape) {
-    const std::uint64_t blocks = blocks_for<Width, Function>(device, end - begin, shape);
-    void* arguments[] = {&fs, &end, &count, const_cast<void*>(static_cast<const void*>(&function))};
-    cudaError_t code =
-        cudaMemcpyAsync(&count->begun, &begin, sizeof begin, cudaMemcpyHostToDevice, stream);
-    if (code == cudaSuccess)
-        code = cudaLaunchKernel(reinterpret_cast<const void*>(run_groups<Width, Function>),
-                                dim3(static_cast<std::uint32_t>(blocks)),
-                                dim3(shape.threads_per_block), arguments, 0, stream);
-    // A kernel that did not begin leaves the words to us.
-    if (code != cudaSuccess) cudaMemsetAsync(count, 0, sizeof *count, stream);
-    return code;
-}
+class part_runner {
+public:
+    // `counts`: for each part under way.
+    part_runner(const runtime_ref& fs, int device, launch_count* const* counts,
+                const Function& function, const launch_shape& shape)
+        : fs_(fs), device_(device), counts_(counts), function_(function), shape_(shape) {}
 
-// Runs part after part of the numbers on one device. `counts`: for each part under way.
-template <width Width, typename Function>
-cudaError_t run_parts(runtime_ref fs, int device, number_shares& numbers,
-                      launch_count* const* counts, const Function& function,
-                      const launch_shape& shape) {
-    const std::uint32_t parts = parts_under_way(shape);
-    const std::uint64_t full = blocks_for<Width, Function>(device, UINT64_MAX / 2, shape) *
-                               groups_per_block<Width>(shape.threads_per_block);
-    cudaStream_t streams[most_parts] = {};
-    cudaError_t code = cudaSuccess;
-    for (std::uint32_t i = 0; i < parts && code == cudaSuccess; ++i)
-        code = cudaStreamCreateWithFlags(&streams[i], cudaStreamNonBlocking);
-    std::uint64_t begin = 0, end = 0;
-    for (std::uint32_t i = 0; code == cudaSuccess; i = (i + 1) % parts) {
-        // The part is taken when the oldest one has ended, and not before: until then another
-        // device may take it.
-        code = cudaStreamSynchronize(streams[i]);
-        if (code != cudaSuccess || !numbers.take(fs.device, full, begin, end)) break;
-        code = begin_part<Width>(fs, device, begin, end, counts[i], streams[i], function, shape);
+    cudaError_t run(number_shares& numbers) {
+        const std::uint32_t parts = parts_under_way(shape_);
+        const std::uint64_t full = blocks_for<Width, Function>(device_, UINT64_MAX / 2, shape_) *
+                                   groups_per_block<Width>(shape_.threads_per_block),
+                            least = parts == 1 ? full : (full + 1) / 2;
+        cudaError_t code = cudaSuccess;
+        for (std::uint32_t i = 0; i < parts && code == cudaSuccess; ++i)
+            code = cudaStreamCreateWithFlags(&streams_[i], cudaStreamNonBlocking);
+        std::uint64_t begin = 0, end = 0;
+        for (std::uint32_t i = 0; code == cudaSuccess; i = (i + 1) % parts) {
+            // The part is taken when there is room for it and not before: until then another device
+            // may take it.
+            code = await_room(i);
+            if (code != cudaSuccess) break;
+            if (!numbers.take(fs_.device, least, false, begin, end)) {
+                code = await_all();
+                if (code != cudaSuccess || !numbers.take(fs_.device, least, true, begin, end))
+                    break;
+            }
+            code = begin_part(i, begin, end);
+        }
+        const cudaError_t ran = await_all();
+        for (cudaStream_t stream : streams_)
+            if (stream != nullptr) cudaStreamDestroy(stream);
+        return code == cudaSuccess ? ran : code;
     }
-    for (cudaStream_t stream : streams) {
-        if (stream == nullptr) continue;
-        const cudaError_t ran = cudaStreamSynchronize(stream);
-        if (code == cudaSuccess) code = ran;
-        cudaStreamDestroy(stream);
+
+private:
+    // Until the last part on the stream has ended and one block more of the kernel has room on the
+    // device: one that has no number to run.
+    cudaError_t await_room(std::uint32_t i) {
+        const cudaError_t code = cudaStreamSynchronize(streams_[i]);
+        if (code != cudaSuccess || !has_begun_ || parts_under_way(shape_) == 1) return code;
+        const cudaError_t begun = start_kernel<Width>(fs_, 1, shape_.threads_per_block, 0,
+                                                      counts_[i], streams_[i], function_);
+        return begun == cudaSuccess ? cudaStreamSynchronize(streams_[i]) : begun;
     }
-    return code;
-}
+
+    cudaError_t begin_part(std::uint32_t i, std::uint64_t begin, std::uint64_t end) {
+        launch_count* const count = counts_[i];
+        has_begun_ = true;
+        cudaError_t code = cudaMemcpyAsync(&count->begun, &begin, sizeof begin,
+                                           cudaMemcpyHostToDevice, streams_[i]);
+        if (code == cudaSuccess)
+            code =
+                start_kernel<Width>(fs_, blocks_for<Width, Function>(device_, end - begin, shape_),
+                                    shape_.threads_per_block, end, count, streams_[i], function_);
+        // A kernel that did not begin leaves the words to us.
+        if (code != cudaSuccess) cudaMemsetAsync(count, 0, sizeof *count, streams_[i]);
+        return code;
+    }
+
+    cudaError_t await_all() {
+        cudaError_t first = cudaSuccess;
+        for (cudaStream_t stream : streams_) {
+            if (stream == nullptr) continue;
+            const cudaError_t ran = cudaStreamSynchronize(stream);
+            if (first == cudaSuccess) first = ran;
+        }
+        return first;
+    }
+
+    const runtime_ref fs_;
+    const int device_;
+    launch_count* const* const counts_;
+    const Function& function_;
+    const launch_shape shape_;
+    cudaStream_t streams_[most_parts] = {};
+    bool has_begun_ = false;  // a part
+};
 
 template <width Width, typename Function>
 int launch_on_gpus(runtime& rt, std::uint64_t groups, const Function& function,
@@ -361,8 +407,9 @@ int launch_on_gpus(runtime& rt, std::uint64_t groups, const Function& function,
             const int number = rt.settings(device).device;
             const device_scope here(number);
             if (!here) return -ENODEV;
-            return errno_of_launch(
-                run_parts<Width>(rt.ref(device), number, numbers, counts[device], function, shape));
+            return errno_of_launch(part_runner<Width, Function>(rt.ref(device), number,
+                                                                counts[device], function, shape)
+                                       .run(numbers));
         });
     for (std::uint32_t i = 0; i < rt.device_count(); ++i)
         for (launch_count* const count : counts[i])

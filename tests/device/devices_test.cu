@@ -115,7 +115,7 @@ TEST_F(several_gpus, all_run_groups_and_read_what_the_file_holds) {
 // first one has begun its second part.
 TEST_F(several_gpus, one_that_is_slow_leaves_numbers_to_the_others) {
     make();
-    constexpr std::uint64_t groups = 20000;
+    const std::uint64_t groups = std::uint64_t{10000} * rt->device_count();
     run(groups);  // the pages are in the caches
     run(groups, groups / rt->device_count());
     EXPECT_GT(taken_over, 0u) << "no other device ran a number of the slow share";

@@ -229,7 +229,7 @@ TEST(launch_over_devices, parts_get_smaller_and_cover_all) {
     detail::number_shares numbers(groups, 3);
     std::vector<int> times(groups);
     std::uint64_t begin = 0, end = 0, taken = 0, last = groups;
-    for (std::uint64_t parts = 0; numbers.take(1, least, begin, end); ++parts) {
+    for (std::uint64_t parts = 0; numbers.take(1, least, true, begin, end); ++parts) {
         ASSERT_LT(parts, 60u);
         ASSERT_LT(begin, end);
         ASSERT_LE(end, groups);
@@ -248,7 +248,23 @@ TEST(launch_over_devices, parts_get_smaller_and_cover_all) {
     }
     EXPECT_EQ(taken, groups);
     EXPECT_EQ(std::count(times.begin(), times.end(), 1), static_cast<std::int64_t>(groups));
-    EXPECT_FALSE(numbers.take(0, least, begin, end));
+    EXPECT_FALSE(numbers.take(0, least, true, begin, end));
+}
+
+TEST(launch_over_devices, parts_come_from_begun_shares_first) {
+    detail::number_shares numbers(300, 3);
+    std::uint64_t begin = 0, end = 0;
+    ASSERT_TRUE(numbers.take(0, 100, false, begin, end));
+    EXPECT_FALSE(numbers.take(0, 10, false, begin, end)) << "no other device has begun";
+    ASSERT_TRUE(numbers.take(2, 10, false, begin, end));
+    EXPECT_EQ(begin, 200u);
+    EXPECT_EQ(end, 250u);
+    ASSERT_TRUE(numbers.take(0, 10, false, begin, end));
+    EXPECT_EQ(begin, 275u) << "the end of the share that was begun, though another is larger";
+    EXPECT_EQ(end, 300u);
+    ASSERT_TRUE(numbers.take(0, 10, true, begin, end));
+    EXPECT_EQ(begin, 150u);
+    EXPECT_EQ(end, 200u);
 }
 
 namespace {
