@@ -24,6 +24,7 @@
 #                  collage wordcount match vector product cp: the programs beside their baselines,
 #                  by tools/app_bench.py;
 #                  collage_devices: the collage by 2, 4 and 8 GPUs beside one;
+#                  several_gpus: linked caches and a table's rows on several GPUs;
 #                  sweep: reports for tools/plots.py, which take long
 #
 # PENSTOCK_BENCH_REPEATS: of each case of penstock bench (default: the case's own).
@@ -303,6 +304,7 @@ run_append() { bench append 200 append; }
 run_fsync() { bench fsync 300 fsync; }
 run_merge() { bench merge 200 merge; }
 run_cold() { bench cold 300 cold; }
+run_several_gpus() { bench several_gpus 590 links table-devices; }
 run_regions_bench() {
   local name
   for name in acquire sharing peer mount; do bench "$name" 300 "$name"; done
