@@ -14,7 +14,7 @@ namespace penstock::bench {
 
 namespace {
 
-constexpr std::uint64_t row_bytes = 1024, list_rows = std::uint64_t{1} << 20, lists = 4,
+constexpr std::uint64_t row_bytes = 1024, list_rows = std::uint64_t{1} << 20, lists = 8,
                         all_rows = lists * list_rows;
 
 // What a GPU needs for its lists, in its memory.
