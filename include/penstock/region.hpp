@@ -123,7 +123,7 @@ private:
 // of 4096, which must be in the file; 0 bytes: all bytes up to its end. `rt` and the options say
 // on which device, and its log gets the region's lines. The first acquire is done when this
 // returns. The region may outlive the runtime. Errors: -EINVAL; -EROFS without options::writable;
-// -ENOMEM; -EMFILE, more than 6 regions of one file; errors of opening and reading the file. The
+// -ENOMEM; -EMFILE, more than 8 regions of one file; errors of opening and reading the file. The
 // message names the cure. Costs the memory, and reading that part of the file. Between kernels: it
 // allocates device memory.
 status map_region(runtime& rt, const std::string& path, std::uint64_t offset, std::uint64_t bytes,

@@ -17,7 +17,7 @@
 
 namespace penstock::region {
 
-inline constexpr unsigned most_devices = 6;
+inline constexpr unsigned most_devices = 8;
 using page_state = consistency::page_versions<most_devices>;
 using page_list = std::vector<std::uint64_t>;  // numbers of pages of the file, in order
 

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "region/support.hpp"
+#include "region/version_map.hpp"
 
 namespace penstock::test {
 
@@ -323,7 +324,8 @@ TEST_P(regions, bad_input) {
     EXPECT_EQ(map_whole(*runtime_, path, protection::read)->prefer(1, 10000), -EINVAL);
     EXPECT_EQ(map_whole(*runtime_, path, protection::read)->prefer(UINT64_MAX, 2), -EINVAL);
     std::vector<std::unique_ptr<file_region>> all;
-    for (int i = 0; i < 6; ++i) all.push_back(map_whole(*runtime_, path, protection::read));
+    for (unsigned i = 0; i < region::most_devices; ++i)
+        all.push_back(map_whole(*runtime_, path, protection::read));
     EXPECT_EQ(refusal(path, 0, 0).code, -EMFILE);
     all.pop_back();
     EXPECT_NE(map_whole(*runtime_, path, protection::read), nullptr);
