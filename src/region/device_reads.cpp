@@ -35,9 +35,9 @@ struct shared_home::held_pages {
     }
 };
 
-// No memory: nothing is held, or its holder is busy. `facts`: of the file now, where others
-// may write it.
-shared_home::held_pages shared_home::held_by_device(const page_range& range,
+// No memory: nothing is held, or its holder is busy. `end`: of the bytes that are wanted. `facts`:
+// of the file now, where others may write it.
+shared_home::held_pages shared_home::held_by_device(const page_range& range, std::uint64_t end,
                                                     const host::file_facts* facts) {
     held_pages out;
     std::lock_guard lock(state_);
@@ -45,8 +45,12 @@ shared_home::held_pages shared_home::held_by_device(const page_range& range,
         (doubtful_ || !(facts->identity == known_) || host::may_change_unseen(*facts)))
         return out;
     for (std::uint64_t page = range.begin; page < std::min(range.end, versions_.pages()); ++page) {
-        const consistency::place_set devices =
+        // Behind a region's end its memory may have what the file has not.
+        const std::uint64_t wanted_end = std::min(end, (page + 1) * page_bytes);
+        consistency::place_set devices =
             sources(versions_.at(page)) & ~only(consistency::cpu) & ~only(page_state::storage);
+        for (consistency::place p = 1; p <= most_devices; ++p)
+            if (members_[p].end_bytes < wanted_end) devices &= ~only(p);
         if (devices == 0 || (out.place != 0 && !has(devices, out.place))) continue;
         if (out.place == 0) out.place = consistency::first_of(devices);
         const staged_run fresh{page - members_[out.place].pages.begin, page - range.begin, 1};
@@ -99,7 +103,7 @@ std::uint64_t shared_home::read_for_program(int fd, std::uint64_t offset, std::u
     host::file_facts facts;
     const bool ask = outside_writers();
     if (ask && env_.facts(fd_, facts) != 0) return 0;
-    const held_pages held = held_by_device(range, ask ? &facts : nullptr);
+    const held_pages held = held_by_device(range, end, ask ? &facts : nullptr);
     if (held.memory == nullptr) return 0;
     const bool there = !host::is_in_memory(env_, fd_, range.begin * page_bytes,
                                            (range.end - range.begin) * page_bytes) &&

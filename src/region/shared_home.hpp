@@ -80,7 +80,8 @@ public:
 
 private:
     struct held_pages;
-    [[nodiscard]] held_pages held_by_device(const page_range& range, const host::file_facts* facts);
+    [[nodiscard]] held_pages held_by_device(const page_range& range, std::uint64_t end,
+                                            const host::file_facts* facts);
     [[nodiscard]] bool outside_writers() const;
     [[nodiscard]] region_memory& memory_of(consistency::place holder) const;
     [[nodiscard]] int read_held(const held_pages& held, int fd, const page_range& range) const;

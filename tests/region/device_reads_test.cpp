@@ -136,6 +136,17 @@ TEST_F(device_reads, what_was_not_released_is_not_read) {
     EXPECT_EQ(expect_read(content_, 0, 4096), 0u);
 }
 
+// What kernels write behind the end of a region of a part of a file is in its memory, and not in
+// the file.
+TEST_F(device_reads, bytes_behind_a_regions_end_come_from_the_file) {
+    const auto part = map(0, 6000, protection::read_write);
+    poke(*part, backend::cpu, 5990, bytes(20, 9));
+    EXPECT_EQ(part->release(), 1);
+    std::fill_n(content_.begin() + 5990, 10, 9);
+    EXPECT_EQ(expect_read(content_, 0, 8192), 4096u);
+    EXPECT_EQ(expect_read(content_, 4096, 4096), 0u);
+}
+
 // Where a program may write without Penstock being told, the file's times decide.
 TEST_F(device_reads, a_file_that_others_may_have_changed_is_read_itself) {
     const auto all = map(0, 0, protection::read, {});
