@@ -52,11 +52,12 @@ struct region_options {
 };
 
 struct region_traffic {
-    std::uint64_t pages_fetched = 0;    // of 4 KiB, from the file
-    std::uint64_t pages_released = 0;   // found changed
-    std::uint64_t bytes_written = 0;    // to the file
-    std::uint64_t bytes_on_device = 0;  // of the range of addresses
-    std::uint64_t bytes_promoted = 0;   // to device memory, by region_options::promote_hot
+    std::uint64_t pages_fetched = 0;          // of 4 KiB, from the file or from other regions of it
+    std::uint64_t pages_from_neighbours = 0;  // of these, from the memory of other regions
+    std::uint64_t pages_released = 0;         // found changed
+    std::uint64_t bytes_written = 0;          // to the file
+    std::uint64_t bytes_on_device = 0;        // of the range of addresses
+    std::uint64_t bytes_promoted = 0;         // to device memory, by region_options::promote_hot
 };
 
 // A region. A null stream is the default stream (penstock/stream.hpp). All calls give -ECHILD in a
@@ -82,8 +83,9 @@ public:
     // fetched, or a negative errno: -EBADF, closed; -ESTALE, the file is now shorter than the
     // region; -EIO or another error of a read: the next acquire tries the missing pages again.
     // Waits for the work on the stream if there are pages to fetch, and for nothing else. Costs
-    // some microseconds for each 2 MiB without changes; else reads of the changed pages from the
-    // file, by several threads, and their way to the device.
+    // some microseconds for each 2 MiB without changes; else copies of the changed pages from other
+    // regions of the file, where these have them, or reads from the file, by several threads, and
+    // their way to the device.
     std::int64_t acquire(device_stream stream = nullptr);
 
     // Writes the changes of kernels that come before this call on the stream to the file, where any
@@ -124,8 +126,9 @@ private:
 // on which device, and its log gets the region's lines. The first acquire is done when this
 // returns. The region may outlive the runtime. Errors: -EINVAL; -EROFS without options::writable;
 // -ENOMEM; -EMFILE, more than 8 regions of one file; errors of opening and reading the file. The
-// message names the cure. Costs the memory, and reading that part of the file. Between kernels: it
-// allocates device memory.
+// message names the cure. Costs the memory, and reading that part of the file, or copying it from
+// regions that have it. Between kernels, also of GPUs with other regions of the file: it allocates
+// device memory, and lets the regions copy from each other.
 status map_region(runtime& rt, const std::string& path, std::uint64_t offset, std::uint64_t bytes,
                   protection access, const region_options& settings,
                   std::unique_ptr<file_region>& out);

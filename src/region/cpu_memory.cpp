@@ -39,10 +39,10 @@ public:
     int begin(void*) override { return 0; }
     int wait(unsigned) override { return 0; }
 
-    int fill(unsigned worker, const std::vector<staged_page>& pages) override {
+    int fill(unsigned, const std::byte* from, const std::vector<staged_page>& pages) override {
         for (const staged_page& page : pages)
             fill_page(lane{}, replica_.at(page.number * page_bytes),
-                      base_.at(page.number * page_bytes), staging(worker) + page.slot * page_bytes);
+                      base_.at(page.number * page_bytes), from + page.slot * page_bytes);
         return 0;
     }
     int collect(unsigned worker, const std::vector<std::uint64_t>& numbers) override {
@@ -60,11 +60,17 @@ public:
         return 0;
     }
     int read_back(unsigned worker, const std::vector<staged_run>& runs) override {
-        const host::anonymous_memory& from = base_.at(0) == nullptr ? replica_ : base_;
         for (const staged_run& run : runs)
-            std::copy_n(from.at(run.number * page_bytes), run.count * page_bytes,
+            std::copy_n(settled() + run.number * page_bytes, run.count * page_bytes,
                         staging(worker) + run.slot * page_bytes);
         return 0;
+    }
+    [[nodiscard]] const std::byte* settled() const override {
+        return base_.at(0) == nullptr ? replica_.at(0) : base_.at(0);
+    }
+    host::device_link show_to(const region_memory& reader) override {
+        if (reader.gpu()) return {host::link_kind::none, "one of them is on a GPU"};
+        return {host::link_kind::same_memory, "both are in memory of the process"};
     }
     std::int64_t prefer(std::uint64_t begin, std::uint64_t end, void*) override {
         return static_cast<std::int64_t>(end - begin);

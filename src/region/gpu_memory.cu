@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "device/gpu_context.cuh"
+#include "device/gpu_links.cuh"
 #include "penstock/group/gpu_groups.cuh"
 #include "region/gpu_range.cuh"
 #include "region/region_memory.hpp"
@@ -151,14 +152,15 @@ public:
         return errno_of(code);
     }
 
-    int fill(unsigned worker, const std::vector<staged_page>& pages) override {
+    int fill(unsigned worker, const std::byte* from,
+             const std::vector<staged_page>& pages) override {
         const device_guard guard(context_);
         if (!guard) return context_is_gone;
         const worker_room& room = rooms_[worker];
         std::copy(pages.begin(), pages.end(), room.pages);
         const pages_of_region all{replica_.data(), base_.data(), nullptr, pages.size()};
         return errno_of(launch_kernel(fill_pages, blocks_for(pages.size()), warps_of_block * 32,
-                                      room.stream, all, room.pages, room.host));
+                                      room.stream, all, room.pages, from));
     }
 
     int collect(unsigned worker, const std::vector<std::uint64_t>& numbers) override {
@@ -193,17 +195,38 @@ public:
         return guard ? ended(cudaSuccess, rooms_[worker].stream) : context_is_gone;
     }
 
+    [[nodiscard]] const std::byte* settled() const override {
+        return base_.data() == nullptr ? replica_.data() : base_.data();
+    }
+    [[nodiscard]] std::optional<int> gpu() const override { return context_.device; }
+
+    // Not where a part lies in host memory: it would go over the host's bus, and its pieces change
+    // places.
+    host::device_link show_to(const region_memory& reader) override {
+        using host::link_kind;
+        if (!reader.gpu()) return {link_kind::none, "one of them is on CPU threads"};
+        const device_guard guard(context_);
+        if (!guard) return {link_kind::none, "a device was reset"};
+        gpu_range& shown = base_.data() == nullptr ? replica_ : base_;
+        if (shown.is_split()) return {link_kind::none, "a part of one lies in host memory"};
+        host::device_link link = host::link_between(*reader.gpu(), context_.device);
+        if (link.kind == link_kind::none || link.kind == link_kind::same_memory) return link;
+        if (const CUresult code = shown.show_to(*reader.gpu()); code != CUDA_SUCCESS)
+            return {link_kind::none, "GPU " + std::to_string(*reader.gpu()) +
+                                         " gets no access: " + host::cuda_text(code)};
+        return link;
+    }
+
     // By copies alone: a kernel of ours could wait long for room beside one of the user's.
     int read_back(unsigned worker, const std::vector<staged_run>& runs) override {
         const device_guard guard(context_);
         if (!guard) return context_is_gone;
         const worker_room& room = rooms_[worker];
-        const std::byte* const from = base_.data() == nullptr ? replica_.data() : base_.data();
         cudaError_t code = cudaSuccess;
         for (const staged_run& run : runs)
             if (code == cudaSuccess)
                 code = cudaMemcpyAsync(room.host + run.slot * page_bytes,
-                                       from + run.number * page_bytes, run.count * page_bytes,
+                                       settled() + run.number * page_bytes, run.count * page_bytes,
                                        cudaMemcpyDeviceToHost, room.stream);
         // A thread that sleeps until it is told takes longer to wake up than the copy takes.
         for (int looks = 0; code == cudaSuccess && looks < most_looks &&
@@ -285,7 +308,7 @@ private:
         bool all = true;
         for (worker_room& room : rooms_) {
             all = all && share(host_bytes, room.host) &&
-                  share(batch_pages * sizeof(staged_page), room.pages) &&
+                  share(settled_batch_pages * sizeof(staged_page), room.pages) &&
                   share(batch_pages * sizeof(std::uint64_t), room.numbers);
             if (!all || !writable) continue;
             room.device = static_cast<std::byte*>(small_.device_bytes(collected_bytes));

@@ -55,6 +55,13 @@ bool gpu_range::map(CUdeviceptr where, std::uint64_t bytes, CUmemGenericAllocati
     return false;
 }
 
+CUresult gpu_range::show_to(int device) {
+    CUmemAccessDesc access{};
+    access.location = {CU_MEM_LOCATION_TYPE_DEVICE, device};
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READ;
+    return driver().set_access(address_, bytes_, &access, 1);
+}
+
 bool gpu_range::back(std::uint64_t at, std::uint64_t bytes, bool on_device) {
     CUmemGenericAllocationHandle memory{};
     if (!create(bytes, on_device, memory)) return false;

@@ -32,6 +32,10 @@ public:
     // no room for one piece more; -EIO, after which the range is not to be used any more.
     std::int64_t prefer(std::uint64_t begin, std::uint64_t end);
 
+    // Lets kernels of another device read it. Only if all of it is device memory, so that no piece
+    // changes its place.
+    CUresult show_to(int device);
+
     // Some of it lies in host memory.
     [[nodiscard]] bool is_split() const { return on_device_ < bytes_; }
     // Pages of it, in order, that were used (piece_heat.hpp); and: hot pieces come to device

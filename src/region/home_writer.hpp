@@ -33,15 +33,15 @@ struct written_pages {
 written_pages write_marked(host::environment& env, int fd, const staged_pages& pages);
 
 // Calls action(worker, pages), which returns 0 or a negative errno, for each batch of up to
-// batch_pages of `pages`, in any order; batches are smaller if there are few pages for many
+// `most_pages` of `pages`, in any order; batches are smaller if there are few pages for many
 // threads. A worker's memory is at rest when it gets a batch, and the memory of all workers is at
 // rest when this returns. Returns the first error, after which no batch begins. A thread has two
 // workers, so that one can be filled while the other is copied from.
 template <typename Action>
-int for_batches(region_memory& memory, const std::vector<std::uint64_t>& pages, Action&& action) {
+int for_batches(region_memory& memory, const std::vector<std::uint64_t>& pages, Action&& action,
+                std::uint64_t most_pages = batch_pages) {
     constexpr std::uint64_t least_pages = 32;
-    const std::uint64_t size =
-                            std::clamp(pages.size() / memory.workers(), least_pages, batch_pages),
+    const std::uint64_t size = std::clamp(pages.size() / memory.workers(), least_pages, most_pages),
                         count = (pages.size() + size - 1) / size;
     std::atomic<std::uint64_t> next{0};
     std::atomic<int> failed{0};

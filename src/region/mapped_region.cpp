@@ -51,6 +51,11 @@ int mapped_region::join(const page_range& pages, std::uint64_t end_bytes,
     first_page_ = pages.begin;
     size_bytes_ = end_bytes - pages.begin * page_bytes;
     traffic_.bytes_on_device = memory_->bytes_on_device();
+    if (const std::string why = home_->meet(place_); !why.empty())
+        say_("region of '" + path_ +
+             "': pages are not copied between it and another region of the "
+             "file, because " +
+             why + "; they come from the file");
     return 0;
 }
 
@@ -101,11 +106,18 @@ std::int64_t mapped_region::acquire(void* stream) try {
     std::lock_guard lock(mutex_);
     if (!open_) return -EBADF;
     if (const int code = home_->acquire(place_); code != 0) return told(code, "acquire");
-    const std::int64_t pages = home_->fetch(place_, stream);
-    if (pages > 0) traffic_.pages_fetched += static_cast<std::uint64_t>(pages);
-    if (pages >= 0 && promote_hot_)
+    const fetched_pages came = home_->fetch(place_, stream);
+    if (came.code == 0 && came.neighbour_code != 0 && !neighbour_said_) {
+        neighbour_said_ = true;
+        say_("region of '" + path_ + "', acquire: pages could not be copied from another region (" +
+             error_text(came.neighbour_code) + "), and come from the file");
+    }
+    if (came.code != 0) return told(came.code, "acquire");
+    traffic_.pages_fetched += came.pages;
+    traffic_.pages_from_neighbours += came.from_neighbours;
+    if (promote_hot_)
         if (const std::int64_t code = promote(stream); code < 0) return code;
-    return told(pages, "acquire");
+    return static_cast<std::int64_t>(came.pages);
 } catch (...) {
     return host::status_of_exception("").code;
 }

@@ -52,7 +52,8 @@ private:
     const std::function<void(const std::string&)> say_;
     mutable std::mutex mutex_;  // one call at a time; guards all below and the memory
     bool open_ = false, writable_ = false, promote_hot_ = false;
-    bool loss_said_ = false;  // the log has said that its changes are lost with the device
+    bool neighbour_said_ = false;  // the log has said that other regions' pages cannot be copied
+    bool loss_said_ = false;       // the log has said that its changes are lost with the device
     consistency::place place_ = 0;
     std::uint64_t first_page_ = 0, size_bytes_ = 0;
     region_traffic traffic_;

@@ -19,10 +19,12 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "device/device.hpp"
 #include "penstock/error.hpp"
 #include "penstock/group/concept.hpp"
 #include "penstock/merge.hpp"
@@ -199,6 +201,8 @@ inline constexpr std::uint64_t batch_pages = 512;
 inline constexpr std::uint64_t longest_gap = 1;
 inline constexpr std::uint64_t staging_pages = batch_pages * (1 + longest_gap);
 inline constexpr std::uint64_t chunk_bytes = 2u << 20;
+// Pages of another region's memory need no room in staging, so more of them go at a time.
+inline constexpr std::uint64_t settled_batch_pages = 8 * batch_pages;
 
 struct memory_shape {
     std::uint64_t pages = 0;
@@ -207,7 +211,7 @@ struct memory_shape {
                                      // host memory at the same addresses
 };
 
-// A page of the region, and its place in staging.
+// A page of the region, and its place in staging, or in the settled bytes of another region.
 struct staged_page {
     std::uint64_t number, slot;
 };
@@ -239,9 +243,11 @@ public:
     // The caller's stream may be refused, here and below: -EBUSY, the stream is being captured, or
     // it is the legacy stream and another stream is being captured.
     virtual int begin(void* stream) = 0;
-    // Copies from staging to the pages (fill_page). May return before it is done; then the staging
-    // is in use until wait().
-    virtual int fill(unsigned worker, const std::vector<staged_page>& pages) = 0;
+    // Copies from `from` to the pages (fill_page): the worker's staging, or the settled bytes of a
+    // memory that was shown to this one, then up to settled_batch_pages pages. May return before it
+    // is done; then `from` is in use until wait().
+    virtual int fill(unsigned worker, const std::byte* from,
+                     const std::vector<staged_page>& pages) = 0;
     // collect copies to staging (collect_page). When those bytes are in the file, adopt copies them
     // to the bases (adopt_page): the first `bytes` of the collected bytes, the pages one after the
     // other. Both return when done.
@@ -249,9 +255,16 @@ public:
     virtual int adopt(unsigned worker, const std::vector<std::uint64_t>& numbers,
                       std::uint64_t bytes) = 0;
     virtual int wait(unsigned worker) = 0;
-    // Copies to staging the bytes that the pages were filled with or have released since. Kernels
-    // of the user may run meanwhile, and the call waits for none of them. Like fill, it may return
-    // before it is done.
+    // The bytes that the pages were filled with or have released since, one page after the other:
+    // the bases, or the pages of a region that is only read. Only fill and adopt change them.
+    [[nodiscard]] virtual const std::byte* settled() const = 0;
+    // Lets `reader` fill pages from settled(), if it reaches them straight, over no memory of the
+    // host. It stays so. No kernel should run: it maps memory. How it reaches them, or why not.
+    virtual host::device_link show_to(const region_memory& reader) = 0;
+    // CUDA's number of the device whose memory it is; none: ordinary memory.
+    [[nodiscard]] virtual std::optional<int> gpu() const { return std::nullopt; }
+    // Copies settled bytes to staging. Kernels of the user may run meanwhile, and the call waits
+    // for none of them. Like fill, it may return before it is done.
     virtual int read_back(unsigned worker, const std::vector<staged_run>& runs) = 0;
     // Moves as many as possible of the bytes [begin, end) of the region to device memory, in
     // exchange for other bytes, after the work on the stream, for which it waits. Returns how many

@@ -30,22 +30,6 @@ page_state at_first(const host::hub& shared) {
 
 std::uint64_t pages_for(std::uint64_t bytes) { return (bytes + page_bytes - 1) / page_bytes; }
 
-// action(range, first, last) for each run of pages[first] to pages[last] with no more than `gap`
-// others between two of them.
-template <typename Action>
-void for_runs(const page_list& pages, std::uint64_t gap, Action&& action) {
-    for (std::size_t i = 0, end = 0; i < pages.size(); i = end) {
-        for (end = i + 1; end < pages.size() && pages[end] <= pages[end - 1] + 1 + gap;) ++end;
-        action(page_range{pages[i], pages[end - 1] + 1}, i, end - 1);
-    }
-}
-
-// action(range) for each run of neighbours.
-template <typename Action>
-void for_runs(const page_list& pages, Action&& action) {
-    for_runs(pages, 0, [&](const page_range& run, std::size_t, std::size_t) { action(run); });
-}
-
 }  // namespace
 
 shared_home::shared_home(host::environment& env, shared_files& with,
@@ -96,6 +80,11 @@ void shared_home::leave(place holder) {
     };
     versions_.change(members_[holder].pages, gone);
     members_[holder] = {};
+    neighbours_[holder] = {};
+    for (neighbours& of : neighbours_) {
+        of.reached &= ~only(holder);
+        of.same_memory &= ~only(holder);
+    }
 }
 
 bool shared_home::others_may_write() const {
@@ -132,86 +121,6 @@ int shared_home::acquire(place holder) {
     versions_.change(members_[holder].pages,
                      [&](page_state& p) { consistency::acquire(p, holder, now); });
     return 0;
-}
-
-std::int64_t shared_home::fetch(place holder, void* stream) {
-    std::lock_guard request(requests_);
-    consistency::step filling{consistency::work::fill, holder, only(consistency::cpu), 0};
-    page_list wanted;
-    member self;
-    {
-        std::lock_guard lock(state_);
-        self = members_[holder];
-        members_[holder].untouched = false;
-        // Whatever is released after this has a later stamp, and is for the next acquire, whether
-        // it is among the bytes or not.
-        filling.seen = clock_;
-        wanted = versions_.pages_where(self.pages, [&](const page_state& p) {
-            return next_for_access(p, holder).kind != consistency::work::nothing;
-        });
-    }
-    if (wanted.empty()) return 0;
-    std::uint64_t written = 0;
-    int code = bring_home(wanted, written);
-    // What no kernel has seen yet waits for no stream of the caller.
-    if (code == 0 && !self.untouched) code = self.memory->begin(stream);
-    if (code == 0) code = fill(self, self.untouched ? without_holes(wanted) : wanted);
-    if (code != 0) return code;
-    std::lock_guard lock(state_);
-    versions_.change(wanted, [&](page_state& p) { finish(p, filling, true); });
-    const auto fetched = static_cast<std::int64_t>(wanted.size());
-    if (self.promote && !self.untouched) {  // the first fill of all says nothing
-        for (std::uint64_t& page : wanted) page -= self.pages.begin;
-        self.memory->used(wanted);
-    }
-    return fetched;
-}
-
-int shared_home::read_run(int fd, std::byte* to, std::uint64_t page, std::uint64_t pages) const {
-    const std::int64_t got = host::read_all(env_, fd, to, pages * page_bytes, page * page_bytes);
-    if (got < 0) return static_cast<int>(got);
-    std::fill(to + got, to + pages * page_bytes, std::byte{0});  // behind the end of the file
-    return 0;
-}
-
-// Those that have bytes which were ever written, or may have: of a file that is to be written as a
-// whole, none.
-page_list shared_home::without_holes(const page_list& pages) const {
-    constexpr int most_extents = 1000;  // to ask for many costs more than to read
-    page_list out;
-    std::size_t i = 0;
-    for (int extents = 0; i < pages.size() && extents < most_extents; ++extents) {
-        const std::int64_t data = env_.next_data(fd_, pages[i] * page_bytes);
-        if (data == INT64_MAX) return out;
-        const std::int64_t end =
-            data < 0 ? data : env_.next_hole(fd_, static_cast<std::uint64_t>(data));
-        if (end < 0) break;
-        while (i < pages.size() && (pages[i] + 1) * page_bytes <= static_cast<std::uint64_t>(data))
-            ++i;
-        for (; i < pages.size() && pages[i] * page_bytes < static_cast<std::uint64_t>(end); ++i)
-            out.push_back(pages[i]);
-    }
-    out.insert(out.end(), pages.begin() + static_cast<std::ptrdiff_t>(i), pages.end());
-    return out;
-}
-
-int shared_home::fill(const member& holder, const page_list& pages) {
-    return for_batches(*holder.memory, pages, [&](unsigned worker, const page_list& batch) {
-        std::vector<staged_page> staged;
-        staged.reserve(batch.size());
-        std::uint64_t slot = 0;
-        int code = 0;
-        for_runs(
-            batch, longest_gap, [&](const page_range& run, std::size_t first, std::size_t last) {
-                for (std::size_t i = first; i <= last; ++i)
-                    staged.push_back({batch[i] - holder.pages.begin, slot + batch[i] - run.begin});
-                if (code == 0)
-                    code = read_run(fd_, holder.memory->staging(worker) + slot * page_bytes,
-                                    run.begin, run.end - run.begin);
-                slot += run.end - run.begin;
-            });
-        return code != 0 ? code : holder.memory->fill(worker, staged);
-    });
 }
 
 // All that was released of these pages, in the order of the devices.

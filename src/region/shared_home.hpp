@@ -36,6 +36,13 @@ struct member {
     bool untouched = true;  // its memory is all zeros: nothing was filled, or tried to be
 };
 
+struct fetched_pages {
+    int code = 0;                       // or a negative errno
+    std::uint64_t pages = 0;            // all that came
+    std::uint64_t from_neighbours = 0;  // of these, from other regions' memory
+    int neighbour_code = 0;  // why pages that another region has came from the file after all
+};
+
 class shared_home {
 public:
     // Closes `fd` at its end; `live` counts it until then.
@@ -50,14 +57,16 @@ public:
 
     // -EMFILE: no more regions can share the file.
     int join(const member& holder, consistency::place& place);
+    // Lets this region and the others copy each other's pages, as far as they can. Call it between
+    // kernels, after join(). Returns why they can not, or an empty text.
+    std::string meet(consistency::place place);
     // Gives up the member's pages; changes that it has not released are lost.
     void leave(consistency::place place);
 
     // Returns 0 or a negative errno. Moves no bytes.
     int acquire(consistency::place place);
-    // Brings in the missing pages, after the work on the stream. Returns how many pages, or a
-    // negative errno.
-    std::int64_t fetch(consistency::place place, void* stream);
+    // Brings in the missing pages, after the work on the stream (fetch.cpp).
+    fetched_pages fetch(consistency::place place, void* stream);
     // `changed`: pages of the file that differ from their bases. Returns how many bytes were
     // written to the file, or a negative errno.
     std::int64_t release(consistency::place place, const page_list& changed);
@@ -94,6 +103,10 @@ private:
     int collect(consistency::place place, const page_list& pages, std::uint64_t& written);
     int collect_slice(consistency::place place, const page_list& pages, bool masked,
                       std::uint64_t& written);
+    page_list take_held(consistency::place holder, consistency::place from, page_list& missing,
+                        member& source);
+    void fill_from_neighbours(consistency::place holder, page_list& missing, fetched_pages& out);
+    static int copy_pages(const member& to, const member& from, const page_list& pages);
     int fill(const member& holder, const page_list& pages);
     [[nodiscard]] page_list without_holes(const page_list& pages) const;
     int read_run(int fd, std::byte* to, std::uint64_t page, std::uint64_t pages) const;
@@ -110,6 +123,12 @@ private:
     version_map versions_;
     consistency::stamp clock_ = 0;
     std::array<member, most_devices + 1> members_{};  // by place; a place without memory is free
+    // Of each place: the places whose memory it can copy from, and which of them lie in the memory
+    // that it lies in.
+    struct neighbours {
+        consistency::place_set reached = 0, same_memory = 0;
+    };
+    std::array<neighbours, most_devices + 1> neighbours_{};
     std::array<std::uint64_t, most_devices + 1>
         reading_{};              // workers of each that read for programs, a bit each
     host::file_identity known_;  // the file's identity when it was last looked at

@@ -26,6 +26,22 @@ struct page_range {
     [[nodiscard]] bool empty() const { return begin >= end; }
 };
 
+// action(range, first, last) for each run of pages[first] to pages[last] with no more than `gap`
+// others between two of them.
+template <typename Action>
+void for_runs(const page_list& pages, std::uint64_t gap, Action&& action) {
+    for (std::size_t i = 0, end = 0; i < pages.size(); i = end) {
+        for (end = i + 1; end < pages.size() && pages[end] <= pages[end - 1] + 1 + gap;) ++end;
+        action(page_range{pages[i], pages[end - 1] + 1}, i, end - 1);
+    }
+}
+
+// action(range) for each run of neighbours.
+template <typename Action>
+void for_runs(const page_list& pages, Action&& action) {
+    for_runs(pages, 0, [&](const page_range& run, std::size_t, std::size_t) { action(run); });
+}
+
 class version_map {
 public:
     static constexpr std::uint64_t chunk_pages = chunk_bytes / page_bytes;

@@ -27,7 +27,8 @@ struct actor {
 };
 
 struct outcome {
-    std::uint64_t wrong = 0, checked = 0, pages_fetched = 0, pages_released = 0;
+    std::uint64_t wrong = 0, checked = 0, pages_fetched = 0, pages_released = 0,
+                  pages_from_neighbours = 0;
 };
 
 class region_model {
@@ -55,6 +56,7 @@ public:
             acquire(i);
             check(i, 0, size);
         }
+        for (const actor& a : actors_) note(*a.region);
         return out_;
     }
 
@@ -142,6 +144,7 @@ private:
     void note(const file_region& r) {
         out_.pages_fetched += r.traffic().pages_fetched;
         out_.pages_released += r.traffic().pages_released;
+        out_.pages_from_neighbours += r.traffic().pages_from_neighbours;
     }
     // 0 to 2: a region; 3: the program, or no writer.
     static std::size_t owner(std::uint64_t byte) { return byte % 4; }
@@ -186,6 +189,10 @@ private:
 
 class region_models : public testing::TestWithParam<backend> {
 protected:
+    static void expect_both_sources(const outcome& o) {
+        EXPECT_GT(o.pages_from_neighbours, 0u) << "never met: a page of another region";
+        EXPECT_GT(o.pages_fetched, o.pages_from_neighbours) << "never met: a page of the file";
+    }
     void SetUp() override {
         if (GetParam() == backend::gpu && !gpu_is_there()) GTEST_SKIP() << "no GPU in this machine";
     }
@@ -198,6 +205,7 @@ TEST_P(region_models, regions_and_a_program_that_writes) {
         const outcome o = region_model(seed, GetParam(), true).run(steps);
         EXPECT_EQ(o.wrong, 0u) << "seed " << seed;
         EXPECT_GT(o.checked, 5 * size);
+        expect_both_sources(o);
     }
 }
 
@@ -206,6 +214,7 @@ TEST_P(region_models, regions_alone_move_only_what_changed) {
         const outcome o = region_model(seed, GetParam(), false).run(steps);
         EXPECT_EQ(o.wrong, 0u) << "seed " << seed;
         EXPECT_GT(o.checked, 5 * size);
+        expect_both_sources(o);
     }
 }
 

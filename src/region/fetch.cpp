@@ -1,0 +1,237 @@
+// How pages come into a region: from another region's memory, where one has what the file has, and
+// else from the file.
+//
+// A region's bases are what its pages were filled with, and what it has released since; of a region
+// that is only read, its pages are that. So the bases are what the home has, where the state
+// machine names the region as a source: nothing came home after them, and nothing of its own is
+// under way there. Kernels change the pages and never the bases. What writes bases is a fill, a
+// release, or the end of the region, and `requests_` keeps all of them out for as long as a request
+// copies.
+//
+// What the states cannot tell:
+//   - A program that uses a mount writes the file before it tells so, and others may have read the
+//     new bytes. While one writes, nothing is taken from regions.
+//   - Programs that write otherwise are found by the file's times, in each acquire, while a region
+//     says that there may be some (look). What a region has that says there are none is not looked
+//     after in that time, and a region that says there may be some does not take it.
+//   - Of the page in which a region ends, its memory may have bytes behind that end which the file
+//     has not.
+#include <algorithm>
+#include <cerrno>
+#include <iterator>
+#include <mutex>
+#include <utility>
+
+#include "region/home_writer.hpp"
+#include "region/shared_home.hpp"
+
+namespace penstock::region {
+
+using consistency::has;
+using consistency::only;
+using consistency::place;
+
+namespace {
+
+// The pages of a region that lie in it as a whole.
+page_range whole_pages(const member& of) {
+    return {of.pages.begin, std::min(of.pages.end, of.end_bytes / page_bytes)};
+}
+
+page_range common(const page_range& a, const page_range& b) {
+    return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
+}
+
+}  // namespace
+
+fetched_pages shared_home::fetch(place holder, void* stream) {
+    std::lock_guard request(requests_);
+    fetched_pages out;
+    consistency::step filling{consistency::work::fill, holder, only(consistency::cpu), 0};
+    page_list wanted;
+    member self;
+    {
+        std::lock_guard lock(state_);
+        self = members_[holder];
+        members_[holder].untouched = false;
+        // Whatever is released after this has a later stamp, and is for the next acquire, whether
+        // it is among the bytes or not.
+        filling.seen = clock_;
+        wanted = versions_.pages_where(self.pages, [&](const page_state& p) {
+            return next_for_access(p, holder).kind != consistency::work::nothing;
+        });
+    }
+    if (wanted.empty()) return out;
+    std::uint64_t written = 0;
+    out.code = bring_home(wanted, written);
+    // What no kernel has seen yet waits for no stream of the caller.
+    if (out.code == 0 && !self.untouched) out.code = self.memory->begin(stream);
+    if (out.code != 0) return out;
+    page_list missing = self.untouched ? without_holes(wanted) : wanted;
+    fill_from_neighbours(holder, missing, out);
+    out.code = fill(self, missing);
+    if (out.code != 0) return out;
+    std::lock_guard lock(state_);
+    versions_.change(wanted, [&](page_state& p) { finish(p, filling, true); });
+    out.pages = wanted.size();
+    if (self.promote && !self.untouched) {  // the first fill of all says nothing
+        for (std::uint64_t& page : wanted) page -= self.pages.begin;
+        self.memory->used(wanted);
+    }
+    return out;
+}
+
+std::string shared_home::meet(place holder) {
+    std::lock_guard request(requests_);
+    std::array<member, most_devices + 1> all;
+    {
+        std::lock_guard lock(state_);
+        all = members_;
+    }
+    std::array<neighbours, most_devices + 1> met{};
+    std::string refused;
+    const auto show = [&](place from, place to) {
+        const host::device_link link = all[from].memory->show_to(*all[to].memory);
+        if (link.kind != host::link_kind::none) met[to].reached |= only(from);
+        else if (refused.empty()) refused = link.reason;
+        if (link.kind == host::link_kind::same_memory) met[to].same_memory |= only(from);
+    };
+    for (place other = 1; other <= most_devices; ++other)
+        if (other != holder && all[other].memory != nullptr)
+            show(other, holder), show(holder, other);
+    std::lock_guard lock(state_);
+    for (place p = 1; p <= most_devices; ++p) {
+        neighbours_[p].reached |= met[p].reached;
+        neighbours_[p].same_memory |= met[p].same_memory;
+    }
+    return refused;
+}
+
+// Takes out of `missing` the pages that the region `from` has, as the file has them. Sets `source`
+// to what that region is now.
+page_list shared_home::take_held(place holder, place from, page_list& missing, member& source) {
+    std::lock_guard lock(state_);
+    const member& self = members_[holder];
+    source = members_[from];
+    if (self.outside_writers && !source.outside_writers) return {};
+    const page_range range = common(self.pages, whole_pages(source));
+    const auto is_wanted = [&](const page_state& p) {
+        return next_for_access(p, holder).kind != consistency::work::nothing;
+    };
+    const auto is_held = [&](const page_state& p) { return has(sources(p), from); };
+    page_list out;
+    // Mostly it has all of them, and then no page is looked at.
+    const bool inside = range.begin <= missing.front() && missing.back() < range.end;
+    if (inside && !versions_.any({missing.front(), missing.back() + 1}, [&](const page_state& p) {
+            return is_wanted(p) && !is_held(p);
+        })) {
+        out.swap(missing);
+        return out;
+    }
+    const page_list held = versions_.pages_where(
+        range, [&](const page_state& p) { return is_wanted(p) && is_held(p); });
+    page_list left;
+    std::set_intersection(missing.begin(), missing.end(), held.begin(), held.end(),
+                          std::back_inserter(out));
+    if (out.empty()) return out;
+    std::set_difference(missing.begin(), missing.end(), out.begin(), out.end(),
+                        std::back_inserter(left));
+    missing.swap(left);
+    return out;
+}
+
+// Whole lists of pages from one region after the other, the nearest first: to choose for each page
+// costs more than to copy it. What could not be copied is missing still.
+void shared_home::fill_from_neighbours(place holder, page_list& missing, fetched_pages& out) {
+    // Asked before the states: a program that has written by then has told so.
+    if (with_.writers_of(key_) != 0) return;
+    neighbours near;
+    member self;
+    {
+        std::lock_guard lock(state_);
+        near = neighbours_[holder];
+        self = members_[holder];
+    }
+    const auto take = [&](place from) {
+        if (missing.empty()) return;
+        member source;
+        const page_list pages = take_held(holder, from, missing, source);
+        if (pages.empty()) return;
+        const int code = source.memory->lost().ok() ? copy_pages(self, source, pages) : -EIO;
+        if (code == 0) {
+            out.from_neighbours += pages.size();
+            return;
+        }
+        out.neighbour_code = code;
+        page_list all;
+        std::merge(missing.begin(), missing.end(), pages.begin(), pages.end(),
+                   std::back_inserter(all));
+        missing.swap(all);
+    };
+    for (const consistency::place_set of : {near.same_memory, near.reached & ~near.same_memory})
+        for (place from = 1; from <= most_devices; ++from)
+            if (has(of, from)) take(from);
+}
+
+int shared_home::copy_pages(const member& to, const member& from, const page_list& pages) {
+    return for_batches(
+        *to.memory, pages,
+        [&](unsigned worker, const page_list& batch) {
+            std::vector<staged_page> placed;
+            placed.reserve(batch.size());
+            for (const std::uint64_t page : batch)
+                placed.push_back({page - to.pages.begin, page - from.pages.begin});
+            return to.memory->fill(worker, from.memory->settled(), placed);
+        },
+        settled_batch_pages);
+}
+
+int shared_home::read_run(int fd, std::byte* to, std::uint64_t page, std::uint64_t pages) const {
+    const std::int64_t got = host::read_all(env_, fd, to, pages * page_bytes, page * page_bytes);
+    if (got < 0) return static_cast<int>(got);
+    std::fill(to + got, to + pages * page_bytes, std::byte{0});  // behind the end of the file
+    return 0;
+}
+
+// Those that have bytes which were ever written, or may have: of a file that is to be written as a
+// whole, none.
+page_list shared_home::without_holes(const page_list& pages) const {
+    constexpr int most_extents = 1000;  // to ask for many costs more than to read
+    page_list out;
+    std::size_t i = 0;
+    for (int extents = 0; i < pages.size() && extents < most_extents; ++extents) {
+        const std::int64_t data = env_.next_data(fd_, pages[i] * page_bytes);
+        if (data == INT64_MAX) return out;
+        const std::int64_t end =
+            data < 0 ? data : env_.next_hole(fd_, static_cast<std::uint64_t>(data));
+        if (end < 0) break;
+        while (i < pages.size() && (pages[i] + 1) * page_bytes <= static_cast<std::uint64_t>(data))
+            ++i;
+        for (; i < pages.size() && pages[i] * page_bytes < static_cast<std::uint64_t>(end); ++i)
+            out.push_back(pages[i]);
+    }
+    out.insert(out.end(), pages.begin() + static_cast<std::ptrdiff_t>(i), pages.end());
+    return out;
+}
+
+int shared_home::fill(const member& holder, const page_list& pages) {
+    return for_batches(*holder.memory, pages, [&](unsigned worker, const page_list& batch) {
+        std::vector<staged_page> staged;
+        staged.reserve(batch.size());
+        std::uint64_t slot = 0;
+        int code = 0;
+        for_runs(
+            batch, longest_gap, [&](const page_range& run, std::size_t first, std::size_t last) {
+                for (std::size_t i = first; i <= last; ++i)
+                    staged.push_back({batch[i] - holder.pages.begin, slot + batch[i] - run.begin});
+                if (code == 0)
+                    code = read_run(fd_, holder.memory->staging(worker) + slot * page_bytes,
+                                    run.begin, run.end - run.begin);
+                slot += run.end - run.begin;
+            });
+        return code != 0 ? code
+                         : holder.memory->fill(worker, holder.memory->staging(worker), staged);
+    });
+}
+
+}  // namespace penstock::region
