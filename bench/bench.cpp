@@ -152,6 +152,8 @@ constexpr bench_case case_table[] = {
      processes_on_gpus},
     {"table-devices", "rows of a table by several GPUs, a list each, against one GPU", nullptr,
      tables_on_gpus},
+    {"regions", "a region filled from a region on another GPU, against the file", nullptr,
+     region_links},
     {"miss", "random pages and records of a file larger than the cache, against the bus or pread",
      miss_on_cpu, miss_on_gpu},
     {"sequential", "a whole file into the cache in order, against a pipeline by hand or pread",

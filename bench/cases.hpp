@@ -35,6 +35,7 @@ void links_on_gpus(context& here);
 void links_for_one_reader(context& here);
 void processes_on_gpus(context& here);
 void tables_on_gpus(context& here);
+void region_links(context& here);
 void miss_on_gpu(context& here);
 void sequential_on_gpu(context& here);
 void merge_on_gpu(context& here);
@@ -43,8 +44,8 @@ inline constexpr case_body hit_on_gpu = nullptr, map_on_gpu = nullptr, element_o
                            gather_on_gpu = nullptr, table_on_gpu = nullptr, lists_on_gpu = nullptr,
                            links_on_gpus = nullptr, links_for_one_reader = nullptr,
                            processes_on_gpus = nullptr, tables_on_gpus = nullptr,
-                           miss_on_gpu = nullptr, sequential_on_gpu = nullptr,
-                           merge_on_gpu = nullptr;
+                           region_links = nullptr, miss_on_gpu = nullptr,
+                           sequential_on_gpu = nullptr, merge_on_gpu = nullptr;
 #endif
 
 // The same body on both back ends.

@@ -26,6 +26,27 @@ inline void require_cuda(cudaError_t code, std::string_view call) {
                                                 (no_room ? "; give a smaller --file" : ""));
 }
 
+// Makes a GPU the thread's current one, for a scope.
+class on_gpu {
+public:
+    explicit on_gpu(std::uint32_t number) {
+        cudaGetDevice(&before_);
+        cudaSetDevice(static_cast<int>(number));
+    }
+    ~on_gpu() { cudaSetDevice(before_); }
+    on_gpu(const on_gpu&) = delete;
+    on_gpu& operator=(const on_gpu&) = delete;
+
+private:
+    int before_ = 0;
+};
+
+inline std::uint32_t gpu_count() {
+    int count = 0;
+    cudaGetDeviceCount(&count);
+    return static_cast<std::uint32_t>(count);
+}
+
 // Host memory that kernels reach by its address.
 class registered_memory {
 public:

@@ -13,11 +13,7 @@
 namespace penstock::bench {
 
 // Of this machine, as many as a cache has places for, and itself.
-inline std::uint32_t gpus_here() {
-    int count = 0;
-    cudaGetDeviceCount(&count);
-    return std::min<std::uint32_t>(static_cast<std::uint32_t>(count), 8);
-}
+inline std::uint32_t gpus_here() { return std::min(gpu_count(), 8u); }
 
 inline std::string gpus_text(std::uint32_t gpus) {
     return gpus == 2 ? "two GPUs" : std::to_string(gpus) + " GPUs";

@@ -4,6 +4,7 @@
 
 #include "cases.hpp"
 #include "penstock/region.hpp"
+#include "region_words.hpp"
 #if defined(PENSTOCK_WITH_CUDA)
 #include "pipeline_by_hand.cuh"
 #endif
@@ -14,36 +15,6 @@ namespace penstock::bench {
 // file again; and release, against copying the region in its own memory.
 
 namespace {
-
-constexpr std::uint64_t region_page_bytes = 4096;
-
-// Kernels that know nothing of Penstock: plain loads and stores, a word of `count` pages spread
-// over the region.
-struct spread_words {
-    std::uint64_t* words;
-    std::uint64_t count, pages, value;
-
-    [[nodiscard]] PENSTOCK_HD std::uint64_t& word(std::uint64_t i) const {
-        return words[i * pages / count * (region_page_bytes / 8) + i % (region_page_bytes / 8)];
-    }
-};
-struct change_words {
-    spread_words to;
-
-    template <typename Group>
-    PENSTOCK_HD void operator()(const Group&, const runtime_ref&, std::uint64_t i) const {
-        to.word(i) = to.value;
-    }
-};
-struct count_other_words {
-    spread_words in;
-    std::uint64_t* others;
-
-    template <typename Group>
-    PENSTOCK_HD void operator()(const Group&, const runtime_ref&, std::uint64_t i) const {
-        if (in.word(i) != in.value) atomic_add_relaxed(others, std::uint64_t{1});
-    }
-};
 
 // On the cpu: all processors read the file into memory.
 void read_again(const scratch_file& from, std::byte* to, std::uint64_t threads) {
@@ -154,12 +125,6 @@ private:
         }
 #endif
         std::memcpy(plain_.data(), writer_->data(), bytes_);
-    }
-    static void expect_pages(std::uint64_t pages, const char* act, std::int64_t found) {
-        require(found, act);
-        expect(found == static_cast<std::int64_t>(pages), std::string(act) + " found " +
-                                                              std::to_string(found) +
-                                                              " pages, other than were changed");
     }
 
     context& here_;

@@ -1,5 +1,5 @@
-// What the cases on several GPUs share: which GPU is current, a runtime that may have several, and
-// where its reads came from.
+// What the cases on several GPUs share: a runtime that may have several, and where its reads came
+// from.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,6 @@
 #include "gpu.cuh"
 
 namespace penstock::bench {
-
-class on_gpu {
-public:
-    explicit on_gpu(std::uint32_t number) {
-        cudaGetDevice(&before_);
-        cudaSetDevice(static_cast<int>(number));
-    }
-    ~on_gpu() { cudaSetDevice(before_); }
-    on_gpu(const on_gpu&) = delete;
-    on_gpu& operator=(const on_gpu&) = delete;
-
-private:
-    int before_ = 0;
-};
 
 // Not by the frame of programs, which use one device.
 inline std::unique_ptr<runtime> make_on_gpus(const options& o) {

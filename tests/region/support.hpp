@@ -34,7 +34,17 @@ inline void copy_bytes(void* to, const void* from, std::uint64_t bytes,
                        [[maybe_unused]] backend where) {
 #if defined(PENSTOCK_WITH_CUDA)
     if (where == backend::gpu) {
+        // By the device whose memory it is: others have no access to a region's.
+        int before = 0;
+        cudaGetDevice(&before);
+        for (const void* const end : {static_cast<const void*>(to), from}) {
+            cudaPointerAttributes of{};
+            if (cudaPointerGetAttributes(&of, end) == cudaSuccess &&
+                of.type == cudaMemoryTypeDevice)
+                cudaSetDevice(of.device);
+        }
         EXPECT_EQ(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), cudaSuccess);
+        cudaSetDevice(before);
         return;
     }
 #endif
