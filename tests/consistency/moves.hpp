@@ -14,6 +14,12 @@ namespace penstock::consistency::model {
 struct rules {
     static constexpr bool base_moves = true, fill_keeps_own = true, view_is_written_back = true;
     static constexpr bool looks_inside = true;  // not only at what programs read
+    static constexpr bool cpu_programs = true;  // they read and write too, by their view
+    // Changes come home in any order of the devices, not in that of their numbers alone: more may
+    // happen, and nothing depends on the numbers.
+    static constexpr bool any_order = false;
+    // Then states that differ in the numbers of devices only are one.
+    static constexpr bool symmetric = false;
     template <unsigned D>
     static void acquire(page_versions<D>& p, place holder, stamp now) {
         consistency::acquire(p, holder, now);
@@ -52,6 +58,8 @@ template <unsigned Devices, typename Rules>
 class moves {
 public:
     using state = world<Devices>;
+    static constexpr bool symmetric = Rules::symmetric;
+    static_assert(!symmetric || Rules::any_order);
 
     // `most` writes of the byte that is looked at; with `trouble` steps fail and syncs come too.
     moves(value most, bool trouble) : most_(most), trouble_(trouble) {}
@@ -200,7 +208,7 @@ private:
             ask(
                 s, wish::release_end, cpu, [] { return std::string("that release goes on"); },
                 emit);
-        if (!s.p.view)
+        if (Rules::cpu_programs && !s.p.view)
             ask(
                 s, wish::access, cpu, [] { return std::string("the CPU wants the page"); }, emit);
         if (has(s.p.present, cpu))
@@ -242,6 +250,14 @@ private:
     void next_step(const state& s, const Label& label, Emit&& emit) const {
         const step next = next_for(s);
         if (next.kind == work::nothing) return end_request(s, label, emit);
+        if (!Rules::any_order || next.kind != work::collect)
+            return begin_step(s, next, label, emit);
+        for (place d = 1; d <= Devices; ++d)
+            if (has(s.p.pending, d)) begin_step(s, {work::collect, d, 0, 0}, label, emit);
+    }
+
+    template <typename Label, typename Emit>
+    void begin_step(const state& s, const step& next, const Label& label, Emit&& emit) const {
         static constexpr const char* name[] = {
             "", "take the view away", "load the home", "collect", "fill", "write back", "drop"};
         for (place from = 0; from <= state::page::storage; ++from) {

@@ -2,6 +2,7 @@
 // a shortest one.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -20,6 +21,9 @@ struct fingerprint {
     std::uint64_t low = 0, high = 0;
     bool operator==(const fingerprint& other) const {
         return low == other.low && high == other.high;
+    }
+    bool operator<(const fingerprint& other) const {
+        return low != other.low ? low < other.low : high < other.high;
     }
 };
 
@@ -55,8 +59,10 @@ private:
 };
 
 // Moves has each(state, emit): emit(next state, a call that tells what happened, what is wrong with
-// that or nullptr); and wrong(state): a text or nullptr. State has normalize() and each_part(act),
-// which gives every number that tells states apart.
+// that or nullptr); and wrong(state): a text or nullptr. State has normalize(), and
+// each_part(naming, act), which gives every number that tells states apart. With Moves::symmetric
+// the moves do not depend on the names of devices; then states that differ in these names only are
+// visited once.
 template <typename State, typename Moves>
 class search {
 public:
@@ -76,6 +82,8 @@ public:
     }
     [[nodiscard]] std::size_t states() const { return arrivals_.size(); }
     [[nodiscard]] std::size_t moves() const { return moved_; }
+    // How many states there are if names of devices tell them apart.
+    [[nodiscard]] std::size_t named_states() const { return named_; }
 
 private:
     struct arrival {
@@ -88,6 +96,7 @@ private:
                const Moves& moves) {
         next.normalize();
         if (!known_.insert(print_of(next)) || !found_.empty()) return;
+        named_ += namings_of(next);
         arrivals_.push_back(
             {from,
              names_.try_emplace(label(), static_cast<std::uint32_t>(names_.size())).first->second});
@@ -97,6 +106,21 @@ private:
     }
 
     static fingerprint print_of(const State& state) {
+        if constexpr (!Moves::symmetric) return print_of(state, State::own_names());
+        fingerprint least{UINT64_MAX, UINT64_MAX};
+        State::each_naming(
+            [&](const auto& names) { least = std::min(least, print_of(state, names)); });
+        return least;
+    }
+    // How many states it stands for.
+    static std::size_t namings_of(const State& state) {
+        if constexpr (!Moves::symmetric) return 1;
+        std::vector<fingerprint> prints;
+        State::each_naming([&](const auto& names) { prints.push_back(print_of(state, names)); });
+        std::sort(prints.begin(), prints.end());
+        return static_cast<std::size_t>(std::unique(prints.begin(), prints.end()) - prints.begin());
+    }
+    static fingerprint print_of(const State& state, const typename State::naming& names) {
         std::uint64_t a = 1, b = 2, word = 0;
         int filled = 0;
         const auto take = [&] {
@@ -104,7 +128,7 @@ private:
             b = mix64(b + word) + a;
             word = 0, filled = 0;
         };
-        state.each_part([&](std::uint64_t part) {
+        state.each_part(names, [&](std::uint64_t part) {
             word = word << 8 | part;  // every part is below 256
             if (++filled == 8) take();
         });
@@ -123,9 +147,9 @@ private:
 
     fingerprint_set known_;
     std::unordered_map<std::string, std::uint32_t> names_;
-    std::vector<arrival> arrivals_;
+    std::deque<arrival> arrivals_;  // a vector would need twice the memory when it grows
     std::deque<State> open_;
-    std::size_t at_ = 0, moved_ = 0;
+    std::size_t at_ = 0, moved_ = 0, named_ = 0;
     std::string found_;
 };
 

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 
 #include "penstock/consistency/page_versions.hpp"
@@ -24,7 +25,7 @@ enum class wish : std::uint8_t { none, release_end, access, evict, sync };
 template <unsigned Devices>
 struct world {
     static constexpr place places = Devices + 1;
-    static_assert(Devices <= 2 && most_writes < 8, "each_part packs them");
+    static_assert(Devices <= 3 && most_writes < 8, "each_part packs them");
     using page = page_versions<Devices>;
 
     page p;
@@ -104,20 +105,46 @@ struct world {
         normalize_versions();
     }
 
-    // All that tells states apart, each part below 256.
+    // Names for the devices: order[p] is the place that is called p. The CPU and storage keep
+    // theirs.
+    using naming = std::array<place, places + 1>;
+    static constexpr naming own_names() {
+        naming out{};
+        for (place w = 0; w <= places; ++w) out[w] = w;
+        return out;
+    }
+    // Calls act(naming) for each way to name the devices.
     template <typename Act>
-    void each_part(Act&& act) const {
-        for (place w = 0; w < places; ++w) {
+    static void each_naming(Act&& act) {
+        naming names = own_names();
+        do {
+            act(names);
+        } while (std::next_permutation(names.begin() + 1, names.begin() + places));
+    }
+
+    // All that tells states apart, each part below 256, by other names of the devices.
+    template <typename Act>
+    void each_part(const naming& order, Act&& act) const {
+        naming named{};  // the name of each place
+        for (place w = 0; w <= places; ++w) named[order[w]] = w;
+        const auto renamed = [&](place_set set) {
+            place_set out = 0;
+            for (place w = 0; w < places; ++w) out |= (set >> order[w] & 1) << w;
+            return out;
+        };
+        for (place name = 0; name < places; ++name) {
+            const place w = order[name];
             act(p.seen[w] | has_home[w] << 1 | has_filled[w] << 2 | has_replica[w][0] << 3 |
                 others_changed[w] << 4);
             act(known[w]), act(replica[w] | base[w] << 4);
         }
         for (const write_set set : known_before) act(set);
-        act(p.present | p.stale << 4), act(p.pending | static_cast<std::uint32_t>(asked) << 4);
+        act(renamed(p.present) | renamed(p.stale) << 4),
+            act(renamed(p.pending) | static_cast<std::uint32_t>(asked) << 4);
         act(p.view | p.newer << 1 | p.wrote << 2 | view_changed << 3 | returning << 4 | moved << 5);
         act(home | stored << 4), act(view | writes << 4), act(published), act(wanted);
-        act(by | static_cast<std::uint32_t>(doing.kind) << 4),
-            act(doing.holder | doing.seen << 3 | source << 4);
+        act(named[by] | static_cast<std::uint32_t>(doing.kind) << 4),
+            act(named[doing.holder] | doing.seen << 3 | named[source] << 4);
     }
 
 private:
