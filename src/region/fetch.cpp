@@ -173,6 +173,8 @@ void shared_home::fill_from_neighbours(place holder, page_list& missing, fetched
             if (has(of, from)) take(from);
 }
 
+// By the kernel that merges pages around own changes: it reads the other memory where that lies. A
+// copy engine would need a call for each run of pages, and room, and the same kernel after it.
 int shared_home::copy_pages(const member& to, const member& from, const page_list& pages) {
     return for_batches(
         *to.memory, pages,
