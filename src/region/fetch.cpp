@@ -22,6 +22,7 @@
 #include <mutex>
 #include <utility>
 
+#include "os/file_kind.hpp"
 #include "region/home_writer.hpp"
 #include "region/shared_home.hpp"
 
