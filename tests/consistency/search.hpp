@@ -33,7 +33,7 @@ class fingerprint_set {
 public:
     // True if it was not there.
     bool insert(const fingerprint& print) {
-        if (2 * ++count_ > places_.size()) grow();
+        if (4 * ++count_ > 3 * places_.size()) grow();
         if (put(print)) return true;
         --count_;
         return false;
