@@ -203,12 +203,13 @@ void links_on_gpus(context& here) {
     const std::uint32_t gpus = gpus_here();
     if (gpus < 2) return here.leave_out("links", "this machine has fewer than two GPUs");
     here.use_file(here.file_bytes(gib));
+    std::vector<double> caches = {1.8};
+    if (gpus > 2) caches.push_back(0.9 * gpus);
     for (const std::uint64_t page : {std::uint64_t{4096}, std::uint64_t{65536}})
         for (const bool zipf : {false, true})
             for (const bool by_table : {false, true})
-                for (const double caches : {1.8, 0.9 * gpus})
-                    if (caches == 1.8 || gpus > 2)
-                        working_set(here, gpus, {page, zipf, caches, by_table});
+                for (const double full : caches)
+                    working_set(here, gpus, {page, zipf, full, by_table});
     once_over_the_bus(here, gpus, 65536);
     once_over_the_bus(here, gpus, 4096);
     cost_of_linking(here, gpus);
