@@ -23,7 +23,6 @@
 #pragma once
 
 #include <cstdint>
-#include <new>
 
 #include "penstock/base/hash.hpp"
 #include "penstock/engine/counters.hpp"
@@ -122,11 +121,9 @@ struct through_bytes {
 
 // Leader only. Room for a look that only the leader has: one that is a variable of the group would
 // be initialised by all of its threads, in local memory.
-struct through_room {
-    alignas(through_look) std::byte bytes[sizeof(through_look)];
-    [[nodiscard]] PENSTOCK_HD PENSTOCK_INLINE through_look& look() {
-        return *std::launder(reinterpret_cast<through_look*>(bytes));
-    }
+union through_room {
+    PENSTOCK_HD PENSTOCK_INLINE through_room() {}  // without a look, which begin_through makes
+    through_look look;
 };
 
 // Leader only. Makes the look.
@@ -135,7 +132,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE through_bytes begin_through(const Group& g, const 
                                                           std::uint32_t slot, std::uint64_t wanted,
                                                           std::uint64_t offset, bool must,
                                                           through_room& room) {
-    through_look& look = *new (room.bytes) through_look;
+    room.look = {};
+    through_look& look = room.look;
     look.file = handle_of(c, slot);
     look_through(c, look.file, offset, wanted, look);
     if (look.length > 0 && !must && admits(g, c, slot, offset >> c.page_shift, look)) {
@@ -180,7 +178,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t read_through_here(const Group& g, cons
     g.copy_through(to, from, length);
     begin_recheck_after_copy();  // the bytes were read before the words are looked at again
     g.sync();
-    const bool good = g.is_leader() && end_through(g, c, offset, room.look());
+    const bool good = g.is_leader() && end_through(g, c, offset, room.look);
     return g.broadcast(good ? length : 0);
 }
 
