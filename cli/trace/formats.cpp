@@ -236,20 +236,18 @@ void writer::append_binary(const void* words, std::size_t bytes) {
 }
 
 void writer::append_text(const record& r) {
-    char line[128];
-    char* at = line;
-    const auto put = [&](auto number, char after) {
-        at = std::to_chars(at, std::end(line), number).ptr;
-        *at++ = after;
+    const auto put = [&](std::uint64_t number, char after) {
+        char digits[20];  // the longest number has as many
+        buffer_.append(digits, std::to_chars(digits, std::end(digits), number).ptr);
+        buffer_ += after;
     };
     put(r.time_ns, ' ');
-    *at++ = letters[static_cast<std::size_t>(r.kind)];
-    *at++ = ' ';
+    buffer_ += letters[static_cast<std::size_t>(r.kind)];
+    buffer_ += ' ';
     put(r.file, ' ');
     put(r.page, ' ');
     put(r.pages, r.has_content ? ' ' : '\n');
     if (r.has_content) put(r.content, '\n');
-    buffer_.append(line, at);
 }
 
 status writer::add(std::span<const record> batch) {
