@@ -5,6 +5,8 @@ Needs nvcc, no GPU.
 
 usage: check_hit_path.py NVCC SOURCE INCLUDE_DIRECTORY WORK_DIRECTORY
 """
+import concurrent.futures
+import os
 import re
 import subprocess
 import sys
@@ -26,13 +28,19 @@ UNITS_IN_FLIGHT = 4
 MIN_STACK_BYTES = 700
 
 
-def compile_source(nvcc, source, include, output, kind):
+def compile_source(nvcc, source, include, work):
+    """The compiler's report, and the PTX, which it keeps on the way to the machine code."""
+    name = os.path.splitext(os.path.basename(source))[0]
+    folder = os.path.join(work, name)
+    os.makedirs(folder, exist_ok=True)
     flags = ["-std=c++20", "-arch=sm_90", "-O3", "--expt-relaxed-constexpr", "-I" + include]
-    done = subprocess.run([nvcc, *flags, kind, "-Xptxas", "-v", "-o", output, source],
+    done = subprocess.run([nvcc, *flags, "-cubin", "-Xptxas", "-v", "-keep", "-keep-dir", folder,
+                           "-o", os.path.join(folder, "path.cubin"), source],
                           capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit("nvcc failed:\n" + done.stderr)
-    return done.stderr
+    with open(os.path.join(folder, name + ".ptx"), encoding="utf-8") as file:
+        return done.stderr, file.read()
 
 
 def resources(report):
@@ -99,12 +107,10 @@ def check_ptx(ptx):
 
 def main():
     nvcc, source, include, work = sys.argv[1:]
-    report, ptx = "", ""
-    for path in (source, source.replace("hit_path.cu", "gather_path.cu")):
-        report += compile_source(nvcc, path, include, work + "/path.cubin", "-cubin")
-        compile_source(nvcc, path, include, work + "/path.ptx", "-ptx")
-        with open(work + "/path.ptx", encoding="utf-8") as file:
-            ptx += file.read()
+    sources = (source, source.replace("hit_path.cu", "gather_path.cu"))
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        done = list(pool.map(lambda path: compile_source(nvcc, path, include, work), sources))
+    report, ptx = ("".join(parts) for parts in zip(*done))
     found = resources(report)
     errors = []
     for name, limit in MAX_REGISTERS.items():
