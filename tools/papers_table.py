@@ -18,8 +18,9 @@ none is written by hand:
   {/a/0/b}                         what the JSON has there
   {=0.527}                         what the file, a text, has so
 
-A place may end with *N, a factor. Exit status: 0 written, or with --check equal to
-the page; 1 not equal, or an entry cannot be used; each mistake is a line."""
+A place may end with *N, a factor. tools/papers_plots.py draws the entries that have `draw`. Exit
+status: 0 written, or with --check equal to the page; 1 not equal, or an entry cannot be used; each
+mistake is a line."""
 import argparse
 import fnmatch
 import functools
@@ -108,17 +109,28 @@ def shown(value):
     return f"{value:,.0f}" if abs(value) >= 999.5 else f"{float(f'{value:.3g}'):g}"
 
 
-def looked_up(path, where):
-    if where.startswith("="):
-        if not re.search(rf"(?<![\d.]){re.escape(where[1:])}(?!\.?\d)", text_of(path)):
-            raise Mistake(f"{{{where}}}: {path.parent.name}/{path.name} does not have it")
-        return where[1:]
+def value_at(path, where):
     plain, factor = re.fullmatch(r"(.*?)(?:\*(\d+))?", where).groups()
     report = report_of(path)
     value = path_value(report, plain) if plain.startswith("/") else row_value(report, plain)
     if value is None:
         raise Mistake(f"{{{where}}}: the file has no figure there")
-    return shown(value if factor is None else value * int(factor))
+    return value if factor is None else value * int(factor)
+
+
+def looked_up(path, where):
+    if where.startswith("="):
+        if not re.search(rf"(?<![\d.]){re.escape(where[1:])}(?!\.?\d)", text_of(path)):
+            raise Mistake(f"{{{where}}}: {path.parent.name}/{path.name} does not have it")
+        return where[1:]
+    return shown(value_at(path, where))
+
+
+def drawn_lines(draw, root):
+    """The figures of each line that tools/papers_plots.py draws, by label."""
+    path = pathlib.Path(root, "bench/results", draw["file"])
+    return {label: [value_at(path, where.replace("@", point)) for point in draw["points"]]
+            for label, where in draw["lines"].items()}
 
 
 def refuse_by_hand(text):
@@ -176,6 +188,8 @@ def entry_mistakes(entry, root):
         refuse_by_hand(entry.get("why", ""))
         for item in entry.get("ours", []):
             ours(item, root)
+        if entry.get("draw"):
+            drawn_lines(entry["draw"], root)
     except Mistake as mistake:
         yield str(mistake)
 

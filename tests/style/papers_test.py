@@ -59,6 +59,8 @@ PLANTED = [
     (with_entry(0, plot="papers/gone.png"), "plot docs/papers/gone.png is not there"),
     (with_entry(1, why=""), "one sentence that says why is missing"),
     (with_entry(1, ours=small_paper()["entries"][0]["ours"]), "but it has figures of ours"),
+    (with_entry(0, draw={"file": HIT, "points": ["512"], "lines": {"a": "@|hit, map*|value"}}),
+     "{512|hit, map*|value}: 0 figures fit"),
     (with_text("{4096|hit*|value}", "h100/gone.json"), "No such file"),
     (with_text("{4096|hit, gone|value}"), "0 figures fit"),
     (with_text("{4096|hit*|value}"), "2 figures fit"),
