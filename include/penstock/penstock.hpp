@@ -19,6 +19,7 @@
 #include "penstock/stream.hpp"
 #include "penstock/table.hpp"
 #include "penstock/table_layout.hpp"
+#include "penstock/text.hpp"
 #include "penstock/version.hpp"
 #include "penstock/view.hpp"
 #include "penstock/write.hpp"
