@@ -1,4 +1,5 @@
-// penstock-grep: counts the words of a dictionary in files. The texts below say what it promises.
+// penstock-grep: counts the words of a dictionary in files, or prints the lines that hold them. The
+// texts below say what it promises.
 #include <algorithm>
 #include <cerrno>
 #include <nlohmann/json.hpp>
@@ -11,6 +12,7 @@
 #include "common/report_text.hpp"
 #include "common/threads.hpp"
 #include "inputs.hpp"
+#include "line_search.hpp"
 #include "search.hpp"
 
 namespace penstock::grep {
@@ -28,7 +30,11 @@ constexpr const char* about =
     "separated by tabs, one line\n"
     "for each count that is not zero, sorted by path and then word. A backslash, tab or line end "
     "in a path is printed as\n"
-    "\\\\, \\t or \\n; --null prints it as it is.\n";
+    "\\\\, \\t or \\n; --null prints it as it is.\n"
+    "\n"
+    "With --lines it prints each line with a word in it, as grep -a -n -H -w -F -f WORDS FILE... "
+    "does: path, number of the\n"
+    "line and the line, separated by colons, by path and number.\n";
 
 constexpr const char* details =
     "\nPATH may be a file or a directory; directories are searched with all below them, links "
@@ -36,7 +42,10 @@ constexpr const char* details =
     "only regular files are read. Each path counts once. The dictionary has one word per line, at "
     "most 255 bytes each.\n"
     "As in grep, matches of a file are no longer counted from the piece on in which a zero byte is "
-    "read.\n"
+    "read; --lines takes every file for text.\n"
+    "With --lines kernels append what they print to a passing file in the directory TMPDIR (/tmp), "
+    "and its parts are\n"
+    "copied to the output in order.\n"
     "Kernels may open what the PATHs name and nothing else; PENSTOCK_ROOTS is not used.\n"
     "\n"
     "A PATH or dictionary that cannot be read ends the program before it prints anything. A file "
@@ -53,12 +62,14 @@ struct method_run : apps::method_report {
     std::uint64_t groups = 0;
     std::uint64_t piece_bytes = 0;
     counted_files found;
+    printed_lines printed;
 };
 
 // A run: what was asked for, what was read and found, and how long each part took.
 struct session final : apps::command {
     session() : command({"", about, details, apps::command_kind::main}) {}
     void add_options(apps::option_list& add) override;
+    status check() override;
     status open() override;
     status run() override;
     [[nodiscard]] json json_of() const override;
@@ -70,12 +81,13 @@ struct session final : apps::command {
     [[nodiscard]] std::string difference(const method_run& a, const method_run& b) const;
     [[nodiscard]] std::string message_of(const file_error& e) const;
     status write_lines();
+    status print_lines(search_method& ready, method_run& run);
 
     // What was asked for.
     std::string dictionary_path, out;
     std::vector<std::string> paths;
     std::string method = "penstock";
-    bool compare = false, strict = false, null_ends = false;
+    bool compare = false, strict = false, null_ends = false, prints_lines = false;
     std::uint64_t record_bytes = 0, piece_bytes = 0;  // 0: automatic
 
     dictionary words;
@@ -103,6 +115,7 @@ status prepare_penstock(session& s, method_run& run, search_method& out) {
     // The files that were named may be opened wherever they lie; below the directories, everything
     // may.
     o.roots = s.files.roots;
+    o.writable = s.prints_lines;
     if (status failed = apps::start_runtime(o, run); !failed) return failed;
     for (const std::string& path : s.files.named)
         if (const int code = run.rt->allow(path); code != 0)
@@ -143,12 +156,24 @@ void session::add_options(apps::option_list& add) {
              "check that all agree and report their times");
     add.flag("--strict", strict,
              "Make a repeated word in the dictionary an error; else it is a warning");
+    add.flag("--lines", prints_lines,
+             "Print each line with a word in it, as PATH:NUMBER:LINE, in place of counts");
     add.flag("--null", null_ends,
-             "End every word, path and count by a zero byte, and print paths as they are");
+             "End every word, path and count by a zero byte, and print paths as they are; with "
+             "--lines, end the path by a zero byte in place of a colon");
     add.size("--result-buffer", record_bytes, UINT64_MAX, "1MiB",
              "Room for counts between two launches; at least one per word is made", "SIZE");
     add.size("--piece", piece_bytes, 1 << 20, "1MiB",
              "Size of the pieces in which groups share a file; at most 1MiB", "SIZE");
+}
+
+status session::check() {
+    if (!prints_lines) return {};
+    if (compare) return {-EINVAL, "--compare: compares counts; leave it out, or --lines"};
+    if (method == "cuda") return {-EINVAL, "--method: 'cuda' prints no lines; use penstock or cpu"};
+    if (record_bytes != 0)
+        return {-EINVAL, "--result-buffer: lines need none; leave it out, or --lines"};
+    return {};
 }
 
 status session::open() {
@@ -158,7 +183,8 @@ status session::open() {
     if (status failed = find_files(paths, files); !failed) return failed;
     for (const input_file& file : files.files) total_bytes += file.bytes;
     find_seconds = watch.lap();
-    return lines.open(out);
+    // With --json the object is all that standard output gets.
+    return lines.open(prints_lines && common.json && out.empty() ? "/dev/null" : out);
 }
 
 status session::run() {
@@ -166,6 +192,12 @@ status session::run() {
         apps::stopwatch watch;
         search_method ready;
         if (status failed = chosen.run(*this, run, ready); !failed) return failed;
+        if (prints_lines) {
+            run.start_seconds = watch.lap();
+            const status ended = print_lines(ready, run);
+            run.search_seconds = watch.lap();
+            return ended;
+        }
         file_search search(ready, words, files);
         if (status failed = search.prepare(record_bytes); !failed) return failed;
         run.start_seconds = watch.lap();
@@ -192,11 +224,32 @@ status session::run() {
     for (const file_error& e : runs.back().found.errors) apps::say(message_of(e));
     apps::stopwatch watch;
     if (!out.empty() || !common.json) {
-        if (status failed = write_lines(); !failed) return failed;
+        if (!prints_lines)
+            if (status failed = write_lines(); !failed) return failed;
         if (status failed = lines.commit(); !failed) return failed;
     }
     output_seconds = watch.lap();
     return {};
+}
+
+// Writes the lines too: they may be more than memory holds.
+status session::print_lines(search_method& ready, method_run& run) {
+    if (run.rt == nullptr) {
+        const status ended = print_lines_by_host(words, files, null_ends, lines, run.printed);
+        run.found.errors = run.printed.errors;
+        return ended;
+    }
+    line_search search(*run.rt, ready, words, files, null_ends);
+    if (status failed = search.prepare(); !failed) return failed;
+    run.groups = search.groups();
+    run.piece_bytes = piece_bytes != 0
+                          ? piece_bytes
+                          : choose_piece_bytes(total_bytes, run.groups, ready.least_piece);
+    const status ended = search.print(run.piece_bytes, lines, run.printed);
+    run.found.errors = run.printed.errors;
+    run.found.jobs = run.printed.jobs;
+    run.found.launches = run.printed.launches;
+    return ended;
 }
 
 // The first count in which two runs differ, in words.
@@ -215,10 +268,10 @@ std::string session::difference(const method_run& a, const method_run& b) const 
 }
 
 std::string session::message_of(const file_error& e) const {
-    const char* const cure =
-        e.code == -ESTALE ? "it changed while it was read: run again; its counts are left out"
-                          : "its counts are left out";
-    return apps::shown(files.files[e.file].path) + ": " + error_text(e.code) + "; " + cure;
+    const std::string left_out =
+        prints_lines ? "its lines are left out" : "its counts are left out";
+    return apps::shown(files.files[e.file].path) + ": " + error_text(e.code) + "; " +
+           (e.code == -ESTALE ? "it changed while it was read: run again; " : "") + left_out;
 }
 
 // word<TAB>path<TAB>count, one line per count, with field_of() the path; a word may have tabs, so
@@ -266,6 +319,12 @@ json session::json_of() const {
                       {"output", output_seconds},
                       {"total", dictionary_seconds + find_seconds + run.start_seconds +
                                     run.search_seconds + output_seconds}};
+    if (prints_lines) {
+        out.erase("matches");
+        out.erase("binary_files");
+        out["lines"] = run.printed.lines;
+        out["output_bytes"] = run.printed.bytes;
+    }
     for (const file_error& e : run.found.errors) out["errors"].push_back(message_of(e));
     const auto bytes = static_cast<double>(total_bytes);
     for (const method_run& each : runs)
@@ -292,13 +351,15 @@ std::string counted(std::uint64_t number, const std::string& single, const std::
 void session::say_summary() const {
     const method_run& run = runs.back();
     apps::say_notes(run);
-    std::string text = counted(files.files.size(), "file", "files") + " (" +
-                       with_commas(run.found.binary_files) + " binary), " +
+    const std::string found = prints_lines ? counted(run.printed.lines, "line", "lines")
+                                           : counted(matches_of(run), "match", "matches") + " in " +
+                                                 counted(run.found.counts.size(), "line", "lines");
+    const std::string binary =
+        prints_lines ? "" : " (" + with_commas(run.found.binary_files) + " binary)";
+    std::string text = counted(files.files.size(), "file", "files") + binary + ", " +
                        counted(total_bytes, "byte", "bytes") + ", " +
-                       counted(words.words.size(), "word", "words") + ": " +
-                       counted(matches_of(run), "match", "matches") + " in " +
-                       counted(run.found.counts.size(), "line", "lines") + "; " + run.name +
-                       " searched " + text_of("%.3f s", run.search_seconds);
+                       counted(words.words.size(), "word", "words") + ": " + found + "; " +
+                       run.name + " searched " + text_of("%.3f s", run.search_seconds);
     if (run.rt != nullptr) {
         const statistics figures = run.rt->stats();
         text += " on " + run.backend + ", " + with_commas(figures.hits) + " hits, " +

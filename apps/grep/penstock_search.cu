@@ -5,6 +5,8 @@
 #include "common/command_line.hpp"
 #include "common/work_items.hpp"
 #include "count_job.hpp"
+#include "line_job.hpp"
+#include "line_search.hpp"
 #include "penstock/file.hpp"
 #include "penstock/launch.hpp"
 #include "search.hpp"
@@ -185,6 +187,10 @@ search_method make_penstock_search(runtime& rt) {
         return code == 0 ? status{} : apps::launch_error(rt, code);
     };
     return out;
+}
+
+int launch_lines(runtime& rt, const line_view& view, std::uint64_t groups) {
+    return penstock::launch<width::warp>(rt, groups, print_lines{view});
 }
 
 }  // namespace penstock::grep

@@ -21,8 +21,18 @@ namespace {
 
 constexpr std::uint64_t job_room = std::uint64_t{1} << 20;  // jobs of one launch
 
-// Want of something that others hold for a moment, or of room for so many at a time: fewer groups
-// may succeed.
+status too_little_memory(std::uint64_t bytes) {
+    return {-ENOMEM, "the search needs " + format_size(bytes) +
+                         " of memory that is not free; use fewer words, or a smaller --cache"};
+}
+
+status if_copied(bool copied, const char* data_and_way) {
+    if (copied) return {};
+    return {-EIO, std::string(data_and_way) + " the device; is the GPU in order?"};
+}
+
+}  // namespace
+
 bool may_pass(std::int32_t code) {
     return code == -ENOBUFS || code == -EAGAIN || code == -ENFILE || code == -ENOMEM ||
            code == -EMFILE;
@@ -36,18 +46,6 @@ bool place_tables(apps::device_memory& memory, const dictionary_tables& from, di
            memory.place(out.longer.entries, from.longer.entries) &&
            memory.place(out.text, from.text) && memory.place(out.lengths, from.lengths);
 }
-
-status too_little_memory(std::uint64_t bytes) {
-    return {-ENOMEM, "the search needs " + format_size(bytes) +
-                         " of memory that is not free; use fewer words, or a smaller --cache"};
-}
-
-status if_copied(bool copied, const char* data_and_way) {
-    if (copied) return {};
-    return {-EIO, std::string(data_and_way) + " the device; is the GPU in order?"};
-}
-
-}  // namespace
 
 status file_search::place() {
     apps::device_memory& memory = *by_.memory;

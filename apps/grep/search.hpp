@@ -114,6 +114,13 @@ std::uint64_t choose_piece_bytes(std::uint64_t total_bytes, std::uint64_t groups
 // Opens a file for reading. 0 or a negative errno; -ESTALE if its size is not this one.
 int open_of_size(const char* path, std::uint64_t bytes, apps::unique_fd& out);
 
+// Want of something that others hold for a moment, or of room for so many at a time: fewer groups
+// may succeed.
+bool may_pass(std::int32_t code);
+
+// Copies the tables of a dictionary to a device's memory. False if there is not enough.
+bool place_tables(apps::device_memory& memory, const dictionary_tables& from, dictionary_ref& out);
+
 // Where grep stops printing matches of a file that holds a zero byte (grep_buffers.cpp).
 
 // The address of grep's buffer modulo 4096 when it is given this word.

@@ -7,11 +7,12 @@
 // call sees what the threads of its group wrote before it, and when it returns every thread sees
 // what the call wrote and has the same result.
 //
-// Bounds: no call reads or writes outside of the sizes that it is given; a zero byte ends text only
-// where this says so. Text is bytes: no locale, and bytes from 0x80 up compare as larger. A failed
-// call changes nothing. -EINVAL: a negative size, null with a size above 0, or text that overlaps
-// the room that the call may write to. No call waits. Thread safety: no other thread may change
-// text that a call reads, or use memory that it writes, meanwhile.
+// Bounds: no call reads or writes outside of the sizes that it is given, but it may read all of
+// them, also behind the place that it finds; a zero byte ends text only where this says so. Text is
+// bytes: no locale, and bytes from 0x80 up compare as larger. A failed call changes nothing.
+// -EINVAL: a negative size, null with a size above 0, or text that overlaps the room that the call
+// may write to. No call waits. Thread safety: no other thread may change text that a call reads, or
+// use memory that it writes, meanwhile.
 #pragma once
 
 #include <cerrno>
