@@ -145,6 +145,7 @@ apps() {
   local name count=0
   each() { echo "== $*"; "$@" || exit 1; count=$((count + 1)); }
   each python3 tests/apps/grep_differential.py "$dir/bin/penstock-grep" --rounds 25
+  each python3 -B tests/apps/grep_lines.py "$dir/bin/penstock-grep" --rounds 60
   each python3 tests/apps/grep_binary.py "$dir/bin/penstock-grep" --rounds 15
   each python3 tests/apps/grep_bad_input.py "$dir/bin/penstock-grep"
   for name in headers walk output interrupt changing large; do

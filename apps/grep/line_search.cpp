@@ -112,10 +112,12 @@ status line_search::run_batch(bool counts, const std::vector<std::uint32_t>& pla
         !memory.upload(view_->results, results.data(), count * sizeof(line_result)) ||
         !memory.upload(view_->shared, &fresh, sizeof fresh))
         return not_copied();
+    apps::stopwatch watch;
     const int code = launch_lines(rt_, *view_, std::min<std::uint64_t>(groups, count));
     if (was_interrupted()) return {-ECANCELED, error_text(-ECANCELED)};
     if (code != 0) return apps::launch_error(rt_, code);
     ++report.launches;
+    report.launch_seconds += watch.lap();
     if (!memory.download(codes.data(), view_->status, count * sizeof(std::int32_t)) ||
         !memory.download(results.data(), view_->results, count * sizeof(line_result)))
         return not_copied();
@@ -127,7 +129,7 @@ status line_search::run_batch(bool counts, const std::vector<std::uint32_t>& pla
         piece& done = pieces_[places[i]];
         done.newlines = results[i].newlines;
         done.last_block = results[i].last_block;
-        if (codes_[done.where.file] == 0) report.lines += results[i].lines;
+        done.lines = results[i].lines;
     }
     return {};
 }
@@ -186,6 +188,7 @@ status line_search::copy_in_order(int blocks, apps::output_file& out, printed_li
     std::vector<char> text(line_scratch::output_bytes);
     for (const piece& p : pieces_) {
         if (codes_[p.where.file] != 0) continue;
+        report.lines += p.lines;
         std::vector<std::pair<std::uint64_t, std::uint64_t>> parts;  // place, bytes
         for (std::uint64_t next = p.last_block; next != 0;) {
             block_header header{};
@@ -214,7 +217,7 @@ status line_search::print(std::uint64_t piece_bytes, apps::output_file& out,
     for (std::uint32_t file = 0; file < files_.size(); ++file)
         for (std::uint64_t at = 0; at < files_[file].bytes; at += piece_bytes)
             pieces_.push_back(
-                {{file, 0, at, std::min(files_[file].bytes, at + piece_bytes)}, 0, 0, 0});
+                {{file, 0, at, std::min(files_[file].bytes, at + piece_bytes)}, 0, 0, 0, 0});
     if (pieces_.size() > UINT32_MAX)
         return {-EFBIG, "too many pieces of files for one run; search the files in parts"};
     if (status s = count_lines_before(report); !s) return s;
@@ -236,7 +239,10 @@ status line_search::print(std::uint64_t piece_bytes, apps::output_file& out,
     if (blocks < 0) return output_failed(-errno);
     for (std::uint32_t file = 0; file < codes_.size(); ++file)
         if (codes_[file] != 0) report.errors.push_back({file, codes_[file]});
-    return copy_in_order(blocks, out, report);
+    apps::stopwatch watch;
+    const status copied = copy_in_order(blocks, out, report);
+    report.join_seconds = watch.lap();
+    return copied;
 }
 
 namespace {

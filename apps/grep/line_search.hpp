@@ -25,6 +25,8 @@ struct printed_lines {
     std::vector<file_error> errors;  // files whose lines are left out
     std::uint64_t jobs = 0;
     std::uint64_t launches = 0;
+    double launch_seconds = 0;  // while kernels ran, or the threads that stand for them
+    double join_seconds = 0;    // copying the output in order
 };
 
 // Runs the groups of a launch over the view's jobs. 0 or a negative errno of launch().
@@ -56,6 +58,7 @@ private:
         std::uint64_t lines_before;
         std::uint64_t newlines;
         std::uint64_t last_block;
+        std::uint64_t lines;
     };
 
     status place();

@@ -249,6 +249,8 @@ status session::print_lines(search_method& ready, method_run& run) {
     run.found.errors = run.printed.errors;
     run.found.jobs = run.printed.jobs;
     run.found.launches = run.printed.launches;
+    run.found.launch_seconds = run.printed.launch_seconds;
+    run.found.join_seconds = run.printed.join_seconds;
     return ended;
 }
 
