@@ -136,7 +136,10 @@ template <typename Item>
 PENSTOCK_HD bool may_write(const Item& item, const char* to, std::int64_t room) {
     if constexpr (textual<Item>) {
         const part p = as_part(item);
-        return is_sound(p) && !overlap(to, room, p.bytes, p.size);
+        // The zero byte that ends an item is read again when the item is written.
+        constexpr std::int64_t end_mark = std::same_as<Item, part> ? 0 : 1;
+        return is_sound(p) &&
+               !overlap(to, room, p.bytes, p.size + (p.bytes != nullptr ? end_mark : 0));
     } else {
         return true;
     }

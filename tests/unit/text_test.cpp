@@ -194,6 +194,9 @@ TEST(text, copies_and_appends_within_the_room) {
     char twice[16] = "abc";
     EXPECT_EQ(text::append(lane{}, twice, sizeof twice, text::part{twice, 3}, 7), 7);
     EXPECT_STREQ(twice, "abcabc7");
+    // By its end mark, which the call overwrites, it could not be measured twice.
+    EXPECT_EQ(text::append(lane{}, twice, sizeof twice, "x", &twice[4]), -EINVAL);
+    EXPECT_STREQ(twice, "abcabc7");
     const char no_end[4] = {'a', 'b', 'c', 'd'};
     char full[4];
     std::memcpy(full, no_end, 4);
