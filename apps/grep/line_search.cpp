@@ -35,12 +35,35 @@ status output_failed(int code) {
                       "; name a directory with room for the output in TMPDIR"};
 }
 
-// For blocks that are not in order yet. An unused name: open_named() adds a part of its own.
-std::string passing_place() {
-    const char* const wanted = std::getenv("TMPDIR");
-    const std::string directory = wanted != nullptr && *wanted != '\0' ? wanted : "/tmp";
-    return directory + "/penstock-grep." + std::to_string(::getpid()) + ".lines";
-}
+// A folder for the blocks that are not in order yet. Only the user can enter it: the lines may come
+// from files that no other user may read. Removed at the end, however the program ends.
+class private_folder {
+public:
+    private_folder() = default;
+    ~private_folder() {
+        if (!path_.empty()) ::rmdir(path_.c_str());
+    }
+    private_folder(const private_folder&) = delete;
+    private_folder& operator=(const private_folder&) = delete;
+
+    status make() {
+        const char* const wanted = std::getenv("TMPDIR");
+        const std::string place = wanted != nullptr && *wanted != '\0' ? wanted : "/tmp";
+        std::string name = place + "/penstock-grep.XXXXXX";
+        const apps::signal_pause until_noted;
+        if (::mkdtemp(name.data()) == nullptr)
+            return {-errno, apps::shown(place) + ": " + error_text(-errno) +
+                                "; name a directory that can be written in TMPDIR"};
+        path_ = name;
+        noted_.folder(name);
+        return {};
+    }
+    [[nodiscard]] const std::string& path() const { return path_; }
+
+private:
+    std::string path_;
+    apps::leftover noted_;
+};
 
 }  // namespace
 
@@ -222,8 +245,10 @@ status line_search::print(std::uint64_t piece_bytes, apps::output_file& out,
         return {-EFBIG, "too many pieces of files for one run; search the files in parts"};
     if (status s = count_lines_before(report); !s) return s;
 
+    private_folder folder;
+    if (status s = folder.make(); !s) return s;
     apps::output_file passing;
-    if (status s = passing.open_named(passing_place()); !s) return s;
+    if (status s = passing.open_named(folder.path() + "/lines"); !s) return s;
     const std::string& path = passing.passing_path();
     view_->output = rt_.open(path, open_write);
     if (view_->output < 0) return output_failed(view_->output);
