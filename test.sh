@@ -98,13 +98,14 @@ build_gpu_code() {
             -e 's/^\(examples\/0[245][^ ]*\): .*/\1/p') || return
     # shellcheck disable=SC2086  # one target a word
     build "$folder" --target $objects penstock penstock_mount device_test guest_test \
-        gpufs_samples gpufs_samples_rdc penstock_model_gpu penstock_write_model_gpu
+        gpufs_samples gpufs_samples_rdc penstock_model_gpu penstock_write_model_gpu \
+        penstock_share_process_gpu
 }
 
 gpu_code() {
     local folder=$build_dir/gpu tests
     tests='^(device_test|guest_test|gpufs_samples(_rdc)?|model_gpu|write_model_gpu|codegen_.*'
-    tests+='|install_cuda|example_0[245].*)$'
+    tests+='|share_kill_gpu|install_cuda|example_0[245].*)$'
     step "gpu code: configure" configure_gpu_code "$folder" || return
     step "gpu code: build" build_gpu_code "$folder" || return
     suite "gpu code: tests" "$folder" --tests-regex "$tests"
