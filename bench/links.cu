@@ -16,7 +16,7 @@ namespace penstock::bench {
 
 namespace {
 
-// What is read by whom: pages in `form`, of a file of so many caches.
+// What all GPUs read: pages of a file of so many caches, and by which call.
 struct reading {
     std::uint64_t page;
     bool zipf;

@@ -1,5 +1,5 @@
-// What the cases of linked caches share: the file on several GPUs, in one runtime, linked, or in a
-// runtime for each, and reads of listed pages on all of them at once.
+// What the cases on several GPUs share: a runtime that may have several, the file on several GPUs,
+// in one runtime, linked, or in a runtime for each, and reads of listed pages on all of them.
 #pragma once
 
 #include "cases.hpp"
@@ -8,9 +8,29 @@
 #include <algorithm>
 #include <thread>
 
-#include "several_gpus.cuh"
+#include "gpu.cuh"
 
 namespace penstock::bench {
+
+// Not by the frame of programs, which use one device.
+inline std::unique_ptr<runtime> make_on_gpus(const options& o) {
+    std::unique_ptr<runtime> out;
+    require(runtime::make(o, out));
+    return out;
+}
+
+// Of `reads` pages or rows: where they came from.
+inline std::string sources(const statistics& before, const statistics& now, std::uint64_t reads) {
+    const auto share = [&](std::uint64_t statistics::*count) {
+        return static_cast<double>(now.*count - before.*count) / static_cast<double>(reads);
+    };
+    return text_of(
+        "of a read %.3f own, %.3f read through the neighbour, %.3f copied from it, %.3f "
+        "through windows, %.4f loaded from them",
+        share(&statistics::hits), share(&statistics::neighbour_reads),
+        share(&statistics::neighbour_loads), share(&statistics::through_reads),
+        share(&statistics::window_loads));
+}
 
 // Of this machine, as many as a cache has places for, and itself.
 inline std::uint32_t gpus_here() { return std::min(gpu_count(), 8u); }

@@ -7,7 +7,7 @@
 #include "cases.hpp"
 #include "table_rows.hpp"
 
-#include "several_gpus.cuh"
+#include "links.cuh"
 #include "zipf.cuh"
 
 namespace penstock::bench {

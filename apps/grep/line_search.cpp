@@ -80,21 +80,16 @@ line_search::~line_search() = default;
 
 status line_search::place() {
     apps::device_memory& memory = *by_.memory;
-    std::vector<char> paths;
-    std::vector<std::uint64_t> path_at, file_bytes;
-    for (const input_file& file : files_) {
-        path_at.push_back(paths.size());
-        file_bytes.push_back(file.bytes);
-        paths.insert(paths.end(), file.path.c_str(), file.path.c_str() + file.path.size() + 1);
-    }
+    const file_arrays list(files_);
     const bool placed =
         place_tables(memory, words_.plain_tables, view_->plain) &&
         place_tables(memory, words_.chained_tables, view_->chained) &&
-        memory.place(view_->paths, paths) && memory.place(view_->path_at, path_at) &&
-        memory.place(view_->file_bytes, file_bytes) && memory.allocate(view_->shared, 1) &&
+        memory.place(view_->paths, list.paths) && memory.place(view_->path_at, list.path_at) &&
+        memory.place(view_->file_bytes, list.bytes) && memory.allocate(view_->shared, 1) &&
         memory.allocate(room_for_jobs_, most_jobs) && memory.allocate(room_for_lines_, most_jobs) &&
         memory.allocate(view_->results, most_jobs) && memory.allocate(view_->status, most_jobs);
-    return placed ? status{} : lines_need_memory(paths.size() + most_jobs * sizeof(line_result));
+    return placed ? status{}
+                  : lines_need_memory(list.paths.size() + most_jobs * sizeof(line_result));
 }
 
 status line_search::prepare() {

@@ -47,30 +47,33 @@ bool place_tables(apps::device_memory& memory, const dictionary_tables& from, di
            memory.place(out.text, from.text) && memory.place(out.lengths, from.lengths);
 }
 
-status file_search::place() {
-    apps::device_memory& memory = *by_.memory;
-    std::vector<char> paths;
-    std::vector<std::uint64_t> path_at, file_bytes;
-    for (const input_file& file : files_) {
+file_arrays::file_arrays(const std::vector<input_file>& files) {
+    for (const input_file& file : files) {
         path_at.push_back(paths.size());
-        file_bytes.push_back(file.bytes);
+        bytes.push_back(file.bytes);
         paths.insert(paths.end(), file.path.c_str(), file.path.c_str() + file.path.size() + 1);
     }
-    const std::vector<std::uint64_t> no_zeros(path_at.size(), no_zero_byte);
+}
+
+status file_search::place() {
+    apps::device_memory& memory = *by_.memory;
+    const file_arrays list(files_);
+    const std::vector<std::uint64_t> no_zeros(list.path_at.size(), no_zero_byte);
     view_.chained_count = static_cast<std::uint32_t>(words_.chained.size());
     for (const chained_word& word : words_.chained)
         view_.longest_chained = std::max(view_.longest_chained, word.bytes);
     const bool placed =
         place_tables(memory, words_.plain_tables, view_.plain) &&
         place_tables(memory, words_.chained_tables, view_.chained) &&
-        memory.place(view_.chained_words, words_.chained) && memory.place(view_.paths, paths) &&
-        memory.place(view_.path_at, path_at) && memory.place(view_.file_bytes, file_bytes) &&
+        memory.place(view_.chained_words, words_.chained) &&
+        memory.place(view_.paths, list.paths) && memory.place(view_.path_at, list.path_at) &&
+        memory.place(view_.file_bytes, list.bytes) &&
         memory.allocate(view_.first_zero, no_zeros.size()) &&
         memory.upload(view_.first_zero, no_zeros.data(), no_zeros.size() * sizeof no_zero_byte) &&
         memory.allocate(view_.shared, 1) && memory.allocate(room_for_jobs_, job_room) &&
         memory.allocate(view_.status, job_room);
     return placed ? status{}
-                  : too_little_memory(words_.plain_tables.text.size() * 8 + paths.size());
+                  : too_little_memory(words_.plain_tables.text.size() * 8 + list.paths.size());
 }
 
 status file_search::prepare(std::uint64_t record_bytes) {

@@ -118,6 +118,14 @@ int open_of_size(const char* path, std::uint64_t bytes, apps::unique_fd& out);
 // may succeed.
 bool may_pass(std::int32_t code);
 
+// The files as kernels see them: paths that each end with a zero byte, where each begins, and
+// sizes.
+struct file_arrays {
+    std::vector<char> paths;
+    std::vector<std::uint64_t> path_at, bytes;
+    explicit file_arrays(const std::vector<input_file>& files);
+};
+
 // Copies the tables of a dictionary to a device's memory. False if there is not enough.
 bool place_tables(apps::device_memory& memory, const dictionary_tables& from, dictionary_ref& out);
 
