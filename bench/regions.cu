@@ -46,6 +46,7 @@ public:
 #endif
         if (!here_.on_gpu()) plain_.resize(bytes_);
         for (const double percent : {0.0, 0.1, 1.0, 10.0, 50.0, 75.0, 100.0}) row(percent);
+        for (const double percent : {0.0, 1.0}) request_row(percent);
         release_rows();
     }
 
@@ -98,6 +99,34 @@ private:
                                  : "the whole file again, by all cores",
                   std::to_string(count) + " of " + std::to_string(pages_) +
                       " pages, each found as released");
+    }
+
+    // How long the caller of acquire_async is held up, beside how long acquire takes.
+    void request_row(double percent) {
+        const auto count = static_cast<std::uint64_t>(percent / 100 * static_cast<double>(pages_));
+        measured took;
+        series ends;
+        for (std::uint64_t repeat = 0; repeat < here_.repeats(21); ++repeat) {
+            change(count);
+            expect_pages(count, "release", writer_->release());
+            const stopwatch watch;
+            const region_request request = reader_->acquire_async();
+            const double seconds = watch.seconds();
+            expect_pages(count, "acquire_async", request.wait());
+            ends.add(1e6 * watch.seconds());
+            took.add(1e6 * seconds, watch, seconds);
+            check(count);
+            change(count);
+            expect_pages(count, "release", writer_->release());
+            const stopwatch other;
+            expect_pages(count, "acquire", reader_->acquire());
+            took.baseline.add(1e6 * other.seconds());
+        }
+        std::ostringstream title;
+        title << "the caller's time in acquire_async, " << percent << " % of the pages changed";
+        here_.add("32.2", title.str(), region_page_bytes, "us", took, "acquire, which waits",
+                  "the request ended after " + std::to_string(static_cast<int>(ends.median())) +
+                      " us in the median; each page found as released");
     }
 
     void release_rows() {

@@ -28,7 +28,8 @@ class runtime;
 
 namespace region {
 class mapped_region;
-}
+class request_end;
+}  // namespace region
 
 enum class protection : std::uint8_t { read, read_write };
 
@@ -58,6 +59,28 @@ struct region_traffic {
     std::uint64_t bytes_written = 0;          // to the file
     std::uint64_t bytes_on_device = 0;        // of the range of addresses
     std::uint64_t bytes_promoted = 0;         // to device memory, by region_options::promote_hot
+};
+
+// A part of a region: `bytes` from `offset` on, counted from the region's first byte; without a
+// number of bytes all up to its end. Calls about a part treat each page of 4096 bytes that it
+// touches as a whole.
+struct region_part {
+    std::uint64_t offset = 0;
+    std::optional<std::uint64_t> bytes = std::nullopt;
+};
+
+// A request that goes on by itself, of acquire_async or release_async. Copies are of one request,
+// and may outlive the region. Thread-safe.
+class region_request {
+public:
+    explicit region_request(std::shared_ptr<region::request_end> end);
+    [[nodiscard]] bool is_done() const;
+    // Waits until the request has ended, and with it for the work that its stream had before.
+    // Returns what acquire or release would: a count of pages, or a negative errno.
+    std::int64_t wait() const;
+
+private:
+    std::shared_ptr<region::request_end> end_;
 };
 
 // A region. A null stream is the default stream (penstock/stream.hpp). All calls give -ECHILD in a
@@ -96,6 +119,26 @@ public:
     // that is only read. Waits for the work on the stream. Costs reading the region and its copy in
     // device memory, and writing the changes.
     std::int64_t release(device_stream stream = nullptr);
+
+    // The same for a part of the region. What is acquired or released may be more than the part,
+    // never less. -EINVAL: the part is not in the region. Costs what its pages cost: nothing is
+    // looked at or compared outside of them.
+    std::int64_t acquire(const region_part& part, device_stream stream = nullptr);
+    std::int64_t release(const region_part& part, device_stream stream = nullptr);
+
+    // The same without a wait of the calling thread. The request comes after the work that the
+    // stream has now, and work that comes to the stream later waits for its end. So kernels before
+    // a release_async are released, and kernels after an acquire_async see what it brought; they
+    // run also if it failed, and then see what was there. wait() tells. On cpu there is no stream:
+    // wait() before the memory is used.
+    // Requests of a region end in the order in which they were made, and its other calls wait until
+    // all have ended. An acquire of another region sees a release_async once that has ended. A
+    // region with promote_hot moves no pieces in a request. Errors: as above, and -EBUSY for a
+    // stream that is being captured, -EBADF once close() has begun, -EAGAIN if the system gives no
+    // thread, -EOPNOTSUPP if the driver lets no stream wait for a word in memory.
+    // Costs the caller some microseconds, and the first request of a region a thread.
+    region_request acquire_async(const region_part& part = {}, device_stream stream = nullptr);
+    region_request release_async(const region_part& part = {}, device_stream stream = nullptr);
 
     // For a region that does not fit in device memory: moves `bytes` bytes from `offset` on to
     // device memory, from the first byte on, as far as there is room. It moves as much of the rest

@@ -77,10 +77,11 @@ public:
     }
     void used(const std::vector<std::uint64_t>&) override {}
     std::int64_t promote(void*) override { return 0; }
-    int changed_pages(void*, std::vector<std::uint64_t>& out) override {
+    int changed_pages(void*, std::uint64_t first, std::uint64_t end,
+                      std::vector<std::uint64_t>& out) override {
         out.clear();
         if (base_.at(0) == nullptr) return 0;
-        for (std::uint64_t page = 0; page < pages_; ++page)
+        for (std::uint64_t page = first; page < end; ++page)
             if (is_changed(lane{}, replica_.at(page * page_bytes), base_.at(page * page_bytes)))
                 out.push_back(page);
         return 0;

@@ -39,13 +39,9 @@ page_range whole_pages(const member& of) {
     return {of.pages.begin, std::min(of.pages.end, of.end_bytes / page_bytes)};
 }
 
-page_range common(const page_range& a, const page_range& b) {
-    return {std::max(a.begin, b.begin), std::min(a.end, b.end)};
-}
-
 }  // namespace
 
-fetched_pages shared_home::fetch(place holder, void* stream) {
+fetched_pages shared_home::fetch(place holder, const page_range& range, void* stream) {
     std::lock_guard request(requests_);
     fetched_pages out;
     consistency::step filling{consistency::work::fill, holder, only(consistency::cpu), 0};
@@ -58,7 +54,7 @@ fetched_pages shared_home::fetch(place holder, void* stream) {
         // Whatever is released after this has a later stamp, and is for the next acquire, whether
         // it is among the bytes or not.
         filling.seen = clock_;
-        wanted = versions_.pages_where(self.pages, [&](const page_state& p) {
+        wanted = versions_.pages_where(common(self.pages, range), [&](const page_state& p) {
             return next_for_access(p, holder).kind != consistency::work::nothing;
         });
     }

@@ -58,11 +58,11 @@ __global__ void adopt_pages(pages_of_region r, const std::byte* staged, std::uin
                    part_of_page(bytes, i));
 }
 
-// Appends the numbers of changed pages to `out`, in any order.
-__global__ void find_changed(const std::byte* replica, const std::byte* base, std::uint64_t pages,
-                             unsigned long long* count, std::uint64_t* out) {
+// Appends the numbers of changed pages of [first, end) to `out`, in any order.
+__global__ void find_changed(const std::byte* replica, const std::byte* base, std::uint64_t first,
+                             std::uint64_t end, unsigned long long* count, std::uint64_t* out) {
     const warp g;
-    for (std::uint64_t page = number_of_warp(); page < pages;
+    for (std::uint64_t page = first + number_of_warp(); page < end;
          page += std::uint64_t{gridDim.x} * warps_of_block)
         if (is_changed(g, replica + page * page_bytes, base + page * page_bytes) && g.is_leader())
             out[atomicAdd(count, 1ull)] = page;
@@ -253,20 +253,21 @@ public:
         return code != 0 ? code : replica_.promote();
     }
 
-    int changed_pages(void* stream, std::vector<std::uint64_t>& out) override {
+    int changed_pages(void* stream, std::uint64_t first, std::uint64_t end,
+                      std::vector<std::uint64_t>& out) override {
         const device_guard guard(context_);
         if (!guard) return context_is_gone;
         const auto on = static_cast<cudaStream_t>(stream);
         out.clear();
-        if (changed_ == nullptr) return 0;
+        if (changed_ == nullptr || first == end) return 0;
         if (const int busy = check_stream(on); busy != 0) return busy;
         auto* const count = reinterpret_cast<unsigned long long*>(changed_);
-        const unsigned blocks = std::min(blocks_for(pages_), 132u * 8);
+        const unsigned blocks = std::min(blocks_for(end - first), 132u * 8);
         unsigned long long found = 0;
         cudaError_t code = cudaMemsetAsync(count, 0, sizeof *count, on);
         if (code == cudaSuccess)
             code = launch_kernel(find_changed, blocks, warps_of_block * 32, on, replica_.data(),
-                                 base_.data(), pages_, count, changed_ + 1);
+                                 base_.data(), first, end, count, changed_ + 1);
         if (code == cudaSuccess)
             code = cudaMemcpyAsync(&found, count, sizeof found, cudaMemcpyDeviceToHost, on);
         if (const int failed = ended(code, on); failed != 0) return failed;

@@ -25,8 +25,21 @@ std::string cure_of_a_move(std::int64_t code) {
 
 }  // namespace
 
+mapped_region::mapped_region(std::shared_ptr<shared_home> home,
+                             std::unique_ptr<region_memory> memory, std::string path,
+                             std::function<void(const std::string&)> say)
+    : home_(std::move(home)),
+      memory_(std::move(memory)),
+      path_(std::move(path)),
+      say_(std::move(say)),
+      requests_([this](int& code) -> std::unique_ptr<stream_turns> {
+          const std::optional<int> gpu = memory_->gpu();
+          return gpu ? make_gpu_turns(*gpu, code) : std::make_unique<stream_turns>();
+      }) {}
+
 // Kernels that use it have ended, so where the legacy stream cannot be used, none has to be.
 mapped_region::~mapped_region() {
+    requests_.refuse();
     std::lock_guard lock(mutex_);
     if (!open_) return;
     try {
@@ -101,12 +114,22 @@ std::int64_t mapped_region::promote(void* stream) {
     return is_gone(came) ? came : 0;
 }
 
-std::int64_t mapped_region::acquire(void* stream) try {
-    if (!belongs_here()) return -ECHILD;
+int mapped_region::settle(const region_part& part, page_range& out) const {
+    if (part.offset > size_bytes_) return -EINVAL;
+    const std::uint64_t bytes = part.bytes.value_or(size_bytes_ - part.offset);
+    if (bytes > size_bytes_ - part.offset) return -EINVAL;
+    const std::uint64_t end = part.offset + bytes;
+    out.begin = first_page_ + part.offset / page_bytes;
+    out.end = bytes == 0 ? out.begin : first_page_ + (end + page_bytes - 1) / page_bytes;
+    return 0;
+}
+
+std::int64_t mapped_region::acquire_now(const page_range& pages, std::optional<void*> stream) try {
     std::lock_guard lock(mutex_);
     if (!open_) return -EBADF;
-    if (const int code = home_->acquire(place_); code != 0) return told(code, "acquire");
-    const fetched_pages came = home_->fetch(place_, stream);
+    if (const int code = home_->acquire(place_, pages); code != 0) return told(code, "acquire");
+    const fetched_pages came =
+        home_->fetch(place_, pages, stream ? *stream : memory_->own_stream());
     if (came.code == 0 && came.neighbour_code != 0 && !neighbour_said_) {
         neighbour_said_ = true;
         say_("region of '" + path_ + "', acquire: pages could not be copied from another region (" +
@@ -115,36 +138,81 @@ std::int64_t mapped_region::acquire(void* stream) try {
     if (came.code != 0) return told(came.code, "acquire");
     traffic_.pages_fetched += came.pages;
     traffic_.pages_from_neighbours += came.from_neighbours;
-    if (promote_hot_)
-        if (const std::int64_t code = promote(stream); code < 0) return code;
+    // Pieces do not change places beside kernels, which a request does not wait for.
+    if (promote_hot_ && stream)
+        if (const std::int64_t code = promote(*stream); code < 0) return code;
     return static_cast<std::int64_t>(came.pages);
 } catch (...) {
     return host::status_of_exception("").code;
 }
 
-std::int64_t mapped_region::release_locked(void* stream, const char* operation) {
+std::int64_t mapped_region::acquire(const region_part& part, void* stream) {
+    if (!belongs_here()) return -ECHILD;
+    page_range pages;
+    if (const int code = settle(part, pages); code != 0) return code;
+    requests_.drain();
+    return acquire_now(pages, stream);
+}
+
+std::int64_t mapped_region::release_locked(const page_range& pages, void* stream,
+                                           const char* operation) {
     if (!writable_) return 0;
     page_list changed;
-    if (const int code = memory_->changed_pages(stream, changed); code != 0)
+    if (const int code = memory_->changed_pages(stream, pages.begin - first_page_,
+                                                pages.end - first_page_, changed);
+        code != 0)
         return told(code, operation);
     for (std::uint64_t& page : changed) page += first_page_;
-    const std::int64_t written = home_->release(place_, changed);
+    const std::int64_t written = home_->release(place_, pages, changed);
     if (written < 0) return told(written, operation);
     traffic_.pages_released += changed.size();
     traffic_.bytes_written += static_cast<std::uint64_t>(written);
     return static_cast<std::int64_t>(changed.size());
 }
 
-std::int64_t mapped_region::release(void* stream) try {
-    if (!belongs_here()) return -ECHILD;
+std::int64_t mapped_region::release_now(const page_range& pages, std::optional<void*> stream) try {
     std::lock_guard lock(mutex_);
-    return open_ ? release_locked(stream, "release") : -EBADF;
+    if (!open_) return -EBADF;
+    return release_locked(pages, stream ? *stream : memory_->own_stream(), "release");
 } catch (...) {
     return host::status_of_exception("").code;
 }
 
+std::int64_t mapped_region::release(const region_part& part, void* stream) {
+    if (!belongs_here()) return -ECHILD;
+    page_range pages;
+    if (const int code = settle(part, pages); code != 0) return code;
+    requests_.drain();
+    return release_now(pages, stream);
+}
+
+namespace {
+
+std::shared_ptr<request_end> ended(std::int64_t result) {
+    auto out = std::make_shared<request_end>();
+    out->set(result);
+    return out;
+}
+
+}  // namespace
+
+std::shared_ptr<request_end> mapped_region::acquire_async(const region_part& part, void* stream) {
+    if (!belongs_here()) return ended(-ECHILD);
+    page_range pages;
+    if (const int code = settle(part, pages); code != 0) return ended(code);
+    return requests_.add(stream, [this, pages] { return acquire_now(pages, std::nullopt); });
+}
+
+std::shared_ptr<request_end> mapped_region::release_async(const region_part& part, void* stream) {
+    if (!belongs_here()) return ended(-ECHILD);
+    page_range pages;
+    if (const int code = settle(part, pages); code != 0) return ended(code);
+    return requests_.add(stream, [this, pages] { return release_now(pages, std::nullopt); });
+}
+
 int mapped_region::sync() try {
     if (!belongs_here()) return -ECHILD;
+    requests_.drain();
     std::lock_guard lock(mutex_);
     return open_ ? static_cast<int>(told(home_->sync(), "sync")) : -EBADF;
 } catch (...) {
@@ -153,6 +221,7 @@ int mapped_region::sync() try {
 
 std::int64_t mapped_region::prefer(std::uint64_t offset, std::uint64_t bytes, void* stream) try {
     if (!belongs_here()) return -ECHILD;
+    requests_.drain();
     std::lock_guard lock(mutex_);
     if (!open_) return -EBADF;
     if (offset > size_bytes_ || bytes > size_bytes_ - offset) return -EINVAL;
@@ -166,7 +235,7 @@ std::int64_t mapped_region::prefer(std::uint64_t offset, std::uint64_t bytes, vo
 
 // -EBUSY leaves it open.
 int mapped_region::close_locked(void* stream) {
-    const std::int64_t released = release_locked(stream, "close");
+    const std::int64_t released = release_locked(all_pages(), stream, "close");
     if (released == -EBUSY) return -EBUSY;
     open_ = false;
     home_->leave(place_);
@@ -176,8 +245,11 @@ int mapped_region::close_locked(void* stream) {
 
 int mapped_region::close(void* stream) try {
     if (!belongs_here()) return -ECHILD;
+    requests_.refuse();
     std::lock_guard lock(mutex_);
-    return open_ ? close_locked(stream) : -EBADF;
+    const int code = open_ ? close_locked(stream) : -EBADF;
+    if (open_) requests_.allow();
+    return code;
 } catch (...) {
     return host::status_of_exception("").code;
 }
@@ -239,8 +311,25 @@ file_region::~file_region() {
 }
 void* file_region::data() const { return mapped_->data(); }
 std::uint64_t file_region::size_bytes() const { return mapped_->size_bytes(); }
-std::int64_t file_region::acquire(device_stream stream) { return mapped_->acquire(stream); }
-std::int64_t file_region::release(device_stream stream) { return mapped_->release(stream); }
+std::int64_t file_region::acquire(device_stream stream) { return mapped_->acquire({}, stream); }
+std::int64_t file_region::release(device_stream stream) { return mapped_->release({}, stream); }
+std::int64_t file_region::acquire(const region_part& part, device_stream stream) {
+    return mapped_->acquire(part, stream);
+}
+std::int64_t file_region::release(const region_part& part, device_stream stream) {
+    return mapped_->release(part, stream);
+}
+region_request file_region::acquire_async(const region_part& part, device_stream stream) {
+    return region_request(mapped_->acquire_async(part, stream));
+}
+region_request file_region::release_async(const region_part& part, device_stream stream) {
+    return region_request(mapped_->release_async(part, stream));
+}
+
+region_request::region_request(std::shared_ptr<region::request_end> end) : end_(std::move(end)) {}
+bool region_request::is_done() const { return end_->is_done(); }
+std::int64_t region_request::wait() const { return end_->wait(); }
+
 int file_region::sync() { return mapped_->sync(); }
 std::int64_t file_region::prefer(std::uint64_t offset, std::uint64_t bytes, device_stream stream) {
     return mapped_->prefer(offset, bytes, stream);
@@ -295,7 +384,7 @@ status map_region(runtime& rt, const std::string& path, std::uint64_t offset, st
         return refused(code, path,
                        "as many regions share the file as can, " +
                            std::to_string(region::most_devices) + "; close one");
-    if (const std::int64_t code = mapped->acquire(nullptr); code < 0)
+    if (const std::int64_t code = mapped->acquire({}, nullptr); code < 0)
         return refused(static_cast<int>(code), path, error_text(code));
     out = std::make_unique<file_region>(std::move(mapped));
     return {};

@@ -4,10 +4,12 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "os/process_owner.hpp"
 #include "penstock/region.hpp"
+#include "region/request_thread.hpp"
 #include "region/shared_home.hpp"
 
 namespace penstock::region {
@@ -15,11 +17,7 @@ namespace penstock::region {
 class mapped_region {
 public:
     mapped_region(std::shared_ptr<shared_home> home, std::unique_ptr<region_memory> memory,
-                  std::string path, std::function<void(const std::string&)> say)
-        : home_(std::move(home)),
-          memory_(std::move(memory)),
-          path_(std::move(path)),
-          say_(std::move(say)) {}
+                  std::string path, std::function<void(const std::string&)> say);
     // Not called in a child of fork() (belongs_here).
     ~mapped_region();
     mapped_region(const mapped_region&) = delete;
@@ -32,16 +30,26 @@ public:
 
     [[nodiscard]] void* data() const { return memory_ == nullptr ? nullptr : memory_->data(); }
     [[nodiscard]] std::uint64_t size_bytes() const { return size_bytes_; }
-    std::int64_t acquire(void* stream);
-    std::int64_t release(void* stream);
+    std::int64_t acquire(const region_part& part, void* stream);
+    std::int64_t release(const region_part& part, void* stream);
+    std::shared_ptr<request_end> acquire_async(const region_part& part, void* stream);
+    std::shared_ptr<request_end> release_async(const region_part& part, void* stream);
     int sync();
     std::int64_t prefer(std::uint64_t offset, std::uint64_t bytes, void* stream);
     int close(void* stream);
     [[nodiscard]] region_traffic traffic() const;
 
 private:
-    std::int64_t release_locked(void* stream, const char* operation);
+    // The pages of the file that the part lies in. -EINVAL: it is not in the region.
+    int settle(const region_part& part, page_range& out) const;
+    // Without a stream: for a request, which comes after the work on the caller's stream already.
+    std::int64_t acquire_now(const page_range& pages, std::optional<void*> stream);
+    std::int64_t release_now(const page_range& pages, std::optional<void*> stream);
+    std::int64_t release_locked(const page_range& pages, void* stream, const char* operation);
     std::int64_t promote(void* stream);
+    [[nodiscard]] page_range all_pages() const {
+        return {first_page_, first_page_ + (size_bytes_ + page_bytes - 1) / page_bytes};
+    }
     std::int64_t told(std::int64_t code, const char* operation);
     int close_locked(void* stream);
 
@@ -55,8 +63,9 @@ private:
     bool neighbour_said_ = false;  // the log has said that other regions' pages cannot be copied
     bool loss_said_ = false;       // the log has said that its changes are lost with the device
     consistency::place place_ = 0;
-    std::uint64_t first_page_ = 0, size_bytes_ = 0;
+    std::uint64_t first_page_ = 0, size_bytes_ = 0;  // since join()
     region_traffic traffic_;
+    request_thread requests_;  // the last: it ends before what its requests use
 };
 
 }  // namespace penstock::region

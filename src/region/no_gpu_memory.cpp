@@ -10,4 +10,9 @@ std::unique_ptr<region_memory> make_gpu_memory(int, const memory_shape&, status&
     return nullptr;
 }
 
+std::unique_ptr<stream_turns> make_gpu_turns(int, int& code) {
+    code = -ENODEV;
+    return nullptr;
+}
+
 }  // namespace penstock::region

@@ -28,6 +28,7 @@
 #include "penstock/error.hpp"
 #include "penstock/group/concept.hpp"
 #include "penstock/merge.hpp"
+#include "region/stream_turns.hpp"
 
 namespace penstock::region {
 
@@ -277,15 +278,15 @@ public:
     // used since.
     virtual void used(const std::vector<std::uint64_t>& numbers) = 0;
     virtual std::int64_t promote(void* stream) = 0;
-    // Lists, in order, the pages that differ from their bases when the stream has reached this
-    // call; waits for the stream only.
-    virtual int changed_pages(void* stream, std::vector<std::uint64_t>& out) = 0;
+    // Lists, in order, the pages of [first, end) that differ from their bases when the stream has
+    // reached this call; waits for the stream only.
+    virtual int changed_pages(void* stream, std::uint64_t first, std::uint64_t end,
+                              std::vector<std::uint64_t>& out) = 0;
 
     // A stream that does not belong to the caller and is never captured, for pages that no kernel
     // uses any more.
     [[nodiscard]] virtual void* own_stream() const { return nullptr; }
-    // Ok, or the reason why the bytes of the region are gone for good, and its kernels' changes
-    // with them.
+    // Ok, or the reason why the region's bytes are gone for good, with its kernels' changes.
     [[nodiscard]] virtual status lost() const { return {}; }
 
 private:
@@ -301,5 +302,7 @@ constexpr PENSTOCK_HD std::uint64_t part_of_page(std::uint64_t bytes, std::uint6
 // Makes the memory. Null on an error, with `why`: -ENOMEM, or for a GPU also -EIO or -ENODEV.
 std::unique_ptr<region_memory> make_cpu_memory(const memory_shape& shape, status& why);
 std::unique_ptr<region_memory> make_gpu_memory(int device, const memory_shape& shape, status& why);
+// Turns of requests on streams of the device. Null on an error, with `code`.
+std::unique_ptr<stream_turns> make_gpu_turns(int device, int& code);
 
 }  // namespace penstock::region

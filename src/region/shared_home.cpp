@@ -111,14 +111,14 @@ int shared_home::check_size(const member& holder) const {
     return static_cast<std::uint64_t>(size) < holder.end_bytes ? -ESTALE : 0;
 }
 
-int shared_home::acquire(place holder) {
+int shared_home::acquire(place holder, const page_range& range) {
     for (const auto& mount : with_.hub().views())
         if (const int code = mount->collect(key_); code != 0) return code;
     std::lock_guard lock(state_);
     if (const int code = check_size(members_[holder]); code != 0) return code;
     if (const int code = look(); code != 0) return code;
     const consistency::stamp now = ++clock_;
-    versions_.change(members_[holder].pages,
+    versions_.change(common(members_[holder].pages, range),
                      [&](page_state& p) { consistency::acquire(p, holder, now); });
     return 0;
 }
@@ -254,7 +254,7 @@ int shared_home::collect_slice(place holder, const page_list& pages, bool masked
     return code;
 }
 
-std::int64_t shared_home::release(place holder, const page_list& changed) {
+std::int64_t shared_home::release(place holder, const page_range& range, const page_list& changed) {
     std::lock_guard request(requests_);
     page_list pending;
     {
@@ -271,8 +271,9 @@ std::int64_t shared_home::release(place holder, const page_list& changed) {
         };
         versions_.change(changed, stamped);
         // Also what an earlier release could not bring home.
-        pending = versions_.pages_where(
-            members_[holder].pages, [&](const page_state& p) { return has(p.pending, holder); });
+        pending =
+            versions_.pages_where(common(members_[holder].pages, range),
+                                  [&](const page_state& p) { return has(p.pending, holder); });
     }
     std::uint64_t written = 0;
     const int code = bring_home(pending, written);

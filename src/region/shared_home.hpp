@@ -63,13 +63,15 @@ public:
     // Gives up the member's pages; changes that it has not released are lost.
     void leave(consistency::place place);
 
+    // The three are about the pages of the file that lie in `range` and in the region.
     // Returns 0 or a negative errno. Moves no bytes.
-    int acquire(consistency::place place);
+    int acquire(consistency::place place, const page_range& range);
     // Brings in the missing pages, after the work on the stream (fetch.cpp).
-    fetched_pages fetch(consistency::place place, void* stream);
-    // `changed`: pages of the file that differ from their bases. Returns how many bytes were
-    // written to the file, or a negative errno.
-    std::int64_t release(consistency::place place, const page_list& changed);
+    fetched_pages fetch(consistency::place place, const page_range& range, void* stream);
+    // `changed`: those that differ from their bases. Returns how many bytes were written to the
+    // file, or a negative errno.
+    std::int64_t release(consistency::place place, const page_range& range,
+                         const page_list& changed);
     int sync();
     // Prefers bytes of the region (region_memory::prefer), while nothing uses its memory.
     std::int64_t prefer(consistency::place place, std::uint64_t begin, std::uint64_t end,

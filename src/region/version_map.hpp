@@ -26,6 +26,12 @@ struct page_range {
     [[nodiscard]] bool empty() const { return begin >= end; }
 };
 
+// The pages that lie in both.
+inline page_range common(const page_range& a, const page_range& b) {
+    const std::uint64_t begin = std::max(a.begin, b.begin);
+    return {begin, std::max(begin, std::min(a.end, b.end))};
+}
+
 // action(range, first, last) for each run of pages[first] to pages[last] with no more than `gap`
 // others between two of them.
 template <typename Action>

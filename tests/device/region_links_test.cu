@@ -19,7 +19,9 @@ __global__ void change_pages(std::uint8_t* region, std::uint64_t step) {
     if (page < pages) region[page * page_bytes + 17] ^= 0x5a;
 }
 
-// Changes a byte of every page, over and over, until the host says that it is enough.
+// Changes a byte of every page, over and over, until the host says that it is enough. It only loads
+// that word: where the bus knows no atomic operations, one that changes nothing would store what it
+// read over what the host stored.
 __global__ void keep_changing(std::uint8_t* region, unsigned* started, const unsigned* enough) {
     unsigned long long began = 0, now = 0;
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(began));
@@ -27,9 +29,10 @@ __global__ void keep_changing(std::uint8_t* region, unsigned* started, const uns
         for (std::uint64_t page = blockIdx.x * blockDim.x + threadIdx.x; page < pages;
              page += std::uint64_t{gridDim.x} * blockDim.x)
             region[page * page_bytes + 100] += 1;
-        if (blockIdx.x == 0 && threadIdx.x == 0) atomicExch_system(started, 1u);
+        if (blockIdx.x == 0 && threadIdx.x == 0)
+            atomic_store<order::relaxed, scope::system>(started, 1u);
         __nanosleep(1000);
-        if (atomicOr_system(const_cast<unsigned*>(enough), 0u) != 0) return;
+        if (atomic_load<order::relaxed, scope::system>(enough) != 0) return;
         asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
     }
 }

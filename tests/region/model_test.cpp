@@ -1,5 +1,5 @@
-// Random writes, acquires and releases of several regions, and of a program that knows nothing of
-// them, against what each must see.
+// Random writes, acquires and releases of several regions, of the whole and of parts, and of a
+// program that knows nothing of them, against what each must see.
 //
 // Each byte has one writer, by its number, so what each must see is known: a region its own
 // bytes as it wrote them, and the others' as they were in the file when it last acquired. Files are
@@ -83,7 +83,7 @@ private:
                 if (random_() % 4 != 0) return;
                 note(*actors_[holder].region);
                 EXPECT_EQ(actors_[holder].region->close(), 0);
-                put(holder);
+                put(holder, 0, size);
                 map(holder);
                 return;
             case 5:
@@ -91,6 +91,10 @@ private:
                 if (outside_) write_outside();
                 return;
             case 7: check(holder, random_() % (size - 5000), 5000); return;
+            case 8:
+                release_and_acquire_parts(holder);
+                check(holder, 0, size);
+                return;
             default: write(holder);
         }
     }
@@ -115,17 +119,45 @@ private:
         }
     }
     void acquire(std::size_t holder) {
-        actor& a = actors_[holder];
-        EXPECT_GE(a.region->acquire(), 0);
-        for (std::uint64_t i = 0; i < size; ++i)
-            if (owner(i) != holder) a.sees[i] = file_[i];
+        EXPECT_GE(actors_[holder].region->acquire(), 0);
+        take(holder, 0, size);
     }
     void release(std::size_t holder) {
         EXPECT_GE(actors_[holder].region->release(), 0);
-        put(holder);
+        put(holder, 0, size);
     }
-    void put(std::size_t holder) {
-        for (std::uint64_t i = 0; i < size; ++i)
+    // Of a part, and as requests that go on by themselves, one behind the other.
+    void release_and_acquire_parts(std::size_t holder) {
+        file_region& r = *actors_[holder].region;
+        const region_part out = some_part(), in = some_part();
+        if (random_() % 2 == 0) {
+            EXPECT_GE(r.release(out), 0);
+            EXPECT_GE(r.acquire(in), 0);
+        } else {
+            const region_request released = r.release_async(out), acquired = r.acquire_async(in);
+            EXPECT_GE(acquired.wait(), 0);
+            EXPECT_TRUE(released.is_done()) << "they end in order";
+            EXPECT_GE(released.wait(), 0);
+        }
+        put(holder, out.offset, *out.bytes);
+        take(holder, in.offset, *in.bytes);
+    }
+    region_part some_part() {
+        const std::uint64_t at = random_() % size;
+        return {at, random_() % (size - at)};
+    }
+    // Whole pages that the part touches.
+    static std::uint64_t begin_of(std::uint64_t at) { return at / 4096 * 4096; }
+    static std::uint64_t end_of(std::uint64_t at, std::uint64_t bytes) {
+        return bytes == 0 ? begin_of(at) : std::min(size, begin_of(at + bytes + 4095));
+    }
+    void take(std::size_t holder, std::uint64_t at, std::uint64_t bytes) {
+        actor& a = actors_[holder];
+        for (std::uint64_t i = begin_of(at); i < end_of(at, bytes); ++i)
+            if (owner(i) != holder) a.sees[i] = file_[i];
+    }
+    void put(std::size_t holder, std::uint64_t at, std::uint64_t bytes) {
+        for (std::uint64_t i = begin_of(at); i < end_of(at, bytes); ++i)
             if (owner(i) == holder) file_[i] = actors_[holder].sees[i];
     }
     void check(std::size_t holder, std::uint64_t at, std::uint64_t length) {

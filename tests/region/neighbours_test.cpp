@@ -277,8 +277,9 @@ public:
     }
     void used(const std::vector<std::uint64_t>& numbers) override { real_->used(numbers); }
     std::int64_t promote(void* stream) override { return real_->promote(stream); }
-    int changed_pages(void* stream, std::vector<std::uint64_t>& out) override {
-        return real_->changed_pages(stream, out);
+    int changed_pages(void* stream, std::uint64_t first, std::uint64_t end,
+                      std::vector<std::uint64_t>& out) override {
+        return real_->changed_pages(stream, first, end, out);
     }
     [[nodiscard]] status lost() const override { return loss; }
 
@@ -311,8 +312,9 @@ protected:
         return path_;
     }
     region::fetched_pages bring(int which) {
-        EXPECT_EQ(home_->acquire(at_[which]), 0);
-        return home_->fetch(at_[which], nullptr);
+        const region::page_range all{0, file_pages};
+        EXPECT_EQ(home_->acquire(at_[which], all), 0);
+        return home_->fetch(at_[which], all, nullptr);
     }
     [[nodiscard]] bool is_right(int which) const {
         return std::memcmp(memory_[which]->data(), content_.data(), file_bytes) == 0;

@@ -1,0 +1,139 @@
+#include "region/request_thread.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <cerrno>
+#include <new>
+#include <system_error>
+#include <utility>
+
+namespace penstock::region {
+
+bool request_end::is_done() const {
+    const std::lock_guard lock(mutex_);
+    return is_set_;
+}
+
+std::int64_t request_end::wait() const {
+    std::unique_lock lock(mutex_);
+    done_.wait(lock, [&] { return is_set_; });
+    return result_;
+}
+
+void request_end::set(std::int64_t result) {
+    {
+        const std::lock_guard lock(mutex_);
+        result_ = result;
+        is_set_ = true;
+    }
+    done_.notify_all();
+}
+
+request_thread::~request_thread() {
+    refuse();
+    stop();
+}
+
+std::shared_ptr<request_end> request_thread::add(void* stream, work todo) {
+    auto end = std::make_shared<request_end>();
+    const std::int64_t code = enter(stream, std::move(todo), end);
+    if (code != 0) end->set(code);
+    return end;
+}
+
+std::int64_t request_thread::enter(void* stream, work&& todo,
+                                   const std::shared_ptr<request_end>& end) try {
+    const std::lock_guard call(calls_);
+    if (refuses_) return -EBADF;
+    if (turns_ == nullptr) {
+        int code = 0;
+        turns_ = make_turns_(code);
+        if (turns_ == nullptr) return code;
+    }
+    if (!thread_.joinable()) {
+        // Signals belong to the program's own threads.
+        sigset_t all, before;
+        ::sigfillset(&all);
+        ::pthread_sigmask(SIG_SETMASK, &all, &before);
+        try {
+            thread_ = std::thread([this] { serve(); });
+        } catch (...) {
+            ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+            throw;
+        }
+        ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    }
+    // Once the stream waits, the request must be in the queue; so room is taken first.
+    const std::uint32_t number = last_number_ + 1;
+    {
+        const std::lock_guard lock(queue_);
+        waiting_.push_back({number, std::move(todo), end});
+    }
+    if (const int code = turns_->begin(number, stream); code != 0) {
+        {
+            const std::lock_guard lock(queue_);
+            waiting_.pop_back();
+        }
+        changed_.notify_all();
+        return code;
+    }
+    last_number_ = number;
+    {
+        const std::lock_guard lock(queue_);
+        entered_ = number;
+    }
+    changed_.notify_all();
+    return 0;
+} catch (const std::bad_alloc&) {
+    return -ENOMEM;
+} catch (const std::system_error&) {
+    return -EAGAIN;
+}
+
+void request_thread::serve() {
+    std::unique_lock lock(queue_);
+    for (;;) {
+        changed_.wait(lock, [&] { return ends_ || is_entered(); });
+        if (!is_entered()) return;
+        const request& next = waiting_.front();
+        lock.unlock();
+        std::int64_t result = turns_->reached(next.number);
+        if (result == 0) result = next.todo();
+        turns_->end(next.number);
+        next.end->set(result);
+        lock.lock();
+        waiting_.pop_front();
+        changed_.notify_all();
+    }
+}
+
+void request_thread::drain() {
+    std::unique_lock lock(queue_);
+    changed_.wait(lock, [&] { return waiting_.empty(); });
+}
+
+void request_thread::refuse() {
+    {
+        const std::lock_guard call(calls_);
+        refuses_ = true;
+    }
+    drain();
+}
+
+void request_thread::allow() {
+    const std::lock_guard call(calls_);
+    refuses_ = false;
+}
+
+void request_thread::stop() {
+    {
+        const std::lock_guard lock(queue_);
+        ends_ = true;
+    }
+    changed_.notify_all();
+    if (thread_.joinable()) thread_.join();
+    turns_.reset();
+}
+
+}  // namespace penstock::region

@@ -1,0 +1,88 @@
+// The requests of a region that go on by themselves, one after the other in the order in which they
+// were made, on a thread that the first of them starts.
+//
+// Locks: `calls_` while a request is made, so that its number, its place in the queue and its turn
+// on the stream are in one order; `queue_` while the queue is changed. A caller that holds a lock
+// which a request needs must not call anything here.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "region/stream_turns.hpp"
+
+namespace penstock::region {
+
+// How a request ended. Shared by the thread that serves it and by all that wait for it.
+class request_end {
+public:
+    [[nodiscard]] bool is_done() const;
+    std::int64_t wait() const;
+    void set(std::int64_t result);
+
+private:
+    mutable std::mutex mutex_;
+    mutable std::condition_variable done_;
+    bool is_set_ = false;  // both guarded by mutex_
+    std::int64_t result_ = 0;
+};
+
+class request_thread {
+public:
+    using work = std::function<std::int64_t()>;  // throws nothing
+    using turns_maker = std::function<std::unique_ptr<stream_turns>(int& code)>;
+
+    explicit request_thread(turns_maker make_turns) : make_turns_(std::move(make_turns)) {}
+    // Serves what was asked for.
+    ~request_thread();
+    request_thread(const request_thread&) = delete;
+    request_thread& operator=(const request_thread&) = delete;
+
+    // The work begins when the stream has come here, and the stream goes on when it has ended. Its
+    // end is a negative errno if it was not begun: of the turn, of the stream, -EBADF after
+    // refuse(), -ENOMEM or -EAGAIN without memory or a thread.
+    std::shared_ptr<request_end> add(void* stream, work todo);
+    // Waits until all that was asked for has ended.
+    void drain();
+    // The same, and from then on add() gives -EBADF until allow(), which makes all as it was.
+    void refuse();
+    void allow();
+    // Ends the thread, after refuse(), and gives up the turns: their memory may end then.
+    void stop();
+
+private:
+    struct request {
+        std::uint32_t number;
+        work todo;
+        std::shared_ptr<request_end> end;
+    };
+    std::int64_t enter(void* stream, work&& todo, const std::shared_ptr<request_end>& end);
+    void serve();
+    // Of the first that waits, under queue_. Numbers may begin again at 0 one day.
+    [[nodiscard]] bool is_entered() const {
+        return !waiting_.empty() &&
+               static_cast<std::int32_t>(entered_ - waiting_.front().number) >= 0;
+    }
+
+    const turns_maker make_turns_;
+    std::mutex calls_;
+    // Guarded by calls_; the thread reads turns_, which it is started after:
+    std::unique_ptr<stream_turns> turns_;
+    std::uint32_t last_number_ = 0;
+    bool refuses_ = false;
+    std::thread thread_;
+
+    std::mutex queue_;
+    std::condition_variable changed_;
+    // Guarded by queue_:
+    std::deque<request> waiting_;  // the first is being served; the last may not be entered yet
+    std::uint32_t entered_ = 0;    // the number of the last request whose turn has begun
+    bool ends_ = false;
+};
+
+}  // namespace penstock::region

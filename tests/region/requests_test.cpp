@@ -1,0 +1,249 @@
+// Parts of regions, and requests that go on by themselves, on CPU threads and on the GPU. What they
+// do on streams: tests/device/region_requests_test.cu.
+#include <gtest/gtest.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "region/request_thread.hpp"
+#include "region/support.hpp"
+
+namespace penstock::test {
+
+namespace {
+
+using bytes = std::vector<std::uint8_t>;
+
+constexpr std::uint64_t each = 4096, count = 1000, whole = count * each;
+constexpr region_options no_others{.outside_writers = false};
+
+class region_requests : public testing::TestWithParam<backend> {
+protected:
+    void SetUp() override {
+        if (GetParam() == backend::gpu && !gpu_is_there()) GTEST_SKIP() << "no GPU in this machine";
+        write_file(path_, content_);
+        let_files_settle();
+        runtime_ = make_runtime(region_runtime(folder_, GetParam()));
+        writer_ = map_whole(*runtime_, path_, protection::read_write, no_others);
+        reader_ = map_whole(*runtime_, path_, protection::read, no_others);
+    }
+    void change(std::uint64_t number, std::uint8_t value) {
+        poke(*writer_, GetParam(), number * each + 5, {value});
+    }
+    std::uint8_t seen(std::uint64_t number) {
+        return peek(*reader_, GetParam(), number * each + 5, 1).front();
+    }
+    [[nodiscard]] std::uint8_t in_file(std::uint64_t number) const {
+        return read_file(path_)[number * each + 5];
+    }
+    [[nodiscard]] std::uint8_t before(std::uint64_t number) const {
+        return content_[number * each + 5];
+    }
+
+    const temporary_folder folder_;
+    const std::string path_ = folder_ / "f";
+    const bytes content_ = pattern(7, whole);
+    std::unique_ptr<runtime> runtime_;
+    std::unique_ptr<file_region> writer_, reader_;
+};
+
+}  // namespace
+
+TEST_P(region_requests, a_release_of_a_part_brings_its_pages_and_no_others) {
+    for (const std::uint64_t number : {9, 10, 19, 20}) change(number, before(number) ^ 1);
+    // Bytes of pages 10 to 19, not all of the first and the last.
+    EXPECT_EQ(writer_->release(region_part{10 * each + 100, 9 * each}), 2);
+    EXPECT_EQ(in_file(9), before(9));
+    EXPECT_EQ(in_file(10), before(10) ^ 1);
+    EXPECT_EQ(in_file(19), before(19) ^ 1);
+    EXPECT_EQ(in_file(20), before(20));
+    EXPECT_EQ(writer_->release(), 2);
+    EXPECT_EQ(in_file(9), before(9) ^ 1);
+    EXPECT_EQ(in_file(20), before(20) ^ 1);
+}
+
+TEST_P(region_requests, an_acquire_of_a_part_brings_its_pages_and_no_others) {
+    for (const std::uint64_t number : {9, 10, 19, 20}) change(number, before(number) ^ 1);
+    EXPECT_EQ(writer_->release(), 4);
+    EXPECT_EQ(reader_->acquire(region_part{10 * each + 100, 9 * each}), 2);
+    EXPECT_EQ(seen(9), before(9));
+    EXPECT_EQ(seen(10), before(10) ^ 1);
+    EXPECT_EQ(seen(19), before(19) ^ 1);
+    EXPECT_EQ(seen(20), before(20));
+    EXPECT_EQ(reader_->acquire(region_part{11 * each, 0}), 0) << "no byte, no page";
+    EXPECT_EQ(reader_->acquire(region_part{10 * each}), 1) << "up to the end";
+    EXPECT_EQ(seen(20), before(20) ^ 1);
+    EXPECT_EQ(reader_->acquire(), 1);
+    EXPECT_EQ(seen(9), before(9) ^ 1);
+}
+
+TEST_P(region_requests, a_part_that_is_not_there_is_refused) {
+    for (const region_part& part :
+         {region_part{whole + 1}, region_part{0, whole + 1}, region_part{whole, 1},
+          region_part{each, UINT64_MAX}, region_part{UINT64_MAX, 1}}) {
+        EXPECT_EQ(reader_->acquire(part), -EINVAL);
+        EXPECT_EQ(writer_->release(part), -EINVAL);
+        EXPECT_EQ(reader_->acquire_async(part).wait(), -EINVAL);
+        EXPECT_EQ(writer_->release_async(part).wait(), -EINVAL);
+    }
+    EXPECT_EQ(reader_->acquire(region_part{whole}), 0) << "nothing, at the end";
+}
+
+TEST_P(region_requests, requests_end_in_order_with_the_results_of_the_calls) {
+    for (int round = 0; round < 50; ++round) {
+        const auto value = static_cast<std::uint8_t>(round + 1);
+        const std::uint64_t first = 7 * static_cast<std::uint64_t>(round), last = first + 11;
+        for (const std::uint64_t number : {first, last}) change(number, before(number) ^ value);
+        const region_request out = writer_->release_async(region_part{first * each, 12 * each}),
+                             none = writer_->release_async();
+        EXPECT_EQ(none.wait(), 0);
+        EXPECT_TRUE(out.is_done());
+        EXPECT_EQ(out.wait(), 2);
+        const region_request in = reader_->acquire_async();
+        EXPECT_EQ(in.wait(), 2);
+        for (const std::uint64_t number : {first, last})
+            EXPECT_EQ(seen(number), before(number) ^ value);
+    }
+    EXPECT_EQ(writer_->traffic().pages_released, 100u);
+    EXPECT_EQ(reader_->traffic().pages_fetched, count + 100);
+}
+
+TEST_P(region_requests, other_calls_wait_for_requests) {
+    for (std::uint64_t number = 0; number < count; ++number) change(number, before(number) ^ 3);
+    const region_request out = writer_->release_async();
+    EXPECT_EQ(writer_->sync(), 0);
+    EXPECT_TRUE(out.is_done());
+    const region_request in = reader_->acquire_async();
+    EXPECT_EQ(reader_->acquire(), 0) << "the request has brought all";
+    EXPECT_TRUE(in.is_done());
+    EXPECT_EQ(in.wait(), static_cast<std::int64_t>(count));
+}
+
+TEST_P(region_requests, a_close_serves_what_was_asked_for_and_refuses_more) {
+    change(1, before(1) ^ 1);
+    const region_request out = writer_->release_async();
+    EXPECT_EQ(writer_->close(), 0);
+    EXPECT_EQ(out.wait(), 1);
+    EXPECT_EQ(writer_->release_async().wait(), -EBADF);
+    EXPECT_EQ(writer_->acquire_async().wait(), -EBADF);
+    EXPECT_EQ(writer_->close(), -EBADF);
+    const region_request in = reader_->acquire_async();
+    reader_.reset();
+    EXPECT_EQ(in.wait(), 1) << "the request outlives the region";
+    EXPECT_EQ(in_file(1), before(1) ^ 1);
+}
+
+TEST_P(region_requests, a_file_that_got_shorter_is_told) {
+    ASSERT_EQ(::truncate(path_.c_str(), whole / 2), 0);
+    EXPECT_EQ(reader_->acquire_async().wait(), -ESTALE);
+    EXPECT_EQ(writer_->release_async().wait(), -ESTALE);
+    ASSERT_EQ(::truncate(path_.c_str(), whole), 0);
+    EXPECT_GE(reader_->acquire_async().wait(), 0) << "the next request tries again";
+}
+
+TEST_P(region_requests, a_child_of_fork_is_refused) {
+    if (GetParam() == backend::gpu) GTEST_SKIP() << "in the child gtest would meet the device";
+    EXPECT_EQ(reader_->acquire_async().wait(), 0);
+    const pid_t child = ::fork();
+    if (child == 0)
+        ::_exit(reader_->acquire_async().wait() == -ECHILD &&
+                        writer_->release(region_part{}) == -ECHILD
+                    ? 0
+                    : 1);
+    int state = 0;
+    ASSERT_EQ(::waitpid(child, &state, 0), child);
+    EXPECT_TRUE(WIFEXITED(state) && WEXITSTATUS(state) == 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(on, region_requests, testing::Values(backend::cpu, backend::gpu),
+                         [](const auto& info) {
+                             return std::string(info.param == backend::gpu ? "gpu" : "cpu");
+                         });
+
+// A stream that comes to its turns when the test says so.
+namespace {
+
+struct slow_turns final : region::stream_turns {
+    struct facts {
+        std::mutex mutex;
+        std::condition_variable changed;
+        std::uint32_t begun = 0, may_reach = 0, ended = 0;
+        int refusal = 0, failure = 0;
+    };
+    explicit slow_turns(facts& of) : facts_(of) {}
+    int begin(std::uint32_t number, void*) override {
+        const std::lock_guard lock(facts_.mutex);
+        if (facts_.refusal != 0) return facts_.refusal;
+        facts_.begun = number;
+        return 0;
+    }
+    int reached(std::uint32_t number) override {
+        std::unique_lock lock(facts_.mutex);
+        facts_.changed.wait(lock, [&] { return facts_.may_reach >= number; });
+        return facts_.failure;
+    }
+    void end(std::uint32_t number) override {
+        const std::lock_guard lock(facts_.mutex);
+        facts_.ended = number;
+    }
+    facts& facts_;
+};
+
+struct request_order : testing::Test {
+    void let_reach(std::uint32_t number) {
+        {
+            const std::lock_guard lock(facts.mutex);
+            facts.may_reach = number;
+        }
+        facts.changed.notify_all();
+    }
+    slow_turns::facts facts;
+    region::request_thread requests{[this](int&) { return std::make_unique<slow_turns>(facts); }};
+};
+
+}  // namespace
+
+TEST_F(request_order, work_begins_when_the_stream_has_come_to_it) {
+    std::atomic<int> done{0};
+    const auto first = requests.add(nullptr, [&] { return ++done; }),
+               second = requests.add(nullptr, [&] { return ++done; });
+    EXPECT_EQ(facts.begun, 2u);
+    let_reach(1);
+    EXPECT_EQ(first->wait(), 1);
+    EXPECT_EQ(done, 1);
+    EXPECT_FALSE(second->is_done());
+    let_reach(2);
+    EXPECT_EQ(second->wait(), 2);
+    requests.drain();
+    EXPECT_EQ(facts.ended, 2u);
+}
+
+TEST_F(request_order, a_turn_that_is_refused_leaves_no_request) {
+    facts.refusal = -EBUSY;
+    int done = 0;
+    EXPECT_EQ(requests.add(nullptr, [&] { return ++done; })->wait(), -EBUSY);
+    facts.refusal = 0;
+    let_reach(1);
+    EXPECT_EQ(requests.add(nullptr, [&] { return ++done; })->wait(), 1)
+        << "it has the number that was refused";
+}
+
+TEST_F(request_order, a_stream_that_fails_ends_its_request_without_work_and_goes_on) {
+    facts.failure = -EIO;
+    let_reach(9);
+    int done = 0;
+    EXPECT_EQ(requests.add(nullptr, [&] { return ++done; })->wait(), -EIO);
+    requests.drain();
+    EXPECT_EQ(done, 0);
+    EXPECT_EQ(facts.ended, 1u);
+}
+
+TEST_F(request_order, what_is_refused_is_taken_again_after_allow) {
+    let_reach(9);
+    requests.refuse();
+    EXPECT_EQ(requests.add(nullptr, [] { return 1; })->wait(), -EBADF);
+    requests.allow();
+    EXPECT_EQ(requests.add(nullptr, [] { return 1; })->wait(), 1);
+}
+
+}  // namespace penstock::test
