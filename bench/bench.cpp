@@ -154,6 +154,8 @@ constexpr bench_case case_table[] = {
      tables_on_gpus},
     {"regions", "a region filled from a region on another GPU, against the file", nullptr,
      region_links},
+    {"region-cache", "a region filled from the runtime's cache, against copying in the same memory",
+     region_cache, region_cache},
     {"miss", "random pages and records of a file larger than the cache, against the bus or pread",
      miss_on_cpu, miss_on_gpu},
     {"sequential", "a whole file into the cache in order, against a pipeline by hand or pread",

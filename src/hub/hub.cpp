@@ -51,6 +51,14 @@ std::uint64_t hub::read_cached(int fd, std::uint64_t offset, std::uint64_t bytes
     return 0;
 }
 
+void hub::visit_caches(const file_identity& now,
+                       const std::function<void(page_source&, const lent_file&)>& use) {
+    const std::shared_lock turn(turns_, std::try_to_lock);
+    if (!turn.owns_lock()) return;
+    for (page_source* const source : sources_)
+        if (lent_file lent; source->lend(now, lent)) use(*source, lent);
+}
+
 void hub::add_views(std::shared_ptr<program_views> views) {
     const std::lock_guard lock(mutex_);
     views_.push_back(std::move(views));

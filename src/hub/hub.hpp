@@ -19,12 +19,19 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <utility>
 #include <vector>
 
 #include "os/env.hpp"
 #include "penstock/base/hash.hpp"
+
+namespace penstock {
+
+struct runtime_ref;
+
+}  // namespace penstock
 
 namespace penstock::host {
 
@@ -76,13 +83,25 @@ private:
 
 using byte_sink = std::function<void(const std::byte*, std::uint64_t)>;
 
-// The part of a runtime that answers reads of FUSE clients from its cache (peers/cached_reads.hpp).
+// A file whose pages a runtime lends to a reader that copies them by itself (engine/lend.hpp).
+struct lent_file {
+    const runtime_ref* runtime = nullptr;  // of the device that has the pages
+    std::optional<int> gpu;                // CUDA's number of it; none: CPU threads
+    std::uint32_t slot = 0, generation = 0;
+    std::shared_ptr<const void> hold;  // while it is there, the file keeps its words
+};
+
+// The part of a runtime that hands out pages of its cache (peers/cached_reads.hpp).
 class page_source {
 public:
     virtual ~page_source() = default;
     // As hub::read_cached, of this runtime.
     virtual std::uint64_t read(int fd, std::uint64_t offset, std::uint64_t bytes,
                                const byte_sink& use) = 0;
+    // False: the runtime has no pages of the file as it is now.
+    virtual bool lend(const file_identity& now, lent_file& out) = 0;
+    // Asked after the pages were copied. False: they may have been of an older file.
+    virtual bool is_lent_as_is(const lent_file& lent) = 0;
 };
 
 // What a mount does about pages that the kernel keeps for programs (their view). Thread-safe, and
@@ -147,6 +166,11 @@ public:
     // caller asks `known` before.
     std::uint64_t read_cached(int fd, std::uint64_t offset, std::uint64_t bytes,
                               const byte_sink& use);
+    // Calls use(source, lent) for each runtime that lends pages of the file, one after the other,
+    // none of which ends meanwhile. Like reads of programs, it does not wait where a runtime comes
+    // or goes just now; then there are none. The caller asks `known` before.
+    void visit_caches(const file_identity& now,
+                      const std::function<void(page_source&, const lent_file&)>& use);
 
     void add_views(std::shared_ptr<program_views> views);
     void remove_views(const program_views& views);

@@ -56,12 +56,23 @@ std::uint64_t bytes_there(const loan& peer_read, std::uint64_t begin, std::uint6
 }  // namespace
 
 cached_reads::cached_reads(environment& env, hub& shared, file_registry& files, page_lender& lender,
-                           const runtime_ref& fs)
-    : env_(env), hub_(shared), files_(files), lender_(lender), fs_(fs) {
+                           const runtime_ref& fs, std::optional<int> gpu)
+    : env_(env), hub_(shared), files_(files), lender_(lender), fs_(fs), gpu_(gpu) {
     hub_.enter(*this);
 }
 
 cached_reads::~cached_reads() { hub_.leave(*this); }
+
+bool cached_reads::lend(const file_identity& now, lent_file& out) {
+    slot_life life;
+    if (!files_.lend(now, life)) return false;
+    out = {&fs_, gpu_, life.slot, life.generation, std::make_shared<lent_slot>(files_, life)};
+    return true;
+}
+
+bool cached_reads::is_lent_as_is(const lent_file& lent) {
+    return files_.is_lent_as_is({lent.slot, lent.generation});
+}
 
 // Reads what is missing, while the rest is copied. False: nothing is there, or not all of the range
 // is to be had.

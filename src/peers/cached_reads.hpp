@@ -1,4 +1,7 @@
-// Reads of programs that are answered with pages which the caches of runtimes have:
+// Pages that the caches of runtimes have, for readers that are no kernels of the runtime: reads of
+// programs are answered with them, and regions are filled from them.
+//
+// Reads of programs:
 // of a file that kernels open and read, what lies in device memory or the host tier need not be
 // read from the disk again (peer caching: Brokhman et al., GAIA, 2019). Mounts ask the
 // hub (hub/hub.hpp), and the hub asks each runtime.
@@ -23,15 +26,17 @@ namespace penstock::host {
 // One runtime's part.
 class cached_reads final : public page_source {
 public:
-    // Enters itself.
+    // Enters itself. `gpu`: CUDA's number of the device of `fs`.
     cached_reads(environment& env, hub& shared, file_registry& files, page_lender& lender,
-                 const runtime_ref& fs);
+                 const runtime_ref& fs, std::optional<int> gpu);
     ~cached_reads() override;
     cached_reads(const cached_reads&) = delete;
     cached_reads& operator=(const cached_reads&) = delete;
 
     std::uint64_t read(int fd, std::uint64_t offset, std::uint64_t bytes,
                        const byte_sink& use) override;
+    bool lend(const file_identity& now, lent_file& out) override;
+    bool is_lent_as_is(const lent_file& lent) override;
 
 private:
     bool complete(const loan& peer_read, int fd);
@@ -41,6 +46,7 @@ private:
     file_registry& files_;
     page_lender& lender_;
     const runtime_ref& fs_;
+    const std::optional<int> gpu_;
 };
 
 }  // namespace penstock::host

@@ -6,7 +6,7 @@
 
 #include "os/anonymous_memory.hpp"
 #include "penstock/group/lane.hpp"
-#include "region/region_memory.hpp"
+#include "region/cache_fill.hpp"
 
 namespace penstock::region {
 
@@ -43,6 +43,17 @@ public:
         for (const staged_page& page : pages)
             fill_page(lane{}, replica_.at(page.number * page_bytes),
                       base_.at(page.number * page_bytes), from + page.slot * page_bytes);
+        return 0;
+    }
+    int fill_from_cache(unsigned, const host::lent_file& from,
+                        std::vector<staged_page>& pages) override {
+        for (staged_page& page : pages)
+            page.slot = region::fill_from_cache(
+                            lane{}, from.runtime->view, {from.slot, from.generation},
+                            page.slot * page_bytes, replica_.at(page.number * page_bytes),
+                            base_.at(page.number * page_bytes))
+                            ? 1
+                            : 0;
         return 0;
     }
     int collect(unsigned worker, const std::vector<std::uint64_t>& numbers) override {

@@ -1,5 +1,5 @@
-// How pages come into a region: from another region's memory, where one has what the file has, and
-// else from the file.
+// How pages come into a region: from another region's memory, where one has what the file has, from
+// the cache of a runtime on the same device, and else from the file.
 //
 // A region's bases are what its pages were filled with, and what it has released since; of a region
 // that is only read, its pages are that. So the bases are what the home has, where the state
@@ -66,6 +66,7 @@ fetched_pages shared_home::fetch(place holder, const page_range& range, void* st
     if (out.code != 0) return out;
     page_list missing = self.untouched ? without_holes(wanted) : wanted;
     fill_from_neighbours(holder, missing, out);
+    fill_from_caches(self, missing, out);
     out.code = fill(self, missing);
     if (out.code != 0) return out;
     std::lock_guard lock(state_);
@@ -183,6 +184,45 @@ int shared_home::copy_pages(const member& to, const member& from, const page_lis
             return to.memory->fill(worker, from.memory->settled(), placed);
         },
         settled_batch_pages);
+}
+
+// What kernels have read lies in the cache of a runtime, where its pages need not come from the
+// file. Only of the file as the region knows it: a file that changed since then is read, as is one
+// that a program may have changed without a trace.
+void shared_home::fill_from_caches(const member& holder, page_list& missing, fetched_pages& out) {
+    if (missing.empty() || !with_.hub().known.may_have(key_)) return;
+    if (with_.writers_of(key_) != 0) return;  // asked before the facts: it has written, or will
+    host::file_facts facts;
+    if (env_.facts(fd_, facts) != 0 || host::may_change_unseen(facts)) return;
+    {
+        const std::lock_guard lock(state_);
+        if (!(facts.identity == known_)) return;
+    }
+    const auto use = [&](host::page_source& source, const host::lent_file& lent) {
+        if (missing.empty() || !holder.memory->reaches(lent)) return;
+        std::mutex mutex;
+        page_list left;
+        const int code = for_batches(
+            *holder.memory, missing,
+            [&](unsigned worker, const page_list& batch) {
+                std::vector<staged_page> pages;
+                pages.reserve(batch.size());
+                for (const std::uint64_t page : batch)
+                    pages.push_back({page - holder.pages.begin, page});
+                const int failed = holder.memory->fill_from_cache(worker, lent, pages);
+                const std::lock_guard lock(mutex);
+                for (std::size_t i = 0; i < batch.size(); ++i)
+                    if (pages[i].slot == 0) left.push_back(batch[i]);
+                return failed;
+            },
+            settled_batch_pages);
+        // What is filled all the same is filled again, around changes of the region's own.
+        if (code != 0 || !source.is_lent_as_is(lent)) return;
+        std::sort(left.begin(), left.end());
+        out.from_caches += missing.size() - left.size();
+        missing.swap(left);
+    };
+    with_.hub().visit_caches(facts.identity, use);
 }
 
 int shared_home::read_run(int fd, std::byte* to, std::uint64_t page, std::uint64_t pages) const {

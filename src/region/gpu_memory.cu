@@ -9,8 +9,8 @@
 #include "device/gpu_context.cuh"
 #include "device/gpu_links.cuh"
 #include "penstock/group/gpu_groups.cuh"
+#include "region/cache_fill.hpp"
 #include "region/gpu_range.cuh"
-#include "region/region_memory.hpp"
 
 namespace penstock::region {
 
@@ -41,6 +41,18 @@ __global__ void fill_pages(pages_of_region r, const staged_page* pages, const st
     const std::uint64_t at = pages[i].number * page_bytes;
     fill_page(warp{}, r.replica + at, r.base == nullptr ? nullptr : r.base + at,
               staged + pages[i].slot * page_bytes);
+}
+
+__global__ void __launch_bounds__(32 * warps_of_block)
+    fill_from_frames(pages_of_region r, staged_page* pages,
+                     const __grid_constant__ runtime_ref runtime, lent_pages lent) {
+    const std::uint64_t i = number_of_warp();
+    if (i >= r.count) return;
+    const warp g;
+    const std::uint64_t at = pages[i].number * page_bytes;
+    const bool filled = fill_from_cache(g, runtime.view, lent, pages[i].slot * page_bytes,
+                                        r.replica + at, r.base == nullptr ? nullptr : r.base + at);
+    if (g.is_leader()) pages[i].slot = filled ? 1 : 0;
 }
 
 __global__ void collect_pages(pages_of_region r, std::byte* staged, std::byte* marks) {
@@ -76,8 +88,9 @@ unsigned blocks_for(std::uint64_t pages) {
 // those may wait for this one.
 cudaError_t load_kernels() {
     const void* const kernels[] = {
-        reinterpret_cast<const void*>(fill_pages), reinterpret_cast<const void*>(collect_pages),
-        reinterpret_cast<const void*>(adopt_pages), reinterpret_cast<const void*>(find_changed)};
+        reinterpret_cast<const void*>(fill_pages), reinterpret_cast<const void*>(fill_from_frames),
+        reinterpret_cast<const void*>(collect_pages), reinterpret_cast<const void*>(adopt_pages),
+        reinterpret_cast<const void*>(find_changed)};
     cudaError_t code = cudaSuccess;
     cudaFuncAttributes attributes;
     for (const void* const kernel : kernels)
@@ -161,6 +174,21 @@ public:
         const pages_of_region all{replica_.data(), base_.data(), nullptr, pages.size()};
         return errno_of(launch_kernel(fill_pages, blocks_for(pages.size()), warps_of_block * 32,
                                       room.stream, all, room.pages, from));
+    }
+
+    int fill_from_cache(unsigned worker, const host::lent_file& from,
+                        std::vector<staged_page>& pages) override {
+        const device_guard guard(context_);
+        if (!guard) return context_is_gone;
+        const worker_room& room = rooms_[worker];
+        std::copy(pages.begin(), pages.end(), room.pages);
+        const pages_of_region all{replica_.data(), base_.data(), nullptr, pages.size()};
+        const int code = ended(launch_kernel(fill_from_frames, blocks_for(pages.size()),
+                                             warps_of_block * 32, room.stream, all, room.pages,
+                                             *from.runtime, lent_pages{from.slot, from.generation}),
+                               room.stream);
+        std::copy_n(room.pages, pages.size(), pages.begin());
+        return code;
     }
 
     int collect(unsigned worker, const std::vector<std::uint64_t>& numbers) override {

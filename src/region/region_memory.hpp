@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "device/device.hpp"
+#include "hub/hub.hpp"
 #include "penstock/error.hpp"
 #include "penstock/group/concept.hpp"
 #include "penstock/merge.hpp"
@@ -249,6 +250,14 @@ public:
     // is done; then `from` is in use until wait().
     virtual int fill(unsigned worker, const std::byte* from,
                      const std::vector<staged_page>& pages) = 0;
+    // Fills pages from the cache of a runtime, which this memory reaches; a page's slot is its
+    // number in the file. When it returns, a slot is 1 if its page was filled, and else 0: then the
+    // page is as it was.
+    virtual int fill_from_cache(unsigned worker, const host::lent_file& from,
+                                std::vector<staged_page>& pages) = 0;
+    [[nodiscard]] bool reaches(const host::lent_file& from) const {
+        return from.gpu == gpu() && from.runtime->view.page_bytes() >= page_bytes;
+    }
     // collect copies to staging (collect_page). When those bytes are in the file, adopt copies them
     // to the bases (adopt_page): the first `bytes` of the collected bytes, the pages one after the
     // other. Both return when done.

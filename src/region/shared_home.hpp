@@ -40,6 +40,7 @@ struct fetched_pages {
     int code = 0;                       // or a negative errno
     std::uint64_t pages = 0;            // all that came
     std::uint64_t from_neighbours = 0;  // of these, from other regions' memory
+    std::uint64_t from_caches = 0;      // and from caches of runtimes
     int neighbour_code = 0;  // why pages that another region has came from the file after all
 };
 
@@ -108,6 +109,7 @@ private:
     page_list take_held(consistency::place holder, consistency::place from, page_list& missing,
                         member& source);
     void fill_from_neighbours(consistency::place holder, page_list& missing, fetched_pages& out);
+    void fill_from_caches(const member& holder, page_list& missing, fetched_pages& out);
     static int copy_pages(const member& to, const member& from, const page_list& pages);
     int fill(const member& holder, const page_list& pages);
     [[nodiscard]] page_list without_holes(const page_list& pages) const;

@@ -439,7 +439,9 @@ status runtime_state::start_services() {
         monitor_loop();
     });
     if (status s = device->prepare(ref); !s) return s;
-    reads = std::make_unique<cached_reads>(*hooks.env, *hooks.shared, *files, lender(), ref);
+    reads = std::make_unique<cached_reads>(
+        *hooks.env, *hooks.shared, *files, lender(), ref,
+        device->is_gpu() ? std::optional(settings.device) : std::nullopt);
     return {};
 }
 

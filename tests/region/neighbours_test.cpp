@@ -257,6 +257,10 @@ public:
         if (pages.front().number >= fails_from) return -EIO;
         return real_->fill(worker, from, pages);
     }
+    int fill_from_cache(unsigned worker, const host::lent_file& from,
+                        std::vector<region::staged_page>& pages) override {
+        return real_->fill_from_cache(worker, from, pages);
+    }
     int collect(unsigned worker, const std::vector<std::uint64_t>& numbers) override {
         return real_->collect(worker, numbers);
     }
