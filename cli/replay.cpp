@@ -75,6 +75,8 @@ public:
                    "Microseconds in which others may join a batch (default 0)", "N");
         add.flag("--always-dedu", always_dedu_,
                  "Look for equal blocks also in files that have hardly any");
+        add.flag("--always-gram", always_gram_,
+                 "Use gram's device part also where it costs more than it saves");
         add.flag("--cached", run_.cached,
                  "Read and write through the operating system's page cache, not past it");
         add.flag("--writes", run_.writes, "The trace's files may be changed: its writes are done");
@@ -94,6 +96,7 @@ public:
         if (signature_ == "md5") run_.dedu.signature = buffer::signature_kind::md5;
         run_.dedu.sign_on_device = sign_on_ == "device";
         run_.dedu.adaptive = !always_dedu_;
+        run_.stands_back = !always_gram_;
         const bool dedu = shape_.policy == policy_kind::dedu,
                    native = shape_.policy == policy_kind::native;
         return first_mistake(
@@ -118,6 +121,9 @@ public:
              {(simulate_ || native) && (batch_ != not_given || batch_wait_ != not_given),
               "--batch and --batch-wait are of gram and dedu against files; leave them out, or "
               "give --policy gram or dedu and no --simulate"},
+             {(simulate_ || dedu || native) && always_gram_,
+              "--always-gram is of gram against files; leave it out, or give --policy gram and no "
+              "--simulate"},
              {(simulate_ || !dedu) && (!signature_.empty() || !sign_on_.empty() || always_dedu_),
               "--signature, --sign-on and --always-dedu are of dedu against files; leave them "
               "out, or give --policy dedu and no --simulate"}});
@@ -271,6 +277,14 @@ private:
                         {"flush_seconds", done.flush_seconds},
                         {"ms_per_access", ms_per_access(done)},
                         {"device_bytes_per_second", device_rate(done)}});
+        if (!simulate_ && shape_.policy != policy_kind::dedu)
+            out.update({{"request_seconds", 1e-9 * static_cast<double>(counts.request_ns)},
+                        {"device_seconds", 1e-9 * static_cast<double>(counts.device_ns)},
+                        {"device_cost_share", share_of(counts.device_ns, counts.request_ns)}});
+        if (!simulate_ && shape_.policy == policy_kind::gram)
+            out.update({{"kept_back", counts.kept_back},
+                        {"stand_backs", counts.stand_backs},
+                        {"stands_back", counts.stands_back}});
         if (!simulate_ && shape_.policy == policy_kind::dedu)
             out.update({{"signature", signature_.empty() ? "quick" : signature_},
                         {"signed_on", sign_on_.empty() ? "cpu" : sign_on_},
@@ -305,7 +319,10 @@ private:
             return out + told(counts.demotions, " demoted, ") +
                    told(counts.promotions, " promoted; ") +
                    apps::text_of("%.1f MB/s", 1e-6 * device_rate(done)) +
-                   " to and from the device\n";
+                   " to and from the device\n" +
+                   (counts.kept_back == 0
+                        ? ""
+                        : told(counts.kept_back, " not demoted, as the device would not pay\n"));
         out += told(done.dirty_pages, " still dirty\n");
         if (shape_.policy != policy_kind::native)
             out += told(counts.demotions, " blocks demoted, ") +
@@ -323,7 +340,7 @@ private:
                                  sign_on_;
     std::uint32_t threads_ = not_given, batch_ = not_given, batch_wait_ = not_given;
     std::uint64_t table_ = not_given, absent_ = not_given;
-    bool simulate_ = false, always_dedu_ = false;
+    bool simulate_ = false, always_dedu_ = false, always_gram_ = false;
     replay::buffer_shape shape_;
     replay::run_settings run_;
     std::uint32_t page_bytes_ = 0;

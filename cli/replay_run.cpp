@@ -173,7 +173,8 @@ status make_buffer(const trace::trace_header& header, const buffer_shape& shape,
                                                         : buffer::policy_kind::gram,
                                           .batch_pages = settings.batch_pages,
                                           .batch_wait_us = settings.batch_wait_us,
-                                          .dedu = settings.dedu};
+                                          .dedu = settings.dedu,
+                                          .stands_back = settings.stands_back};
     const bool chosen = settings.where != backend::automatic;
     status s =
         buffer::choose_frames(settings.where, 0, buffer::frames_for(wanted), out.frames, on_gpu);

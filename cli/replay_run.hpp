@@ -30,6 +30,7 @@ struct run_settings {
     bool writes = false;  // the files may be changed
     bool verify = false;  // each page that is read is compared with what it must hold
     std::uint32_t batch_pages = 256, batch_wait_us = 0;
+    bool stands_back = true;  // gram, where its device does not pay
     buffer::dedu_settings dedu{};
 };
 

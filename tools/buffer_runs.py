@@ -105,6 +105,7 @@ class Runner:
         more = ["--threads", THREADS]
         more += ["--backend", self.settings.backend] if self.settings.backend else []
         more += ["--cached"] if self.settings.cached else []
+        more += ["--always-gram"] if self.settings.always_gram and run.policy == "gram" else []
         more += ["--writes"] if run.workload.writes else []
         return self.call("replay", "trace", *flags, *more)
 

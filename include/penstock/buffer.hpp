@@ -61,9 +61,16 @@ struct manager_counts {
     // byte, and how many differed.
     std::uint64_t looked_blocks = 0, shared_blocks = 0, compared_blocks = 0, differing_blocks = 0;
     std::uint64_t prefetched = 0;  // pages read ahead; they count as neither hits, misses nor loads
+    // With `gram`: pages that left the host and did not go to the device, since the buffer stood
+    // back or measured; and how often it began to stand back.
+    std::uint64_t kept_back = 0, stand_backs = 0;
+    // With `native` and `gram`: the time of all requests for pages that were not in the host, as
+    // their threads waited; and of it, the time for the device: copies for it, calls, waits.
+    std::uint64_t request_ns = 0, device_ns = 0;
     // Now:
     std::uint64_t pages = 0, device_pages = 0;  // in the buffer; of these, in the device
     std::uint64_t device_bytes = 0;             // of device memory in use
+    bool stands_back = false;                   // `gram`: the device's part does not pay just now
 };
 
 // The contents of the buffer now. The time to collect them grows with the contents.

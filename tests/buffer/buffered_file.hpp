@@ -134,6 +134,7 @@ inline void fail_somehow(fault::faulty_environment& env, std::mt19937_64& random
     env.set(plan);
 }
 
+// The device's part is always used, so that counts are exact.
 inline buffer::manager_settings small(std::uint32_t host_pages, std::uint32_t device_pages,
                                       buffer::order_kind order, std::uint64_t page_bytes = 512) {
     return {.page_bytes = page_bytes,
@@ -141,7 +142,8 @@ inline buffer::manager_settings small(std::uint32_t host_pages, std::uint32_t de
             .device_pages = device_pages,
             .sessions = 2,
             .fixed_pages = 1,
-            .order = order};
+            .order = order,
+            .stands_back = false};
 }
 
 class on_backends : public testing::TestWithParam<buffer_kind> {

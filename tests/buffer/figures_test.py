@@ -234,8 +234,8 @@ class Ends(InFolder):
         # what is refused is tested too
         program = self.wrapped('case "$*" in *dedu*) exit 2;; esac')
         _, simulated = figures(self.folder, *asked, "--simulate")
-        ran, result = figures(self.folder, *asked, "--cached", "--repeats", 2, *FLAGS,
-                              program=program)
+        ran, result = figures(self.folder, *asked, "--cached", "--always-gram", "--repeats", 2,
+                              *FLAGS, program=program)
         self.assertEqual(ran.returncode, 0, ran.stderr)
         counted = by_place(simulated)
         self.assertEqual(len(result["results"]), len(counted))

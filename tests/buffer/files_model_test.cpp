@@ -88,7 +88,9 @@ struct shadow_page {
 
 class racing_sessions {
 public:
-    racing_sessions(policy_kind policy, std::uint64_t seed, bool failing, bool drops)
+    // `stands_back`: by times that are drawn, so that it uses the device and does not, by turns.
+    racing_sessions(policy_kind policy, std::uint64_t seed, bool failing, bool drops,
+                    bool stands_back = false)
         : seed_(seed), failing_(failing) {
         disk_.drops = drops;
         const auto order = seed % 2 == 0 ? buffer::order_kind::lru : buffer::order_kind::clock;
@@ -99,6 +101,10 @@ public:
         settings.wait_ms = wait_ms;
         settings.policy = policy;
         settings.begins = buffer::begun_reads::all;
+        settings.stands_back = stands_back;
+        settings.clock = [this] {
+            return ticks_ += mix64(ticks_) % (ticks_ / 1'000'000 % 2 == 0 ? 100 : 10'000);
+        };
         std::string why;
         const buffer::frames_shape shape = buffer::frames_for(settings);
         frames_ = std::make_unique<late_frames>(buffer::make_cpu_frames(shape, why), shape.queues);
@@ -140,6 +146,7 @@ public:
     // Pages that were fixed; closes that ended with 0, and those that timed out.
     [[nodiscard]] std::uint64_t fixed() const { return fixed_; }
     [[nodiscard]] std::uint64_t closed() const { return closed_; }
+    [[nodiscard]] buffer::manager_counts counts() const { return all_->counts(); }
     [[nodiscard]] std::uint64_t timed_out() const { return timed_out_; }
 
 private:
@@ -302,6 +309,7 @@ private:
     model_disk disk_;
     fault::faulty_environment env_{disk_};
     frames_owner frames_;
+    std::atomic<std::uint64_t> ticks_{1};
     std::unique_ptr<buffer::manager> all_;
     int fds_[2] = {-1, -1};
     std::mutex sizes_[2];  // a size here and below changes as one
@@ -331,6 +339,20 @@ TEST_P(racing_files, lose_nothing) {
               std::uint64_t{workers} * rounds(4000, 600));  // of six times as many operations
     EXPECT_GT(closed, 20u);
     EXPECT_GT(timed_out, 0u);
+}
+
+TEST(racing_files_that_stand_back, lose_nothing) {
+    buffer::manager_counts sum;
+    for (std::uint64_t seed = 11; seed <= 16; ++seed) {
+        racing_sessions all(policy_kind::gram, seed, seed > 13, false, true);
+        EXPECT_EQ(all.run(rounds(4000, 600)), 0u) << all.failure() << "; seed " << seed;
+        sum.kept_back += all.counts().kept_back;
+        sum.demotions += all.counts().demotions;
+        sum.device_hits += all.counts().device_hits;
+    }
+    EXPECT_GT(sum.kept_back, 100u);
+    EXPECT_GT(sum.demotions, 100u);
+    EXPECT_GT(sum.device_hits, 100u);
 }
 
 TEST_P(racing_files, a_write_that_is_dropped_is_found) {

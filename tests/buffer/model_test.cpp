@@ -20,9 +20,11 @@ private:
 template <typename Core>
 class random_run {
 public:
-    random_run(const limits& most, std::uint64_t seed)
+    // `rests`: the device takes no pages now and then.
+    random_run(const limits& most, std::uint64_t seed, bool rests = false)
         : world_(most),
           most_(most),
+          rests_(rests),
           dice_(seed),
           pages_(4 + dice_.below(20)),
           contents_(2 + dice_.below(30)) {
@@ -55,6 +57,7 @@ private:
     }
     void step() {
         const page_id id = name(dice_.below(2 * pages_));
+        if (rests_ && dice_.below(8) == 0) world_.core.set_demotes(dice_.below(2) == 0);
         switch (dice_.below(16)) {
             case 0:
                 if (world_.core.pin(id) == 0) pinned_.push_back(id);
@@ -80,6 +83,7 @@ private:
 
     world<Core> world_;
     limits most_;
+    const bool rests_;
     dice dice_;
     std::uint64_t pages_, contents_, made_ = 0;
     std::vector<page_id> pinned_;
@@ -87,7 +91,7 @@ private:
 };
 
 template <typename Core>
-void run_all(std::uint64_t first_seed) {
+void run_all(std::uint64_t first_seed, bool rests = false) {
     counts all;
     for (const std::uint32_t blocks : {1u, 2u, 4u})
         for (std::uint64_t seed = first_seed; seed < first_seed + 8; ++seed) {
@@ -96,7 +100,7 @@ void run_all(std::uint64_t first_seed) {
             const std::uint32_t frames = most.host_frames() + most.device_frames(),
                                 choices[] = {0, 1, blocks, 2 * frames};
             most.absent_blocks = choices[seed % 4];
-            random_run<Core> run(most, seed);
+            random_run<Core> run(most, seed, rests);
             EXPECT_EQ(run.play(1500), 0)
                 << run.failure() << "; seed " << seed << ", H " << most.host_pages << ", G "
                 << most.device_pages << ", D " << blocks << ", table " << most.pages << ", absent "
@@ -117,6 +121,11 @@ void run_all(std::uint64_t first_seed) {
 TEST(buffer_model, no_byte_and_no_count_is_wrong_under_lru) { run_all<core<lru_order>>(1); }
 
 TEST(buffer_model, no_byte_and_no_count_is_wrong_under_clock) { run_all<core<clock_order>>(100); }
+
+TEST(buffer_model, no_byte_and_no_count_is_wrong_where_the_device_rests_now_and_then) {
+    run_all<core<lru_order>>(200, true);
+    run_all<core<clock_order>>(300, true);
+}
 
 TEST(buffer_model, an_exchange_that_only_copies_is_found) {
     random_run<core<lru_order>> run(sizes(2, 3, 2, 20), 3);

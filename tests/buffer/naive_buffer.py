@@ -84,6 +84,7 @@ class Buffer:
         self.free_device = list(reversed(range(self.device_frames)))
         self.order = (Lru if order == "lru" else Clock)(self.host_frames)
         self.device_list = []       # frames, the head first
+        self.demotes = True         # False: the device rests
         self.absent, self.absent_limit = [], absent  # blocks, what became absent first, first
         # the table: unpinned ones in the order of loading or unpinning
         self.blocks, self.table = [], []
@@ -225,13 +226,14 @@ class Buffer:
 
     def free_host_frame(self):                                                # 6
         while not self.free_host:
-            if self.device_frames and not self.free_device:
+            demotes = self.device_frames and self.demotes
+            if demotes and not self.free_device:
                 self.evict(self.block_in("device",
                                          next(filter(self.may_go("device"),
                                                      reversed(self.device_list)))))
                 continue
             victim = self.block_in("host", self.order.victim(self.may_go("host")))
-            if not self.device_frames:
+            if not demotes:
                 self.evict(victim)
                 continue
             self.counts["demotions"] += 1

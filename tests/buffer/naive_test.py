@@ -13,9 +13,9 @@ PLAYER = os.path.abspath(sys.argv.pop(1))
 STEPS = 400
 
 
-def random_steps(dice, blocks, steps, shared=False):
+def random_steps(dice, blocks, steps, shared=False, rests=False):
     """Lines for the player. Few pages and contents, so that everything happens often. Half of the
-    blocks are alone, or hardly any."""
+    blocks are alone, or hardly any. With `rests` the device rests now and then."""
     pages, contents = dice.choice([6, 12, 30]), dice.choice([3, 10, 40])
     pins, share_of_writes = [], dice.choice([0.0, 0.2, 0.6])
 
@@ -34,6 +34,8 @@ def random_steps(dice, blocks, steps, shared=False):
             yield "u", pins.pop(dice.randrange(len(pins))), []
         elif draw < 0.13:
             yield "f", name, []
+        elif draw < 0.16 and rests:
+            yield "d", (dice.randrange(2), 0), []
         elif dice.random() < share_of_writes:
             # One in three to a page that may be pinned.
             yield "w", dice.choice([name, name, pins[-1]]) if pins else name, drawn()
@@ -60,6 +62,8 @@ def naive_lines(steps, sizes, order):
         try:
             if kind == "f":
                 buffer.flush(name[0])
+            elif kind == "d":
+                buffer.demotes = name[0] != 0
             elif kind in "pu":
                 (buffer.pin if kind == "p" else buffer.unpin)(name)
             elif kind == "r":
@@ -136,6 +140,17 @@ class Naive(unittest.TestCase):
                 sizes[3] = sizes[0] + sizes[1] + 1
                 with self.subTest(seed=seed, sizes=sizes, order=order):
                     self.compare(in_place(random_steps(dice, 1, STEPS)), sizes, order)
+
+    def test_every_step_where_the_device_rests_now_and_then(self):
+        for blocks in (1, 2):
+            for order in ("lru", "clock"):
+                for seed in range(200, 209):
+                    dice, sizes = dice_and_sizes(seed, blocks)
+                    pages = sizes[0] + sizes[1]
+                    sizes[3] = pages + 1 if blocks == 1 else 2 * pages
+                    with self.subTest(seed=seed, sizes=sizes, order=order):
+                        steps = random_steps(dice, blocks, STEPS, rests=True)
+                        self.compare(in_place(steps) if blocks == 1 else steps, sizes, order)
 
     def test_a_core_that_demotes_to_the_tail_is_found(self):
         found = 0

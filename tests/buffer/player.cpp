@@ -2,8 +2,8 @@
 // comparison with naive_buffer.py:
 //   player H G D TABLE ABSENT lru|clock [tail]
 // Lines: r FILE PAGE CONTENT... (read), w (replace), m (write in place), p and u FILE PAGE (pin,
-// unpin), f FILE (flush). A content of 0 is alone. With `tail`, a demoted block enters the device's
-// list at the tail: the canary.
+// unpin), f FILE (flush), d 0|1 0 (victims of the host go to the device or not). A content of 0 is
+// alone. With `tail`, a demoted block enters the device's list at the tail: the canary.
 #include <cstdlib>
 #include <iostream>
 #include <string>
@@ -65,6 +65,7 @@ private:
         std::cin >> page_.file;
         if (kind == 'f') return core_.flush(page_.file, moved_);
         std::cin >> page_.page;
+        if (kind == 'd') return core_.set_demotes(page_.file != 0), 0;
         if (kind == 'p') return core_.pin(page_), 0;
         if (kind == 'u') return core_.unpin(page_), 0;
         for (content_id& content : contents_) {

@@ -49,7 +49,7 @@ class Run(Traces):
                                *(["--absent", 20] if (policy, order) == ("dedu", "clock") else [])]
                     simulated = self.replay(*options, "--simulate")
                     ran = self.replay(*options, *FLAGS, "--cached", "--writes", "--verify",
-                                      *(["--always-dedu"] if policy == "dedu" else []))
+                                      *([f"--always-{policy}"] if policy != "native" else []))
                     self.assertEqual({name: ran[name] for name in SAME},
                                      {name: simulated[name] for name in SAME})
                     self.assertTrue(
@@ -129,7 +129,8 @@ class Run(Traces):
         self.assertRegex(ran.stdout.decode(),
                          r"gram, lru, on (cpu|gpu): 3,000 accesses in [0-9.]+ s, [0-9.]+ ms each\n"
                          r"[0-9,]+ host hits \([0-9.]+ %\), [0-9,]+ device hits(.*\n)+.* promoted; "
-                         r"[0-9.]+ MB/s to and from the device\n$")
+                         r"[0-9.]+ MB/s to and from the device\n"
+                         r"([0-9,]+ not demoted, as the device would not pay\n)?$")
 
     def test_bad_input(self):
         self.generate("--seed", 9)
@@ -155,6 +156,7 @@ class Run(Traces):
                 (2, ["trace", *gram, "--threads", "0"], ["--threads", "'0'", "from 1"]),
                 (2, ["trace", *gram, "--backend", "tpu"], ["--backend", "'tpu'", "cpu or gpu"]),
                 (2, ["trace", *gram, "--simulate"], ["--cached", "--simulate"]),
+                (2, ["trace", *dedu, "--always-gram"], ["--always-gram", "--policy gram"]),
                 (2, ["trace", *gram, "--sign-on", "cpu"], ["--sign-on", "--policy dedu"]),
                 (2, ["trace", "--policy", "native", "--ram", "64KiB", "--cached", *FLAGS, "--batch",
                      "5"],

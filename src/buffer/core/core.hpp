@@ -128,6 +128,9 @@ public:
     // How the order finds a victim may depend on the thread that drives the core (lru_order.hpp
     // says what an order is).
     Order& order() { return s_.order; }
+    // False: until it is set again, a block for which the host has no room is evicted, and not
+    // demoted. What lies in the device stays there, and is found there.
+    void set_demotes(bool demotes) { s_.demotes = demotes; }
 
     // Between pin() and as many unpin() the page's blocks stay in their host frames, and the page
     // in the table. -ENOENT if the page is not in the table, -EAGAIN if a block of it is in the

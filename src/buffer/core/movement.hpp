@@ -160,6 +160,7 @@ struct core_tables {
     frame_pool host, device;
     list_ends absent;  // blocks, what became so first oldest
     std::uint32_t pinned_blocks = 0;
+    bool demotes = true;  // false: what leaves the host leaves the buffer
 };
 
 template <typename Order, typename Cache>
@@ -329,7 +330,8 @@ PENSTOCK_FETCHING void expect_evictions(const State& s, std::uint32_t first) {
 template <typename State, typename Sink>
 std::uint32_t free_host_frame(State& s, Sink& sink) {
     while (s.host.full()) {
-        if (s.device.size() != 0 && s.device.full()) {
+        const bool demotes = s.device.size() != 0 && s.demotes;
+        if (demotes && s.device.full()) {
             evict(
                 s,
                 s.cache.tail(s.blocks, [&](std::uint32_t number) { return !s.blocks[number].own; }),
@@ -338,7 +340,7 @@ std::uint32_t free_host_frame(State& s, Sink& sink) {
             continue;
         }
         const std::uint32_t number = host_victim(s);
-        if (s.device.size() == 0) {
+        if (!demotes) {
             evict(s, number, sink);
             if constexpr (requires { s.order.oldest(); }) expect_evictions(s, s.order.oldest());
             continue;

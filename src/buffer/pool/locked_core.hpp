@@ -7,10 +7,12 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "buffer/core/core.hpp"
+#include "buffer/core/watched_part.hpp"
 #include "buffer/pool/frame_directory.hpp"
 
 namespace penstock::buffer {
@@ -184,6 +186,9 @@ struct alignas(64) locked_core {
                 core.make({settings.host_pages, settings.device_pages, 1, all + 1, settings.files});
             code != 0)
             return code;
+        if (settings.stands_back && settings.policy == policy_kind::gram &&
+            settings.device_pages != 0)
+            part.emplace(settings.device_pages);
         core.order().close_by([this](std::uint32_t frame) { return pages.is_idle(frame); },
                               [this](std::uint32_t frame) {
                                   page_id id{};
@@ -236,6 +241,7 @@ struct alignas(64) locked_core {
     buffer::core<latched_order<Order>> core;
     frame_turns turns;
     manager_counts counts;
+    std::optional<watched_part> part;  // empty: the device's part is always used
     frame_directory& pages;
 };
 

@@ -48,6 +48,11 @@ public:
         const core_tables& known = all_.locked.core.inside();
         manager_counts out = all_.locked.counts;
         out.host_hits += all_.uncounted_hits;
+        if (all_.locked.part) {
+            const device_watch& watch = all_.locked.part->watch();
+            out.stand_backs = watch.times_back();
+            out.stands_back = watch.now() == device_watch::state::standing_back;
+        }
         out.pages = known.pages.in_use();
         out.device_pages = known.device.in_use();
         out.device_bytes = out.device_pages * all_.settings.page_bytes;

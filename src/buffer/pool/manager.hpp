@@ -26,6 +26,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -75,6 +76,10 @@ struct manager_settings {
     std::uint32_t batch_wait_us = 0;  // in which others may join
     dedu_settings dedu{};
     begun_reads begins = begun_reads::past_the_page_cache;
+    // Of gram: the device's part is used only as far as it pays (device_watch.hpp).
+    bool stands_back = true;
+    // Nanoseconds that only grow, for tests; empty: the machine's clock.
+    std::function<std::uint64_t()> clock{};
     // For tests: fewer bits make blocks of one content hash and other bytes.
     std::uint64_t hash_mask = ~std::uint64_t{0};
 };

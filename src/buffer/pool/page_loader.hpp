@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <vector>
 
 #include "buffer/pool/locked_core.hpp"
 #include "buffer/pool/page_flusher.hpp"
@@ -97,8 +98,10 @@ public:
         }
         std::byte* const room = at > first.page + 1 ? s.span.room() : nullptr;
         if (room == nullptr) return at;
+        const std::uint64_t begun = mover_.now();
         const std::int64_t got = mover_.read(first.file, room, (at - first.page) * page_bytes_,
                                              first.page * page_bytes_);
+        s.span_page_ns = (mover_.now() - begun) / (at - first.page);
         s.span.set(first, version, static_cast<std::uint64_t>(std::max<std::int64_t>(got, 0)));
         return at;
     }
@@ -125,14 +128,18 @@ private:
         // Before the version grows by a page that has to go for it.
         s.filled_from =
             s.span.find(id, pages_.file_at(id.file).version, page_bytes_, s.filled_bytes);
-        decide(s, id, purpose == wish::ahead);
+        watched_part::request asked = decide(s, id, purpose == wish::ahead);
         const std::uint32_t frame = shared_.find(id)->frame;
         pages_.expect(frame, id);
+        const std::uint64_t begun = mover_.now();
+        s.device_ns = s.begin_ns = 0;
         shared_.wait_turns(hold, s.actions, s.turns);
         hold.unlock();
         const page_mover::outcome ended = mover_.carry_out(s, purpose == wish::fresh_page);
+        const std::uint64_t own_ns = mover_.now() - begun;
         hold.lock();
         shared_.turns.end(s.turns);
+        note_time(s, asked, own_ns, ended.any() == 0);
         (purpose == wish::ahead ? shared_.counts.prefetched : shared_.counts.loads) += ended.loaded;
         if (ended.any() == 0) {
             opened(frame);
@@ -149,7 +156,7 @@ private:
 
     // What has to be done that the page is in the host. Nothing is pinned in the core, since the
     // threads that use a frame keep it from being closed; so there is always room.
-    void decide(move_room& s, page_id id, bool ahead) {
+    watched_part::request decide(move_room& s, page_id id, bool ahead) {
         manager_counts& counts = shared_.counts;
         s.actions.clear();
         const auto note = [&](const action& told) {
@@ -163,12 +170,41 @@ private:
             if (told.kind == move::promote || told.kind == move::exchange) ++counts.promotions;
         };
         found at{};
-        shared_.core.touch(id, note, at);
+        watched_part::request asked;
+        if (shared_.part) {
+            at = shared_.part->bring(shared_.core, id, note, asked);
+            counts.kept_back += is_kept_back(s.actions) ? 1 : 0;
+        } else {
+            shared_.core.touch(id, note, at);
+            if (at == found::nowhere) shared_.core.load(id, nullptr, note);
+        }
         if (at == found::device) ++counts.device_hits;
-        if (at != found::nowhere) return;
-        counts.misses += ahead ? 0 : 1;
-        shared_.core.load(id, nullptr, note);
-        pages_.count_page(id, true);
+        if (at == found::nowhere) {
+            counts.misses += ahead ? 0 : 1;
+            pages_.count_page(id, true);
+        }
+        return asked;
+    }
+    // A page left, and it did not go to the device.
+    static bool is_kept_back(const std::vector<action>& actions) {
+        return std::none_of(actions.begin(), actions.end(),
+                            [](const action& told) {
+                                return told.kind == move::demote || told.kind == move::exchange;
+                            }) &&
+               std::any_of(actions.begin(), actions.end(),
+                           [](const action& told) { return told.kind == move::drop; });
+    }
+
+    // A request that failed says nothing of what requests take. A page from the session's span had
+    // its part of one read.
+    void note_time(move_room& s, watched_part::request& asked, std::uint64_t own_ns,
+                   bool went_well) {
+        asked.ns = own_ns + (s.filled_from != nullptr ? s.span_page_ns : 0);
+        // A read that is begun while the device is told is part of what a move costs.
+        asked.device_ns = s.device_ns + s.begin_ns;
+        shared_.counts.request_ns += asked.ns;
+        shared_.counts.device_ns += s.device_ns;
+        if (shared_.part && went_well) shared_.part->ended(asked);
     }
 
     // The frame that the other page was to have is free, and the page that must not go has left a

@@ -73,6 +73,7 @@ int page_mover::move_bytes(move_room& s, const action& told) {
 // A call of the device takes as long for many pages as for one, and threads that call at once keep
 // each other waiting. No two of a batch are of one frame, as each has the turn on its own.
 int page_mover::move_together(move_room& s, const frame_move& transfer) {
+    const device_time timed(*this, s);
     s.asked.transfer = transfer;
     desks_[s.number % most_desks]->together.submit(s.asked);
     return s.asked.code;
@@ -92,7 +93,10 @@ void page_mover::move_desk_batch(std::uint32_t desk, const combiner<move_request
 int page_mover::begin_demotion(move_room& s, const action& told, const action* next_read) {
     if (settings_.page_bytes > most_copied_bytes) return move_bytes(s, told);
     if (const int code = end_demotion(s); code != 0) return code;
-    std::memcpy(pages_.data_of(own_frame(s)), pages_.data_of(told.host), settings_.page_bytes);
+    {
+        const device_time timed(*this, s);
+        std::memcpy(pages_.data_of(own_frame(s)), pages_.data_of(told.host), settings_.page_bytes);
+    }
     s.victim_frame = told.device;
     if (demotions_.fetch_add(1) >= most_desks) {
         --demotions_;
@@ -102,6 +106,7 @@ int page_mover::begin_demotion(move_room& s, const action& told, const action* n
     if (next_read != nullptr) begin_read(s, *next_read);
     s.victim = move_room::demotion::begun;
     s.batch.assign(1, {own_frame(s), told.device, direction::to_device});
+    const device_time timed(*this, s);
     return broken(frames_.begin(s.number, s.batch));
 }
 
@@ -113,6 +118,7 @@ int page_mover::end_demotion(move_room& s) {
             return move_together(s, {own_frame(s), s.victim_frame, direction::to_device});
         case move_room::demotion::begun: break;
     }
+    const device_time timed(*this, s);
     const int code = broken(frames_.end(s.number));
     --demotions_;
     return code;
@@ -125,9 +131,11 @@ int page_mover::broken(int code) {
 
 void page_mover::begin_read(move_room& s, const action& fill) {
     const frame_directory::file& from = pages_.file_at(fill.page.file);
-    if (from.begins_reads && s.filled_from == nullptr)
-        s.begun.begin(env_, from.fd, pages_.data_of(fill.host), settings_.page_bytes,
-                      fill.page.page * settings_.page_bytes);
+    if (!from.begins_reads || s.filled_from != nullptr) return;
+    const std::uint64_t begun = now();
+    s.begun.begin(env_, from.fd, pages_.data_of(fill.host), settings_.page_bytes,
+                  fill.page.page * settings_.page_bytes);
+    s.begin_ns += now() - begun;
 }
 
 int page_mover::read_page(move_room& s, page_id id, std::uint32_t frame) {

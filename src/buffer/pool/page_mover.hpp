@@ -97,6 +97,9 @@ struct move_room {
     const std::byte* filled_from = nullptr;  // the page of the request in the span, and how much
                                              // of it; null: it is read from its file
     std::uint64_t filled_bytes = 0;
+    std::uint64_t begin_ns = 0;      // that beginning the read took, beside the device
+    std::uint64_t device_ns = 0;     // that the request's moves took so far, as its thread waited
+    std::uint64_t span_page_ns = 0;  // that reading the span took, for each of its pages
 };
 
 class page_mover {
@@ -127,8 +130,29 @@ public:
     int sync(std::uint32_t file) { return sync_file(env_, pages_.file_at(file).fd); }
     // The device failed: what its frames hold is not known.
     [[nodiscard]] bool is_broken() const { return broken_; }
+    // Nanoseconds that only grow.
+    [[nodiscard]] std::uint64_t now() const {
+        if (settings_.clock) return settings_.clock();
+        return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                              std::chrono::steady_clock::now().time_since_epoch())
+                                              .count());
+    }
 
 private:
+    // While it lives, time is the device's.
+    class device_time {
+    public:
+        device_time(const page_mover& mover, move_room& room)
+            : mover_(mover), room_(room), begun_(mover.now()) {}
+        ~device_time() { room_.device_ns += mover_.now() - begun_; }
+        device_time(const device_time&) = delete;
+        device_time& operator=(const device_time&) = delete;
+
+    private:
+        const page_mover& mover_;
+        move_room& room_;
+        const std::uint64_t begun_;
+    };
     // Sessions of one desk move pages together.
     struct move_desk {
         move_desk(const manager_settings& settings, combiner<move_request>::handler handle)
