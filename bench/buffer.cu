@@ -1,4 +1,5 @@
 // Cases of the buffer: signatures of blocks, moves between host and device, and pages fixed there.
+#include <atomic>
 #include <numeric>
 #include <random>
 
@@ -152,6 +153,10 @@ public:
         });
         return gigabytes_a_second(times * pages() * frame_bytes, watch.seconds());
     }
+    // Each thread's own.
+    [[nodiscard]] const std::vector<std::vector<std::vector<frame_move>>>& lists() const {
+        return lists_;
+    }
     [[nodiscard]] std::uint64_t pages() const {
         return std::accumulate(
             lists_.begin(), lists_.end(), std::uint64_t{0},
@@ -189,6 +194,42 @@ series plain_copies(context& here, std::uint64_t bytes) {
     return out;
 }
 
+// The same pages to the host by a copy of the API for each, and one wait for a batch: what a buffer
+// without a kernel of its own would do. GB/s.
+series copies_by_page([[maybe_unused]] context& here, [[maybe_unused]] const batches& all,
+                      [[maybe_unused]] buffer::device_frames& frames,
+                      [[maybe_unused]] std::uint64_t frames_each) {
+    series out;
+#if defined(__CUDACC__)
+    constexpr std::uint64_t most_pages = 4096;  // of a thread: a call takes microseconds
+    const memory near(backend::gpu, frames_each * frame_bytes);
+    std::byte* const far = frames.host_frames();
+    for (std::uint64_t repeat = 0; repeat < here.repeats(7) + 1; ++repeat) {
+        std::atomic<std::uint64_t> pages{0};
+        const stopwatch watch;
+        apps::on_threads(static_cast<std::uint32_t>(all.lists().size()), [&](std::uint32_t t) {
+            cudaStream_t stream = nullptr;
+            cudaError_t code = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+            std::uint64_t own = 0;
+            for (std::size_t i = 0; i < all.lists()[t].size() && own < most_pages; ++i) {
+                for (const frame_move& page : all.lists()[t][i])
+                    if (code == cudaSuccess)
+                        code = cudaMemcpyAsync(far + page.host * frame_bytes,
+                                               near.as<std::byte>() + page.device * frame_bytes,
+                                               frame_bytes, cudaMemcpyDeviceToHost, stream);
+                if (code == cudaSuccess) code = cudaStreamSynchronize(stream);
+                own += all.lists()[t][i].size();
+            }
+            expect(code == cudaSuccess, "a copy of a page failed");
+            cudaStreamDestroy(stream);
+            pages += own;
+        });
+        if (repeat != 0) out.add(gigabytes_a_second(pages * frame_bytes, watch.seconds()));
+    }
+#endif
+    return out;
+}
+
 }  // namespace
 
 void exchange_path(context& here) {
@@ -223,6 +264,11 @@ void exchange_path(context& here) {
             here.add("S14", name, frame_bytes, "GB/s", {moved, bus},
                      here.on_gpu() ? "the copy engine, 64 MiB at a time to the host" : "memcpy",
                      "GB that come to the host");
+            if (here.on_gpu() && way == direction::to_host)
+                here.add("D18", name, frame_bytes, "GB/s",
+                         {moved, copies_by_page(here, all, *frames, frames_each)},
+                         "a copy of the API for each page, one wait for a batch",
+                         "GB that come to the host");
         }
 }
 

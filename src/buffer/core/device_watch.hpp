@@ -15,7 +15,8 @@
 //
 //   state          victims go to the device           and next
 //   measuring      all but one in eight               when the times are known: engaged if a move
-//                                                     adds less than 1 %, else standing_back
+//                                                     adds less than 1 %, probing if it adds less
+//                                                     than 10 %, else standing_back
 //   engaged        all but one in 64, for `plain`     standing_back if the gain is below -1 %
 //   standing_back  so few that it costs 0.5 %         probing if the gain would be above 3 % in two
 //                                                     epochs, after a wait
@@ -185,6 +186,7 @@ private:
 
     void settle() {
         if (gain_at(0) > worst_gain) state_ = state::engaged;
+        else if (!is_dear()) probe();
         else stand_back();
     }
     void stand_back() {
@@ -217,16 +219,23 @@ private:
                 if (left_ != 0) --left_;
                 if (left_ == 0 && good_epochs_ >= 2 && owed_ <= allowed()) probe();
                 return;
-            case state::probing:
-                if (gain() < worst_gain) return stand_back();
-                if (probed_ < device_pages_ && ++probe_epochs_ < most_probe_epochs()) return;
+            case state::probing: {
+                ++probe_epochs_;
+                const bool is_full =
+                    probe_epochs_ >= least_probe_epochs &&
+                    (probed_ >= device_pages_ || probe_epochs_ >= most_probe_epochs());
+                // At the beginning the shadow list is no fuller than the device.
+                if ((is_full || times_back_ != 0) && gain() < worst_gain) return stand_back();
+                if (!is_full) return;
                 state_ = state::engaged;
                 engaged_epochs_ = 0;
+            }
         }
     }
+    static constexpr std::uint64_t least_probe_epochs = 4;  // in which the share becomes known
     // Pages that the device has already need not move.
     [[nodiscard]] std::uint64_t most_probe_epochs() const {
-        return 2 * std::uint64_t{device_pages_} / epoch_requests + 4;
+        return 2 * std::uint64_t{device_pages_} / epoch_requests + least_probe_epochs;
     }
     static double ratio(std::uint64_t part, std::uint64_t all) {
         return all != 0 ? static_cast<double>(part) / static_cast<double>(all) : 0;
