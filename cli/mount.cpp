@@ -82,6 +82,8 @@ public:
         add.choice("--backend", backend_, {"cpu", "gpu"}, "backend",
                    "Where the device's part lies: gpu or cpu (default: a GPU if there is one)",
                    "NAME");
+        add.flag("--always-gram", always_gram_,
+                 "Use gram's device part also where it costs more than it saves");
         add.flag("--json", common.json,
                  "When the mount is gone, print exactly one JSON object on standard output");
         add.flag("--quiet", common.quiet, "Do not say when the mount is there");
@@ -134,9 +136,10 @@ private:
 
     status settle_buffer() {
         if (policy_.empty())
-            return first_mistake({{ram_ || gpu_ || page_ || !backend_.empty(),
-                                   "--ram, --gpu, --page and --backend are of a buffer; give "
-                                   "--buffer gram too, or leave them out"}});
+            return first_mistake(
+                {{ram_ || gpu_ || page_ || !backend_.empty() || always_gram_,
+                  "--ram, --gpu, --page, --backend and --always-gram are of a buffer; give "
+                  "--buffer gram too, or leave them out"}});
         mount::buffer_options settings{.policy = policy_named(policy_)};
         const bool native = settings.policy == buffer::policy_kind::native;
         settings.ram_bytes = ram_.value_or(0);
@@ -144,12 +147,15 @@ private:
         settings.page_bytes = static_cast<std::uint32_t>(
             std::min<std::uint64_t>(page_.value_or(settings.page_bytes), 1u << 31));
         settings.where = backend_named(backend_);
+        settings.stands_back = !always_gram_;
         if (status s = first_mistake(
                 {{!ram_,
                   "--ram is missing: how much host memory the buffer has; give a size such as "
                   "256MiB"},
                  {!gpu_ && !native, "--gpu is missing: how much device memory " + policy_ +
                                         " has; give a size such as 256MiB"},
+                 {always_gram_ && settings.policy != buffer::policy_kind::gram,
+                  "--always-gram is of gram; leave it out, or give --buffer gram"},
                  {options_.background && settings.where != backend::cpu && !native,
                   "--background: a process that goes on in the background loses its GPU; give "
                   "--backend cpu, or leave --background out"}});
@@ -192,6 +198,7 @@ private:
     mount::serve_options options_;
     std::string threads_, read_ahead_, policy_, backend_;
     std::optional<std::uint64_t> ram_, gpu_, page_;
+    bool always_gram_ = false;
 };
 
 }  // namespace

@@ -56,7 +56,8 @@ buffer::manager_settings settings_of(const buffer_options& wanted, unsigned thre
             .sessions = threads,
             .fixed_pages = 1,
             .files = static_cast<std::uint32_t>(files),
-            .policy = wanted.policy};
+            .policy = wanted.policy,
+            .stands_back = wanted.stands_back};
 }
 
 status check(const buffer_options& wanted, unsigned threads) {

@@ -27,6 +27,7 @@ struct buffer_options {
     std::uint64_t ram_bytes = 0, gpu_bytes = 0;  // whole pages of them are used
     std::uint32_t page_bytes = 4096;             // a power of two, 4 KiB to 1 MiB
     backend where = backend::automatic;          // of the device's part
+    bool stands_back = true;                     // gram, where its device does not pay
 };
 
 struct serve_options : mount_options {

@@ -88,6 +88,19 @@ TEST(device_watch, probing_costs_less_than_a_hundredth) {
     }
 }
 
+// A disk that becomes slower and faster for all requests says nothing of the device.
+TEST(device_watch, stays_engaged_beside_a_disk_that_drifts) {
+    simulated_part part(sizes);
+    const page_sequence pages = uniform(2500);
+    for (std::uint64_t i = 0; i < 300 * epoch; ++i) {
+        const double phase = static_cast<double>(i) / static_cast<double>(30 * epoch);
+        part.access(pages(i), {40'000 * (1.5 + std::sin(phase)), 2'000, 10'000});
+    }
+    EXPECT_EQ(part.now(), state::engaged);
+    EXPECT_EQ(part.watch().times_back(), 0u);
+    EXPECT_LT(part.over_native(), -0.4);
+}
+
 // The answers hang on the requests alone.
 TEST(device_watch, answers_the_same_to_the_same_requests) {
     simulated_part first(sizes), second(sizes);
@@ -179,11 +192,18 @@ std::vector<named_trace> traces() {
 }
 
 const std::vector<request_costs> machines = {
-    {2'000, 6'000, 15'000},  // files in the page cache
-    {36'000, 1'000, 1'200},  // memory in place of a device
-    {36'000, 2'000, 12'000},  {36'000, 6'000, 15'000},  {36'000, 12'000, 30'000},
-    {36'000, 40'000, 60'000},  // a device that is slower than the disk
-    {90'000, 6'000, 15'000},  {300'000, 6'000, 15'000}, {5'000'000, 6'000, 15'000},
+    {2'000, 6'000, 15'000},          // files in the page cache
+    {36'000, 1'000, 1'200},          // memory in place of a device
+    {36'000, 1'000, 1'200, 12'000},  // the same, beside a way to read that takes longer
+    {36'000, 2'000, 12'000, 3'000},
+    {36'000, 2'000, 12'000},
+    {36'000, 6'000, 15'000},
+    {36'000, 12'000, 30'000},
+    {36'000, 40'000, 60'000},  // a device that is slower than the
+                               // disk
+    {90'000, 6'000, 15'000},
+    {300'000, 6'000, 15'000},
+    {5'000'000, 6'000, 15'000},
 };
 
 }  // namespace

@@ -19,6 +19,7 @@ struct request_costs {
     double read = 36'000;    // a page from the disk
     double move = 6'000;     // by so much longer where a victim goes to the device
     double answer = 15'000;  // a page from the device, its victim there
+    double hidden = 0;  // by so much longer again, of which the device's own time shows nothing
 };
 
 // Page numbers, by the number of the access.
@@ -68,7 +69,8 @@ public:
         // What the disk would have taken is the same for every buffer that reads then.
         const double read = varied(costs.read, accesses_);
         const double device = at == buffer::found::device ? costs.answer : moves ? costs.move : 0;
-        const double ns = at == buffer::found::device ? device : read + device;
+        const double ns =
+            at == buffer::found::device ? device : read + device + (moves ? costs.hidden : 0);
         asked.ns = static_cast<std::uint64_t>(ns);
         asked.device_ns = static_cast<std::uint64_t>(device);
         if (watched_) part_.ended(asked);

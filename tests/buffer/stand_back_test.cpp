@@ -9,7 +9,7 @@
 #include "buffer/simulated_part.hpp"
 #include "buffered_file.hpp"
 
-namespace penstock::test::stand_back {
+namespace penstock::test::stand_back_of {
 
 namespace {
 
@@ -61,16 +61,16 @@ private:
 };
 
 struct timed_buffer {
-    explicit timed_buffer(bool stands_back = true, order_kind order = order_kind::lru)
+    explicit timed_buffer(backend where, bool stands_back = true,
+                          order_kind order = order_kind::lru)
         : content(pattern(7, pages * page_bytes)) {
         manager_settings settings = small(host, device, order, page_bytes);
         settings.stands_back = stands_back;
         settings.begins = buffer::begun_reads::none;
         settings.clock = [this] { return clock.now(); };
-        file = std::make_unique<buffered_file>(
-            settings, content, backend::cpu, [&](frames_owner real) {
-                return std::make_unique<counted_frames>(std::move(real), clock);
-            });
+        file = std::make_unique<buffered_file>(settings, content, where, [&](frames_owner real) {
+            return std::make_unique<counted_frames>(std::move(real), clock);
+        });
         file->env.set({.calls = fault::call_read});  // counts them
         clock.disk = &file->env;
         session = file->all->open_session();
@@ -107,11 +107,13 @@ struct timed_buffer {
     std::unique_ptr<buffer::session> session;
 };
 
+using stand_back = on_backends;
+
 }  // namespace
 
-TEST(stand_back, costs_no_more_than_native_where_the_device_is_slow) {
+TEST_P(stand_back, costs_no_more_than_native_where_the_device_is_slow) {
     constexpr std::uint64_t accesses = 20'000;
-    timed_buffer part, always(false);
+    timed_buffer part(GetParam().where), always(GetParam().where, false);
     part.read_many(accesses);
     always.read_many(accesses);
     const buffer::manager_counts seen = part.counts(), all = always.counts();
@@ -130,8 +132,8 @@ TEST(stand_back, costs_no_more_than_native_where_the_device_is_slow) {
     EXPECT_EQ(seen.device_ns, part.clock.moves * part.clock.move_ns);
 }
 
-TEST(stand_back, uses_the_device_again_when_the_disk_becomes_slow) {
-    timed_buffer part;
+TEST_P(stand_back, uses_the_device_again_when_the_disk_becomes_slow) {
+    timed_buffer part(GetParam().where);
     part.read_many(10'000);
     ASSERT_TRUE(part.counts().stands_back);
     const std::uint64_t hits = part.counts().device_hits;
@@ -144,8 +146,8 @@ TEST(stand_back, uses_the_device_again_when_the_disk_becomes_slow) {
 
 // A page that was changed and lies in the device has no other place: it comes from there, however
 // slow the device is.
-TEST(stand_back, loses_no_changed_page_that_the_device_has) {
-    timed_buffer part(true, order_kind::clock);
+TEST_P(stand_back, loses_no_changed_page_that_the_device_has) {
+    timed_buffer part(GetParam().where, true, order_kind::clock);
     for (std::uint64_t page = 0; page < pages; ++page)  // some of these go there
         part.write(page, static_cast<std::uint8_t>(page));
     part.clock.set(1'000, 1'000'000);
@@ -159,10 +161,11 @@ TEST(stand_back, loses_no_changed_page_that_the_device_has) {
 }
 
 // Random reads and writes while the device and the disk change their times, and fail.
-TEST(stand_back, loses_nothing_where_times_change_and_the_disk_fails) {
+TEST_P(stand_back, loses_nothing_where_times_change_and_the_disk_fails) {
     std::uint64_t stand_backs = 0, demotions = 0, kept_back = 0;
     for (std::uint64_t seed = 1; seed <= 4; ++seed) {
-        timed_buffer part(true, seed % 2 == 0 ? order_kind::lru : order_kind::clock);
+        timed_buffer part(GetParam().where, true,
+                          seed % 2 == 0 ? order_kind::lru : order_kind::clock);
         std::mt19937_64 random(seed);
         const int operations = rounds(20'000);
         for (int i = 0; i < operations; ++i) {
@@ -204,4 +207,8 @@ TEST(stand_back, loses_nothing_where_times_change_and_the_disk_fails) {
     EXPECT_GT(kept_back, 1000u);
 }
 
-}  // namespace penstock::test::stand_back
+INSTANTIATE_TEST_SUITE_P(on, stand_back,
+                         testing::Values(buffer_kind(backend::cpu), buffer_kind(backend::gpu)),
+                         name_of);
+
+}  // namespace penstock::test::stand_back_of

@@ -78,7 +78,9 @@ def clones(policy):
     pages = sum((os.path.getsize(source / name) + PAGE - 1) // PAGE for name in names)
     ram = pages * PAGE if policy == "native" else 1 << 20
     with mounted.Mount(source, point,
-                       *mounted.buffer_flags(policy, str(ram), str(pages * PAGE))) as mount:
+                       *mounted.buffer_flags(policy, str(ram), str(pages * PAGE),
+                                             *(["--always-gram"] if policy == "gram" else [])
+                                             )) as mount:
         read_all(mount, names)
         first = counts_so_far(mount)
         check(first["misses"] > 0, f"nothing was missed: {first}")

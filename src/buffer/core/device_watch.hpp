@@ -32,6 +32,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "buffer/core/shadow_list.hpp"
@@ -69,6 +70,41 @@ private:
     bool jumped_ = false;
 };
 
+// By how much requests of one kind take longer than those of another, of which one kind is rare:
+// each rare request is compared with those of the other kind just before it, so that a disk that
+// becomes slower or faster for all says nothing.
+class paired_difference {
+public:
+    // Of the kind that is frequent now, and of the rare one. `sign`: 1 if the rare kind is the one
+    // that should take longer, else -1.
+    void add_frequent(double ns) {
+        before_ += (std::min(ns, most(ns)) - before_) / std::min(++known_, span);
+    }
+    void add_rare(double ns, double sign) {
+        if (known_ < least_known) return;
+        const double more = sign * (std::min(ns, most(ns)) - before_);
+        sum_ += more, squares_ += more * more, count_ += 1;
+        if (count_ >= most_counted) sum_ /= 2, squares_ /= 2, count_ /= 2;
+    }
+    // The two kinds change places.
+    void turn() { known_ = before_ = 0; }
+    [[nodiscard]] double count() const { return count_; }
+    [[nodiscard]] double value() const { return count_ != 0 ? sum_ / count_ : 0; }
+    // It is larger than this but for one case in a hundred or so.
+    [[nodiscard]] double at_least() const {
+        if (count_ < least_counted) return 0;
+        const double variance = squares_ / count_ - value() * value();
+        return value() - 2.5 * std::sqrt(std::max(variance, 0.0) / count_);
+    }
+
+private:
+    static constexpr double span = 32, least_known = 16, least_counted = 32, most_counted = 512;
+
+    [[nodiscard]] double most(double ns) const { return known_ < least_known ? ns : 8 * before_; }
+
+    double before_ = 0, known_ = 0, sum_ = 0, squares_ = 0, count_ = 0;
+};
+
 class device_watch {
 public:
     enum class state : std::uint8_t { measuring, engaged, standing_back, probing };
@@ -86,13 +122,12 @@ public:
 
     explicit device_watch(std::uint32_t device_pages) : device_pages_(device_pages) {}
 
-    // A request needs a frame: whether the host's victim goes to the device.
-    bool demotes() {
-        switch (state_) {
-            case state::measuring: return draw() % 8 != 0;
-            case state::standing_back: return draw() % probe_interval() == 0;
-            default: return draw() % plain_interval != 0;
-        }
+    // A request needs a frame: whether the host's victim goes to the device. `is_full`: the device
+    // has no free frame. While it has, no page is lost to know what a plain request takes.
+    bool demotes(bool is_full) {
+        if (state_ == state::standing_back) return draw() % probe_interval() == 0;
+        if (state_ == state::measuring) return draw() % 8 != 0;
+        return !is_full || draw() % plain_interval != 0;
     }
     // A clean page is in the device: whether the device answers, or the disk does.
     bool answers() {
@@ -128,11 +163,11 @@ private:
 
     std::uint64_t draw() { return mix64(++drawn_) >> 8; }
 
-    // By so much a move makes a request longer: what requests with one take more, and no more than
-    // what the device took of them. The first is a difference of two times that vary with the disk.
+    // By so much a move makes a request longer: what requests with one take more. That is a
+    // difference of times that vary with the disk, so it is no more than what the device took,
+    // unless it surely is.
     [[nodiscard]] double extra() const {
-        const double more = demoting_.value() - plain_.value();
-        return std::clamp(more, 0.0, device_.value());
+        return std::max(std::clamp(more_.value(), 0.0, device_.value()), more_.at_least());
     }
     // A hit that was never seen is thought to take half of a read, so that a probe finds out; but
     // no less than the move of one page.
@@ -145,11 +180,12 @@ private:
     }
     [[nodiscard]] bool are_times_known() const {
         return plain_.count() >= least_count && demoting_.count() >= 2 * least_count &&
-               plain_.value() > 0;
+               more_.count() >= least_count && plain_.value() > 0;
     }
     // A few moves say so.
     [[nodiscard]] bool is_dear() const {
-        return plain_.is_known() && extra() > dear * plain_.value();
+        return plain_.is_known() && more_.count() >= least_count / 4 &&
+               extra() > dear * plain_.value();
     }
     static constexpr double least_count = 64, dear = 0.1;
 
@@ -162,10 +198,15 @@ private:
 
     void note_times(const request& done) {
         switch (done.kind) {
-            case request_kind::plain: return plain_.add(done.ns);
             case request_kind::answered: ++answered_; return hit_.add(done.ns);
+            case request_kind::plain: plain_.add(done.ns); break;
             case request_kind::demoting: demoting_.add(done.ns); device_.add(done.device_ns);
         }
+        const bool is_rare =
+            (done.kind == request_kind::demoting) == (state_ == state::standing_back);
+        const auto ns = static_cast<double>(done.ns);
+        if (!is_rare) more_.add_frequent(ns);
+        else more_.add_rare(ns, done.kind == request_kind::demoting ? 1 : -1);
     }
     void note_cost(const request& done) {
         const double plain = plain_.value();
@@ -191,12 +232,14 @@ private:
     }
     void stand_back() {
         state_ = state::standing_back;
+        more_.turn();
         ++times_back_;
         left_ = wait_;
         wait_ = std::min(2 * wait_, longest_wait);
         good_epochs_ = 0;
     }
     void probe() {
+        if (state_ == state::standing_back) more_.turn();
         state_ = state::probing;
         probed_ = probe_epochs_ = 0;
         advance_ = filling();
@@ -244,7 +287,8 @@ private:
     const std::uint32_t device_pages_;
     state state_ = state::measuring;
     recent_mean plain_, demoting_, hit_;
-    recent_mean device_;  // of the demoting ones: what the device took
+    recent_mean device_;      // of the demoting ones: what the device took
+    paired_difference more_;  // demoting beyond plain
     double native_ = 0, owed_ = 0, advance_ = 0, share_ = 0;
     std::uint64_t drawn_ = 0, times_back_ = 0;
     std::uint64_t requests_ = 0, answered_ = 0, followed_ = 0, forecast_ = 0, probed_ = 0,

@@ -29,7 +29,7 @@ public:
             note_victim(core.inside(), told, out);
             sink(told);
         };
-        bool demotes = watch_.demotes();
+        bool demotes = watch_.demotes(core.inside().device.full());
         const block* const known = core.inside().block_of(id, 0);
         if (known != nullptr && known->where == side::device && !core.is_dirty(id) &&
             !watch_.answers()) {
