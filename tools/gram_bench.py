@@ -122,7 +122,7 @@ class Bench:
         self.compare("D15a", case + ", the device always used", said["always"], said["native"],
                      "native")
         shares = [100 * report["device_cost_share"] for report in said["always"]]
-        self.add({"goal": "D19", "case": case + ", the device always used",
+        self.add({"goal": "D19", "case": "share of the device in the waits of gram, always used",
                   "backend": said["always"][0]["backend"], "page_bytes": PAGE,
                   "value": rounded(statistics.median(shares)), "unit": "% of the waits",
                   "baseline": "all of the time that a thread waits for pages",
