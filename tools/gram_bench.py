@@ -51,10 +51,15 @@ class Bench:
     def left(self):
         return self.wanted.time_limit - (time.monotonic() - self.begin)
 
-    def call(self, *arguments, json_flag=True):
-        command = [self.wanted.program, *map(str, arguments), *(["--json"] if json_flag else [])]
-        ran = subprocess.run(command, cwd=self.folder, stdin=subprocess.DEVNULL,
-                             capture_output=True, text=True, check=False)
+    def call(self, *arguments):
+        command = [self.wanted.program, *map(str, arguments), "--json"]
+        try:
+            ran = subprocess.run(command, cwd=self.folder, stdin=subprocess.DEVNULL,
+                                 capture_output=True, text=True, check=False,
+                                 timeout=self.wanted.run_limit)
+        except subprocess.TimeoutExpired as error:
+            raise Failed(f"{' '.join(command)}: took more than {self.wanted.run_limit:g} s; give "
+                         "more with --run-limit") from error
         if ran.returncode != 0:
             raise Failed(f"{' '.join(command)}: {ran.stderr.strip() or ran.returncode}")
         return json.loads(ran.stdout)
@@ -71,6 +76,7 @@ class Bench:
         flags = ["--policy", policy, "--ram", host * PAGE, "--threads", threads]
         flags += ["--gpu", host * PAGE] if policy != "native" else []
         flags += ["--backend", self.wanted.backend] if self.wanted.backend else []
+        flags += ["--cached"] if self.wanted.cached else []
         return self.call("replay", "trace", *flags, *more)
 
     def in_turns(self, kinds, host, turns, threads=1):
@@ -174,6 +180,8 @@ def parse(arguments):
                         help="folder on the disk to be measured; default: %(default)s")
     parser.add_argument("--backend", choices=["gpu", "cpu"],
                         help="where the device's part lies; default: a GPU if there is one")
+    parser.add_argument("--cached", action="store_true",
+                        help="through the page cache; then the times are not a disk's")
     parser.add_argument("--turns", type=int, default=5, metavar="N")
     parser.add_argument("--scale", type=float, default=1 / 64, metavar="F",
                         help="of the paper's sizes; default: 1/64")
@@ -185,6 +193,8 @@ def parse(arguments):
     parser.add_argument("--seed", type=int, default=1, metavar="S")
     parser.add_argument("--time-limit", type=float, default=140, metavar="S",
                         help="seconds after which no other part begins; default: %(default)s")
+    parser.add_argument("--run-limit", type=float, default=600, metavar="S",
+                        help="seconds that a run may take; default: %(default)s")
     parser.add_argument("--commit", metavar="TEXT", help="default: git is asked")
     parser.add_argument("--note", default="", metavar="TEXT")
     wanted = parser.parse_args(arguments)
@@ -217,7 +227,8 @@ def main(arguments):
         shutil.rmtree(folder, ignore_errors=True)
     machine = bench_machine.machine_of(wanted.data, wanted.commit or bench_machine.commit_here())
     settings = {"scale": wanted.scale, "turns": wanted.turns, "full": wanted.full,
-                "seed": wanted.seed, "seconds": round(time.monotonic() - bench.begin, 1),
+                "seed": wanted.seed, "cached": wanted.cached,
+                "seconds": round(time.monotonic() - bench.begin, 1),
                 "load_average_before": load_before, "left_out": bench.skipped,
                 "note": wanted.note}
     lines = ",\n".join(map(json.dumps, bench.rows))
