@@ -103,7 +103,7 @@ class Bench:
                   "device_hit_share": middle["device_hit_share"],
                   "miss_share": middle["miss_share"], "demotions": middle["demotions"],
                   "kept_back": middle.get("kept_back"), "stand_backs": middle.get("stand_backs"),
-                  "note": f"{len(ratios)} turns"})
+                  "note": f"turns: {len(ratios)}"})
 
     def add(self, row):
         self.rows.append(row)
@@ -226,7 +226,8 @@ def main(arguments):
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     machine = bench_machine.machine_of(wanted.data, wanted.commit or bench_machine.commit_here())
-    settings = {"scale": wanted.scale, "turns": wanted.turns, "full": wanted.full,
+    settings = {"scale": 1 if wanted.full else wanted.scale,
+                "turns": 1 if wanted.full else wanted.turns, "full": wanted.full,
                 "seed": wanted.seed, "cached": wanted.cached,
                 "seconds": round(time.monotonic() - bench.begin, 1),
                 "load_average_before": load_before, "left_out": bench.skipped,

@@ -148,7 +148,7 @@ TEST(device_watch, forecasts_what_a_full_device_would_answer) {
                 ++wanted, answered += known != nullptr;
                 followed += told != shadow_list::answer::unfollowed;
                 forecast += told == shadow_list::answer::present;
-                if (pages <= 1024 && known != nullptr) {
+                if (pages <= 256 && known != nullptr) {
                     ASSERT_EQ(told, shadow_list::answer::present);
                 }
             }
@@ -160,7 +160,7 @@ TEST(device_watch, forecasts_what_a_full_device_would_answer) {
         }
         const double share = static_cast<double>(answered) / static_cast<double>(wanted);
         EXPECT_NEAR(static_cast<double>(forecast) / static_cast<double>(followed), share,
-                    pages <= 1024 ? 1e-9 : 0.1 * share);
+                    pages <= 256 ? 1e-9 : 0.1 * share);
     }
 }
 

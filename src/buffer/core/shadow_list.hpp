@@ -59,9 +59,9 @@ public:
     }
 
 private:
-    // A list of a thousand names says the share to a few percent of itself.
+    // A list of some hundred names says the share to a few percent of itself.
     static std::uint32_t most_followed_of(std::uint32_t device_pages) {
-        constexpr std::uint32_t least_names = 1024, most = 8;
+        constexpr std::uint32_t least_names = 256, most = 8;
         return std::bit_floor(std::clamp(device_pages / least_names, 1u, most));
     }
     static std::uint64_t hash_of(page_id id) {
