@@ -6,6 +6,7 @@
 #include "penstock/buffer.hpp"
 #include "penstock/error.hpp"
 #include "penstock/file.hpp"
+#include "penstock/file_iterator.hpp"
 #include "penstock/gather.hpp"
 #include "penstock/host_file.hpp"
 #include "penstock/launch.hpp"

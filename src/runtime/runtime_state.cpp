@@ -439,9 +439,24 @@ status runtime_state::start_services() {
         monitor_loop();
     });
     if (status s = device->prepare(ref); !s) return s;
+    if (status s = place_view(); !s) return s;
     reads = std::make_unique<cached_reads>(
         *hooks.env, *hooks.shared, *files, lender(), ref,
         device->is_gpu() ? std::optional(settings.device) : std::nullopt);
+    return {};
+}
+
+status runtime_state::place_view() {
+    resident_view = &ref.view;
+    if (!device->is_gpu()) return {};
+    engine::cache_view* copy = nullptr;
+    if (!allocate(*device, copy, 1))
+        return {-ENOMEM, "no device memory for the view of the cache on " + device->name() + ": " +
+                             device->shortage() + "; give less cache_bytes"};
+    if (const int code = device->upload(copy, &ref.view, sizeof *copy); code != 0)
+        return {code,
+                "the view of the cache did not reach " + device->name() + ": " + error_text(code)};
+    resident_view = copy;
     return {};
 }
 

@@ -70,6 +70,8 @@ struct runtime_state {
     runtime_hooks hooks;
     std::unique_ptr<cache_device> device;
     runtime_ref ref{};
+    // The view at an address that groups reach, for iterators, which are too small to hold it.
+    const engine::cache_view* resident_view = nullptr;
     engine::control_block* control = nullptr;
     std::uint64_t* tier_done_marks = nullptr;
     std::vector<std::unique_ptr<host_doorbell>> doorbells;
@@ -134,6 +136,7 @@ struct runtime_state {
     void let_register(service_settings& of_service, const std::vector<host_ring>& rings);
     status build_services(const std::vector<std::vector<host_ring>>& rings_of_thread);
     status start_services();
+    status place_view();  // once the view is complete
 
     // Before the threads stop: what was written goes to its files; what cannot is named in the log.
     void write_back_all();

@@ -10,6 +10,7 @@
 #include "penstock/engine/counters.hpp"
 #include "penstock/engine/read.hpp"
 #include "penstock/engine/through.hpp"
+#include "penstock/group/lane.hpp"
 
 #if defined(__CUDACC__)
 #include "penstock/group/coalesced.cuh"
@@ -23,29 +24,46 @@ inline constexpr bool is_element = std::is_trivially_copyable_v<T> &&
                                    (sizeof(T) == 1 || sizeof(T) == 2 || sizeof(T) == 4 ||
                                     sizeof(T) == 8 || sizeof(T) == 16);
 
+// The same, or one that up to four accesses of 16 bytes load between two looks at the page word.
+// Each access may find the bytes of another moment, as the accesses of a copy may.
+template <typename T>
+inline constexpr bool is_wide_element = is_element<T> || (std::is_trivially_copyable_v<T> &&
+                                                          (sizeof(T) == 32 || sizeof(T) == 64));
+
 // Some bits of every access by which the element was loaded.
 template <typename T>
 PENSTOCK_HD PENSTOCK_INLINE std::uint32_t bits_of(const T& value) {
     std::uint32_t words[(sizeof(T) + 3) / 4] = {};
     std::memcpy(words, &value, sizeof value);
-    return words[0];
+    std::uint32_t bits = words[0];
+    PENSTOCK_UNROLL
+    for (std::uint32_t i = 4; i < sizeof(T) / 4; i += 4) bits |= words[i];
+    return bits;
 }
 
-// One lane. Returns true if the element's page is in the cache; then `out` is the element. `load`
-// fetches an element from a frame that may change hands meanwhile: each of its accesses is relaxed
-// and may find another page's bytes.
+// One lane. Returns true if the page that the word is of is in the cache, and `out` is then its
+// element at byte `at` of the file. `load` fetches an element from a frame that may change hands
+// meanwhile: each of its accesses is relaxed and may find another page's bytes.
+template <typename T, typename Load>
+PENSTOCK_HD PENSTOCK_INLINE bool try_element_of(const Load& load, page_word* word,
+                                                const std::byte* frames, std::uint32_t page_shift,
+                                                std::uint64_t at, T& out) {
+    const page_word seen = load_for_read(word);
+    if (!is_valid(seen)) return false;
+    const std::uint64_t in_page = at & ((std::uint64_t{1} << page_shift) - 1);
+    out = load(frames + (std::uint64_t{frame_of(seen)} << page_shift) + in_page);
+    if (!unchanged_since_load(word, seen, bits_of(out), page_shift >> 31)) return false;
+    touch(word, seen);
+    return true;
+}
+
+// The same, with the page found in the table.
 template <typename T, typename Load>
 PENSTOCK_HD PENSTOCK_INLINE bool try_element_by(const Load& load, const cache_view& c,
                                                 const file_handle& f, std::uint64_t at, T& out) {
     const std::uint64_t word_index = find_word(c, f, at >> c.page_shift);
     if (word_index == no_word) return false;
-    page_word* const word = &c.words[word_index];
-    const page_word seen = load_for_read(word);
-    if (!is_valid(seen)) return false;
-    out = load(c.frame_address(frame_of(seen)) + (at & (c.page_bytes() - 1)));
-    if (!unchanged_since_load(word, seen, bits_of(out), c.page_shift >> 31)) return false;
-    touch(word, seen);
-    return true;
+    return try_element_of<T>(load, &c.words[word_index], c.frames, c.page_shift, at, out);
 }
 
 #if defined(__CUDACC__)
@@ -55,7 +73,13 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_element_by(const Load& load, const cache_vi
 template <typename T>
 PENSTOCK_D PENSTOCK_INLINE T load_element(const std::byte* from) {
     T out;
-    if constexpr (sizeof(T) == 16) {
+    if constexpr (sizeof(T) > 16) {
+        uint4 v[sizeof(T) / 16];
+        PENSTOCK_UNROLL
+        for (std::uint32_t i = 0; i < sizeof(T) / 16; ++i)
+            v[i] = penstock::detail::load_frame_16(from + 16 * i);
+        std::memcpy(&out, v, sizeof(T));
+    } else if constexpr (sizeof(T) == 16) {
         const uint4 v = penstock::detail::load_frame_16(from);
         std::memcpy(&out, &v, 16);
     } else if constexpr (sizeof(T) == 8) {
@@ -80,7 +104,13 @@ PENSTOCK_D PENSTOCK_INLINE T load_element(const std::byte* from) {
 template <typename T>
 PENSTOCK_D PENSTOCK_INLINE T load_shared_element(const std::byte* from) {
     T out;
-    if constexpr (sizeof(T) == 16) {
+    if constexpr (sizeof(T) > 16) {
+        uint4 v[sizeof(T) / 16];
+        PENSTOCK_UNROLL
+        for (std::uint32_t i = 0; i < sizeof(T) / 16; ++i)
+            v[i] = penstock::detail::load_host_16(from + 16 * i);
+        std::memcpy(&out, v, sizeof(T));
+    } else if constexpr (sizeof(T) == 16) {
         const uint4 v = penstock::detail::load_host_16(from);
         std::memcpy(&out, &v, 16);
     } else if constexpr (sizeof(T) == 8) {
