@@ -13,6 +13,7 @@
 #include "penstock/merge.hpp"
 #include "penstock/mount.hpp"
 #include "penstock/options.hpp"
+#include "penstock/pieces.hpp"
 #include "penstock/region.hpp"
 #include "penstock/runtime.hpp"
 #include "penstock/shared_file.hpp"

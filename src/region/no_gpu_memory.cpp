@@ -1,11 +1,16 @@
 // Of a build without CUDA: no runtime is on a GPU.
 #include <cerrno>
 
+#include "region/piece_memory.hpp"
 #include "region/region_memory.hpp"
 
 namespace penstock::region {
 
 std::unique_ptr<region_memory> make_gpu_memory(int, const memory_shape&, status& why) {
+    why = {-ENODEV, "Penstock was built without CUDA"};
+    return nullptr;
+}
+std::unique_ptr<piece_memory> make_gpu_pieces(int, const piece_shape&, status& why) {
     why = {-ENODEV, "Penstock was built without CUDA"};
     return nullptr;
 }

@@ -1,0 +1,141 @@
+// Maps a file in pieces: opens it, settles the options, and makes the memory.
+#include "penstock/pieces.hpp"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+
+#include "os/exceptions.hpp"
+#include "os/file_kind.hpp"
+#include "penstock/runtime.hpp"
+#include "region/piece_set.hpp"
+#include "runtime/runtime_state.hpp"
+
+namespace penstock {
+
+namespace {
+
+constexpr std::uint64_t piece_step = std::uint64_t{2} << 20;
+
+status no_pieces(int code, const std::string& path, const std::string& reason) {
+    return {code, "pieces of '" + path + "': " + reason};
+}
+
+// Opens a regular file for reading. A descriptor, or a negative errno.
+int open_file(host::environment& env, const std::string& path, host::file_facts& facts) {
+    const int found = env.find(AT_FDCWD, path);
+    if (found < 0) return found;
+    int fd = env.facts(found, facts);
+    if (fd == 0)
+        fd = facts.is_directory ? -EISDIR : !facts.is_regular ? -EOPNOTSUPP : env.open_found(found);
+    env.close(found);
+    if (fd < 0) return fd;
+    int code = env.facts(fd, facts);
+    if (code == 0 && facts.false_size) code = -EOPNOTSUPP;
+    if (code == 0) return fd;
+    env.close(fd);
+    return code;
+}
+
+// The cause and the cure. What kind of file it is says more than the code.
+std::string why_no_file(int code, const std::string& path) {
+    struct stat facts {};
+    host::file_kind kind{};
+    if ((code == -EOPNOTSUPP || code == -EISDIR) && host::look_at_file(path, facts, kind) == 0 &&
+        kind != host::file_kind::regular)
+        return host::why_not_by_size(kind);
+    return error_text(code) + "; name a file that you may read";
+}
+
+status settle_options(const std::string& path, const piece_options& settings, runtime& rt) {
+    if (settings.device >= rt.device_count())
+        return no_pieces(-EINVAL, path,
+                         "device: " + std::to_string(settings.device) + " of " +
+                             std::to_string(rt.device_count()) + "; give a smaller number");
+    if (settings.piece_bytes == 0 || settings.piece_bytes % piece_step != 0)
+        return no_pieces(-EINVAL, path,
+                         "piece_bytes: " + std::to_string(settings.piece_bytes) +
+                             " is no multiple of 2 MiB; give one, such as 67108864");
+    return {};
+}
+
+region::piece_shape shape_of(std::uint64_t size_bytes, const piece_options& settings) {
+    region::piece_shape out;
+    const std::uint64_t whole = (size_bytes + piece_step - 1) / piece_step * piece_step;
+    out.piece_bytes = std::min(settings.piece_bytes, whole);
+    out.pieces = (size_bytes + out.piece_bytes - 1) / out.piece_bytes;
+    out.device_bytes = settings.device_bytes.value_or(UINT64_MAX);
+    out.host_places = std::min(settings.host_bytes / out.piece_bytes, out.pieces);
+    out.poison = settings.poison_absent;
+    return out;
+}
+
+}  // namespace
+
+file_pieces::file_pieces(std::unique_ptr<region::piece_set> mapped) : mapped_(std::move(mapped)) {}
+file_pieces::~file_pieces() {
+    if (!mapped_->belongs_here()) host::abandon(std::move(mapped_));
+}
+const void* file_pieces::data() const { return mapped_->data(); }
+std::uint64_t file_pieces::size_bytes() const { return mapped_->size_bytes(); }
+std::uint64_t file_pieces::piece_bytes() const { return mapped_->piece_bytes(); }
+std::int64_t file_pieces::expect(std::span<const byte_range> ranges, device_stream stream) {
+    return mapped_->expect(ranges, stream);
+}
+int file_pieces::done(std::span<const byte_range> ranges, device_stream stream) {
+    return mapped_->done(ranges, stream);
+}
+bool file_pieces::is_resident(std::span<const byte_range> ranges) const {
+    return mapped_->is_resident(ranges);
+}
+status file_pieces::verify(std::span<const byte_range> ranges) const {
+    return mapped_->verify(ranges);
+}
+piece_traffic file_pieces::traffic() const { return mapped_->traffic(); }
+int file_pieces::close() { return mapped_->close(); }
+
+status map_pieces(runtime& rt, const std::string& path, const piece_options& settings,
+                  std::unique_ptr<file_pieces>& out) try {
+    out.reset();
+    if (rt.process_code() != 0)
+        return no_pieces(
+            -ECHILD, path,
+            "the runtime belongs to the parent of this process; make one of the child's "
+            "own after fork()");
+    if (status s = settle_options(path, settings, rt); !s) return s;
+    const host::runtime_state& state = rt.state(settings.device);
+    host::environment& env = *state.hooks.env;
+    host::file_facts facts;
+    const int fd = open_file(env, path, facts);
+    if (fd < 0) return no_pieces(fd, path, why_no_file(fd, path));
+    const auto closes = [&env](const int* opened) { env.close(*opened); };
+    std::unique_ptr<const int, decltype(closes)> guard(&fd, closes);
+    if (facts.identity.size_bytes == 0)
+        return no_pieces(-EINVAL, path, "the file is empty; there is nothing to map");
+    const region::piece_shape shape = shape_of(facts.identity.size_bytes, settings);
+    status why;
+    auto memory = state.device->is_gpu()
+                      ? region::make_gpu_pieces(state.settings.device, shape, why)
+                      : region::make_cpu_pieces(shape, why);
+    if (memory == nullptr)
+        return no_pieces(
+            why.code, path,
+            why.message + (why.code == -ENOMEM
+                               ? "; give smaller piece_bytes, more device_bytes, or less "
+                                 "host_bytes"
+                               : ""));
+    const auto say = state.settings.log ? state.settings.log : [](const std::string& line) {
+        std::fprintf(stderr, "penstock: %s\n", line.c_str());
+    };
+    auto mapped = std::make_unique<region::piece_set>(env, *state.hooks.shared, fd, facts,
+                                                      std::move(memory), shape, path, say);
+    static_cast<void>(guard.release());
+    out = std::make_unique<file_pieces>(std::move(mapped));
+    return {};
+} catch (...) {
+    return host::status_of_exception("pieces of '" + path + "': ");
+}
+
+}  // namespace penstock
