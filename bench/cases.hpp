@@ -28,6 +28,8 @@ void evict_on_cpu(context& here);
 void hit_on_gpu(context& here);
 void map_on_gpu(context& here);
 void element_on_gpu(context& here);
+void iterator_on_gpu(context& here);
+void pieces_on_gpu(context& here);
 void gather_on_gpu(context& here);
 void table_on_gpu(context& here);
 void lists_on_gpu(context& here);
@@ -41,6 +43,7 @@ void sequential_on_gpu(context& here);
 void merge_on_gpu(context& here);
 #else
 inline constexpr case_body hit_on_gpu = nullptr, map_on_gpu = nullptr, element_on_gpu = nullptr,
+                           iterator_on_gpu = nullptr, pieces_on_gpu = nullptr,
                            gather_on_gpu = nullptr, table_on_gpu = nullptr, lists_on_gpu = nullptr,
                            links_on_gpus = nullptr, links_for_one_reader = nullptr,
                            processes_on_gpus = nullptr, tables_on_gpus = nullptr,
