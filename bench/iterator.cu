@@ -94,6 +94,7 @@ void resident_sums(context& here, const reduction& by, std::uint64_t page) {
     const std::string what = format_size(bytes) + " resident";
     run.compare<1>(what, baseline, sum_plain);
     run.compare<2>(what, baseline, sum_plain);
+    run.compare<4>(what, baseline, sum_plain);
     run.compare<8>(what, baseline, sum_plain);
 }
 

@@ -23,8 +23,8 @@
 //   -ECHILD     the runtime, region or pool belongs to the parent of this process
 //   -ENODEV     the program reset the device (cudaDeviceReset) while the runtime lived
 //   -EBADMSG    of a table's layout: the file is damaged, or not of the format that it is taken for
-//   -EBUSY      of a region or a gather: the stream is being captured, or it is the legacy stream
-//               and another stream is being captured
+//   -EBUSY      the stream is being captured, or it is the legacy stream and another one is
+//   -ENODATA    of pieces of a file: not expected, so a kernel must not touch them
 #pragma once
 
 #include <cerrno>

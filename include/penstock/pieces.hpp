@@ -87,18 +87,19 @@ public:
     [[nodiscard]] std::uint64_t piece_bytes() const;  // no more than the file needs
 
     // Makes all pieces of the ranges resident, and begins a use of each: they stay until as many
-    // calls of done(). Kernels that come after this call on the stream find them. A piece is read
-    // anew if the file was changed since it came, unless it is in use: then it keeps its bytes.
-    // Returns how many pieces had to come, or a negative errno, and then no use has begun: -EBADF,
-    // closed; -EINVAL, no such range; -ENOSPC, the pieces and those that are in use exceed the
-    // room; -ESTALE, the file became shorter; -EBUSY, the stream is being captured; an error of a
-    // read.
+    // calls of done(), which should have the same ranges, because ranges may share a piece. Kernels
+    // that come after this call on the stream find them. A piece is read anew if the file was
+    // changed since it came, unless it is in use: then it keeps its bytes. Returns how many pieces
+    // had to come, or a negative errno, and then no use has begun: -EBADF, closed; -EINVAL, no such
+    // range; -ENOSPC, the pieces and those that are in use exceed the room; -ESTALE, the file
+    // became shorter; -EBUSY, the stream is being captured; an error of a read.
     //
     // Pieces leave that were expected longest ago and are in no use. The call waits for the work
     // that was on the streams of their done(), and for its reads, which several threads do. It
-    // waits neither for the way of the last bytes to the device nor for other work, so kernels that
-    // were launched before run meanwhile: expect the next pieces on a second stream, or before the
-    // results of these kernels are looked at.
+    // does not wait for the way of the last bytes to the device, nor by itself for other work, so
+    // kernels that were launched before run meanwhile: expect the next pieces on a second stream,
+    // or before the results of these kernels are looked at. (A driver may wait for the device when
+    // a piece leaves, so no kernel should wait for what the host does after the call.)
     std::int64_t expect(std::span<const byte_range> ranges, device_stream stream = nullptr);
     std::int64_t expect(const byte_range& range, device_stream stream = nullptr) {
         return expect(std::span(&range, 1), stream);

@@ -114,9 +114,8 @@ bool piece_set::make_plan(const number_list& wanted, plan& out) const {
 
 // Waits for work that may use the piece, and for its own bytes.
 int piece_set::end_last_uses(piece& p) {
-    p.last_uses.push_back(std::move(p.filled));
+    int code = memory_->wait(p.filled);
     p.filled = nullptr;
-    int code = 0;
     for (const stream_mark& mark : p.last_uses)
         if (const int waited = memory_->wait(mark); code == 0) code = waited;
     p.last_uses.clear();

@@ -181,6 +181,54 @@ TEST_F(device_pieces, that_are_absent_read_as_poison) {
     expect_sums();
 }
 
+namespace {
+
+__device__ unsigned load_flag(const unsigned* flag) {
+    return atomic_load<order::relaxed, scope::system>(flag);
+}
+
+// Waits for the host, no longer than some two seconds.
+__global__ void wait_for(const unsigned* flag, const std::uint64_t* piece_in_use,
+                         std::uint64_t* out) {
+    std::uint64_t sum = 0;
+    for (int i = 0; i < 200000 && load_flag(flag) == 0; ++i) {
+        sum += piece_in_use[i % 1000];
+        __nanosleep(10000);
+    }
+    *out = sum;
+}
+
+}  // namespace
+
+// Pieces come and leave beside a kernel that uses another piece. Whether the driver waits for that
+// kernel when it changes addresses is told, and is no failure.
+TEST_F(device_pieces, come_beside_a_kernel_that_runs_long) {
+    map(2);
+    const shared_array<unsigned> flag(1);
+    ASSERT_EQ(file->expect(range_of(0), streams[0]), 1);
+    wait_for<<<1, 1, 0, streams[0]>>>(flag.get(), static_cast<const std::uint64_t*>(file->data()),
+                                      sums);
+    for (std::uint64_t n = 1; n < 4; ++n) {
+        ASSERT_EQ(file->expect(range_of(n), streams[1]), 1);
+        ASSERT_EQ(file->done(range_of(n), streams[1]), 0);
+        if (n == 1) {
+            ASSERT_EQ(cudaStreamSynchronize(streams[1]), cudaSuccess);
+        }
+        std::printf("the kernel %s when piece %llu had come%s\n",
+                    cudaStreamQuery(streams[0]) == cudaErrorNotReady ? "ran on" : "had ended",
+                    static_cast<unsigned long long>(n), n == 1 ? "" : " and another had left");
+    }
+    flag[0] = 1;
+    ASSERT_EQ(file->done(range_of(0), streams[0]), 0);
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    for (std::uint64_t n = 0; n < pieces; ++n) {
+        ASSERT_GE(file->expect(range_of(n), streams[0]), 0);
+        sum_piece(n, streams[0]);
+        ASSERT_EQ(file->done(range_of(n), streams[0]), 0);
+    }
+    expect_sums();
+}
+
 TEST_F(device_pieces, are_not_expected_on_a_stream_that_is_captured) {
     map(2);
     ASSERT_EQ(file->expect(range_of(0), streams[0]), 1);
