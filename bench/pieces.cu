@@ -54,7 +54,7 @@ void pieces_on_gpu(context& here) {
     const std::uint64_t right = by.sum();
     apps::gpu_stream stream;
     require_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
-    for (const std::uint64_t piece : {16 * mib, 64 * mib}) {
+    for (const std::uint64_t piece : {64 * mib, 256 * mib}) {
         std::unique_ptr<file_pieces> file;
         require(map_pieces(*opened.rt, here.file().path(),
                            {.piece_bytes = piece, .device_bytes = room}, file));

@@ -40,10 +40,22 @@ public:
     [[nodiscard]] std::uint32_t slots() const override { return slots_; }
     [[nodiscard]] unsigned workers() const override { return workers_; }
 
-    int place(std::uint64_t piece, std::uint32_t) override {
-        return is_mapped(map(at(piece), shape_.piece_bytes, PROT_READ, MAP_FIXED, -1));
+    int place(const std::vector<placed_piece>& pieces) override {
+        for (const placed_piece& p : pieces)
+            if (const int code =
+                    is_mapped(map(at(p.number), shape_.piece_bytes, PROT_READ, MAP_FIXED, -1));
+                code != 0) {
+                static_cast<void>(remove(pieces));
+                return code;
+            }
+        return 0;
     }
-    int remove(std::uint64_t piece, std::uint32_t) override { return make_absent(piece); }
+    int remove(const std::vector<placed_piece>& pieces) override {
+        int code = 0;
+        for (const placed_piece& p : pieces)
+            if (const int failed = make_absent(p.number); code == 0) code = failed;
+        return code;
+    }
     // Programs only read: a store is a fault, but for the time of a fill.
     int begin_fill(std::uint64_t piece) override {
         return ::mprotect(at(piece), shape_.piece_bytes, PROT_READ | PROT_WRITE) == 0 ? 0 : -errno;

@@ -101,19 +101,22 @@ public:
         return static_cast<unsigned>(workers_.size());
     }
 
-    int place(std::uint64_t piece, std::uint32_t slot) override {
+    int place(const std::vector<placed_piece>& pieces) override {
         const device_guard guard(context_);
         if (!guard) return context_is_gone;
-        if (const int code = unmap(piece); code != 0) return code;
-        const int code = map(piece, slots_[slot]);
-        if (code != 0 && poison_ != 0) static_cast<void>(map(piece, poison_));
+        int code = 0;
+        for_each_run(pieces, [&](const placed_piece* first, std::uint64_t count) {
+            if (code == 0) code = unmap(first->number, count);
+            if (code == 0)
+                code = map(first->number, count,
+                           [&](std::uint64_t i) { return slots_[first[i].slot]; });
+        });
+        if (code != 0) static_cast<void>(make_absent(pieces));
         return code;
     }
-    int remove(std::uint64_t piece, std::uint32_t) override {
+    int remove(const std::vector<placed_piece>& pieces) override {
         const device_guard guard(context_);
-        if (!guard) return context_is_gone;
-        const int code = unmap(piece);
-        return code == 0 && poison_ != 0 ? map(piece, poison_) : code;
+        return guard ? make_absent(pieces) : context_is_gone;
     }
 
     int begin_fill(std::uint64_t) override { return 0; }
@@ -264,36 +267,64 @@ private:
     }
 
     bool make_poison(status& why) {
-        CUresult code = create(poison_);
+        const CUresult code = create(poison_);
+        if (code != CUDA_SUCCESS) poison_ = 0;
         int mapped = errno_of_driver(code);
-        if (mapped == 0) mapped = map(0, poison_);
-        else poison_ = 0;
+        if (mapped == 0) mapped = map(0, shape_.pieces, [&](std::uint64_t) { return poison_; });
         if (mapped == 0)
             mapped = errno_of(cudaMemsetAsync(data(), poison_byte, shape_.piece_bytes, joined_));
         if (mapped == 0) mapped = errno_of(cudaStreamSynchronize(joined_));
-        for (std::uint64_t piece = 1; piece < shape_.pieces && mapped == 0; ++piece)
-            mapped = map(piece, poison_);
         if (mapped != 0)
             why = {mapped, "for poison_absent the device has no piece left; of the device " +
                                host::room_text()};
         return mapped == 0;
     }
 
-    int map(std::uint64_t piece, CUmemGenericAllocationHandle memory) {
-        CUresult code = driver().map(at(piece), shape_.piece_bytes, 0, memory, 0);
-        if (code != CUDA_SUCCESS) return errno_of_driver(code);
+    // visit(first, count) for each run of neighbours.
+    template <typename Visit>
+    static void for_each_run(const std::vector<placed_piece>& pieces, const Visit& visit) {
+        for (std::size_t i = 0, end = 0; i < pieces.size(); i = end) {
+            for (end = i + 1;
+                 end < pieces.size() && pieces[end].number == pieces[end - 1].number + 1;)
+                ++end;
+            visit(&pieces[i], end - i);
+        }
+    }
+    int make_absent(const std::vector<placed_piece>& pieces) {
+        int code = 0;
+        for_each_run(pieces, [&](const placed_piece* first, std::uint64_t count) {
+            int failed = unmap(first->number, count);
+            if (failed == 0 && poison_ != 0)
+                failed = map(first->number, count, [&](std::uint64_t) { return poison_; });
+            if (code == 0) code = failed;
+        });
+        return code;
+    }
+
+    // Neighbouring pieces, which get their access together. After an error none is mapped.
+    template <typename MemoryOf>
+    int map(std::uint64_t first, std::uint64_t count, const MemoryOf& memory_of) {
+        CUresult code = CUDA_SUCCESS;
+        for (std::uint64_t i = 0; i < count && code == CUDA_SUCCESS; ++i) {
+            code = driver().map(at(first + i), shape_.piece_bytes, 0, memory_of(i), 0);
+            mapped_[first + i] = code == CUDA_SUCCESS;
+        }
         CUmemAccessDesc access{};
         access.location = {CU_MEM_LOCATION_TYPE_DEVICE, context_.device};
         access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-        code = driver().set_access(at(piece), shape_.piece_bytes, &access, 1);
-        mapped_[piece] = true;
-        if (code != CUDA_SUCCESS) static_cast<void>(unmap(piece));
+        if (code == CUDA_SUCCESS)
+            code = driver().set_access(at(first), count * shape_.piece_bytes, &access, 1);
+        if (code != CUDA_SUCCESS) static_cast<void>(unmap(first, count));
         return errno_of_driver(code);
     }
-    int unmap(std::uint64_t piece) {
-        if (!mapped_[piece]) return 0;
-        const CUresult code = driver().unmap(at(piece), shape_.piece_bytes);
-        if (code == CUDA_SUCCESS) mapped_[piece] = false;
+    int unmap(std::uint64_t first, std::uint64_t count) {
+        CUresult code = CUDA_SUCCESS;
+        for (std::uint64_t i = first; i < first + count; ++i) {
+            if (!mapped_[i]) continue;
+            const CUresult one = driver().unmap(at(i), shape_.piece_bytes);
+            mapped_[i] = one != CUDA_SUCCESS;
+            if (code == CUDA_SUCCESS) code = one;
+        }
         return errno_of_driver(code);
     }
 

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "penstock/error.hpp"
 #include "region/region_memory.hpp"
@@ -30,6 +31,11 @@ inline constexpr unsigned most_piece_threads = 16;
 // A moment in the work of a stream; null: it has passed.
 using stream_mark = std::shared_ptr<void>;
 
+struct placed_piece {
+    std::uint64_t number;
+    std::uint32_t slot;
+};
+
 class piece_memory {
 public:
     virtual ~piece_memory() = default;
@@ -39,10 +45,11 @@ public:
     [[nodiscard]] virtual unsigned workers() const = 0;
     [[nodiscard]] helpers& threads() { return threads_; }
 
-    // Maps the memory of a slot at the piece, or takes it away from there. No work uses the piece.
-    // 0, -ENOMEM or -EIO: then the piece is absent.
-    virtual int place(std::uint64_t piece, std::uint32_t slot) = 0;
-    virtual int remove(std::uint64_t piece, std::uint32_t slot) = 0;
+    // Maps the memory of slots at pieces, or takes it away from there; in the order of the pieces,
+    // so that neighbours go together. No work uses the pieces. 0, -ENOMEM or -EIO: then all of them
+    // are absent.
+    virtual int place(const std::vector<placed_piece>& pieces) = 0;
+    virtual int remove(const std::vector<placed_piece>& pieces) = 0;
 
     // Around the filling of a piece that is placed.
     virtual int begin_fill(std::uint64_t piece) = 0;

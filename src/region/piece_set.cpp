@@ -152,31 +152,42 @@ void piece_set::keep_in_host(std::uint64_t number) {
     ++traffic_.pieces_to_host;
 }
 
-int piece_set::drop(std::uint64_t number) {
-    piece& p = pieces_[number];
-    if (const int code = end_last_uses(p); code != 0) return code;
-    keep_in_host(number);
-    const int code = memory_->remove(number, p.slot);
-    free_slots_.push_back(p.slot);
-    p.slot = no_place;
-    ++traffic_.pieces_dropped;
-    traffic_.bytes_resident -= piece_bytes_;
+int piece_set::drop(number_list leave) {
+    std::sort(leave.begin(), leave.end());
+    std::vector<placed_piece> gone;
+    for (const std::uint64_t n : leave) {
+        if (const int code = end_last_uses(pieces_[n]); code != 0) return code;
+        keep_in_host(n);
+        gone.push_back({n, pieces_[n].slot});
+    }
+    const int code = memory_->remove(gone);
+    traffic_.pieces_dropped += gone.size();
+    forget(gone);
     return code;
 }
 
+// Pieces that have no memory any more.
+void piece_set::forget(const std::vector<placed_piece>& gone) {
+    for (const placed_piece& p : gone) {
+        free_slots_.push_back(p.slot);
+        pieces_[p.number].slot = no_place;
+        traffic_.bytes_resident -= piece_bytes_;
+    }
+}
+
 int piece_set::place(const number_list& come) {
+    std::vector<placed_piece> fresh;
     for (const std::uint64_t n : come) {
-        piece& p = pieces_[n];
-        if (p.slot == no_place) {
-            const std::uint32_t slot = free_slots_.back();
-            if (const int code = memory_->place(n, slot); code != 0) return code;
-            free_slots_.pop_back();
-            p.slot = slot;
-            traffic_.bytes_resident += piece_bytes_;
-        } else if (const int code = end_last_uses(p); code != 0) {
-            return code;
-        }
-        p.version = 0;  // it has the bytes of none
+        if (pieces_[n].slot == no_place)
+            fresh.push_back({n, free_slots_[free_slots_.size() - 1 - fresh.size()]});
+        else if (const int code = end_last_uses(pieces_[n]); code != 0) return code;
+    }
+    if (const int code = memory_->place(fresh); code != 0) return code;
+    free_slots_.resize(free_slots_.size() - fresh.size());
+    for (const placed_piece& p : fresh) pieces_[p.number].slot = p.slot;
+    traffic_.bytes_resident += fresh.size() * piece_bytes_;
+    for (const std::uint64_t n : come) {
+        pieces_[n].version = 0;  // it has the bytes of none
         if (const int code = memory_->begin_fill(n); code != 0) return code;
     }
     return 0;
@@ -255,20 +266,16 @@ int piece_set::finish(const number_list& come, const number_list& from_file,
 
 // After an error: what was to come is absent, as before or because it was outdated.
 void piece_set::give_up(const number_list& come) {
-    for (const std::uint64_t n : come) {
-        piece& p = pieces_[n];
-        if (p.slot == no_place || p.version != 0) continue;
-        static_cast<void>(memory_->remove(n, p.slot));
-        free_slots_.push_back(p.slot);
-        p.slot = no_place;
-        traffic_.bytes_resident -= piece_bytes_;
-    }
+    std::vector<placed_piece> gone;
+    for (const std::uint64_t n : come)
+        if (pieces_[n].slot != no_place && pieces_[n].version == 0)
+            gone.push_back({n, pieces_[n].slot});
+    static_cast<void>(memory_->remove(gone));
+    forget(gone);
 }
 
 int piece_set::carry_out(const plan& todo) {
-    int code = 0;
-    for (const std::uint64_t n : todo.leave)
-        if (code == 0) code = drop(n);
+    int code = todo.leave.empty() ? 0 : drop(todo.leave);
     if (code == 0) code = place(todo.come);
     if (code == 0 && !todo.come.empty()) code = fill(todo.come);
     if (code != 0) give_up(todo.come);

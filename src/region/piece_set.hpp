@@ -81,7 +81,8 @@ private:
     bool make_plan(const number_list& wanted, plan& out) const;
     int carry_out(const plan& todo);
     int end_last_uses(piece& p);
-    int drop(std::uint64_t number);
+    int drop(number_list leave);
+    void forget(const std::vector<placed_piece>& gone);
     [[nodiscard]] std::uint32_t least_wanted_place() const;
     void keep_in_host(std::uint64_t number);
     int place(const number_list& come);
