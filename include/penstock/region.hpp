@@ -6,9 +6,10 @@
 // between kernels (docs/guide/regions.md). Any number of regions, of several runtimes of a process,
 // may share a file; writers of different bytes do not disturb each other.
 //
-// On gpu pages that do not fit in device memory lie in host memory, at the same range of addresses.
-// A region that is written takes twice its size: it keeps a copy of the bytes that it was filled
-// with, so that release finds the changed bytes by comparing.
+// As a rule a region is filled: it has a copy of the part. On gpu pages that do not fit in device
+// memory lie in host memory, at the same range of addresses. A region that is written takes twice
+// its size: it keeps a copy of the bytes that it was filled with, so that release finds the changed
+// bytes by comparing. A region that is only read need not be filled (region_placement).
 //
 // (Lazy release consistency: Keleher, Cox and Zwaenepoel, ISCA 1992; for files mapped by GPUs:
 // Brokhman, Lifshits and Silberstein, GAIA, 2019.)
@@ -27,11 +28,32 @@ namespace penstock {
 class runtime;
 
 namespace region {
-class mapped_region;
+class region_body;
 class request_end;
 }  // namespace region
 
 enum class protection : std::uint8_t { read, read_write };
+
+// Where the bytes of a region lie. docs/guide/regions.md has a table of what each costs, and of
+// what each sees of changes.
+enum class region_placement : std::uint8_t {
+    // In memory of the region, which gets a copy of the whole part when it is mapped.
+    filled,
+    // In the operating system's page cache, by one mapping of the file; only protection::read.
+    // Nothing is copied, and a kernel brings over the bus the bytes that it touches, each time that
+    // it touches them. On gpu mapping it registers the part with the driver: all of its pages come
+    // into host memory and stay pinned until close(), as long as the part is. On cpu it is a plain
+    // mapping, whose pages come when they are touched.
+    in_place,
+    // The same mapping without registering or pinning; only protection::read. On gpu for devices
+    // that read pageable memory themselves (cudaDevAttrPageableMemoryAccess: HMM or ATS), whose
+    // pages come by fault. On cpu it is the same as in_place.
+    system,
+    // filled, if the part is written or fits in device memory; else in_place, if host memory has
+    // room for it; else system; else filled. Says its choice and the reason in one line of the log,
+    // and by file_region::placement and placement_reason.
+    automatic,
+};
 
 struct region_options {
     // True: programs may write the file at any time, by other ways than regions and mounts
@@ -40,7 +62,8 @@ struct region_options {
     // does so, and an acquire fetches only changed pages.
     bool outside_writers = true;
     // gpu: most bytes of device memory; the rest lies in host memory. Without a value all free
-    // device memory, less 1 GiB.
+    // device memory, less 1 GiB. On cpu only region_placement::automatic heeds it, and without a
+    // value every part fits.
     std::optional<std::uint64_t> device_bytes = std::nullopt;
     // gpu, for a region that does not fit: acquire() moves pieces whose pages kernels or other
     // writers keep changing from host memory to device memory, in exchange for pieces without
@@ -50,6 +73,9 @@ struct region_options {
     bool promote_hot = false;
     // Which device of the runtime has the memory: its place in options::devices.
     std::uint32_t device = 0;
+    // Not the default: automatic. What is in place cannot be preferred, and acquire refuses it
+    // after the file was cut, where a filled region is brought up to date.
+    region_placement placement = region_placement::filled;
 };
 
 struct region_traffic {
@@ -60,6 +86,10 @@ struct region_traffic {
     std::uint64_t bytes_written = 0;          // to the file
     std::uint64_t bytes_on_device = 0;        // of the range of addresses
     std::uint64_t bytes_promoted = 0;         // to device memory, by region_options::promote_hot
+    // region_placement::in_place on gpu: what was registered when the region was mapped, in whole
+    // pages, and how long that took, with bringing the pages into host memory.
+    std::uint64_t bytes_registered = 0;
+    std::uint64_t register_ns = 0;
 };
 
 // A part of a region: `bytes` from `offset` on, counted from the region's first byte; without a
@@ -89,7 +119,7 @@ private:
 // whose changes are lost.
 class file_region {
 public:
-    explicit file_region(std::unique_ptr<region::mapped_region> mapped);
+    explicit file_region(std::unique_ptr<region::region_body> body);
     // Closes the region and discards the error; call close() to see it. Kernels that use the region
     // must have ended. In a child of fork() it does nothing.
     ~file_region();
@@ -97,7 +127,8 @@ public:
     file_region& operator=(const file_region&) = delete;
 
     // The address of the first of size_bytes() bytes; on gpu a device address. It stays until
-    // close().
+    // close(). Of a region that is not filled the host may read the bytes there too, but a read of
+    // a page that the file no longer has ends the process (SIGBUS).
     [[nodiscard]] void* data() const;
     [[nodiscard]] std::uint64_t size_bytes() const;
 
@@ -110,6 +141,10 @@ public:
     // some microseconds for each 2 MiB without changes; else copies of the changed pages from other
     // regions of the file, where these have them, or reads from the file, by several threads, and
     // their way to the device.
+    // Of a region that is not filled: fetches nothing and returns 0, because kernels read what the
+    // file has as it is; it looks at the file's size and waits for nothing. -ESTALE also if the
+    // pages that were registered are no longer the file's: the file was shorter than the region
+    // meanwhile. Then kernels read the old bytes until close().
     std::int64_t acquire(device_stream stream = nullptr);
 
     // Writes the changes of kernels that come before this call on the stream to the file, where any
@@ -134,7 +169,8 @@ public:
     // wait() before the memory is used.
     // Requests of a region end in the order in which they were made, and its other calls wait until
     // all have ended. An acquire of another region sees a release_async once that has ended. A
-    // region with promote_hot moves no pieces in a request. Errors: as above, and -EBUSY for a
+    // region with promote_hot moves no pieces in a request, and one that is in place is asked at
+    // once, since nothing moves. Errors: as above, and -EBUSY for a
     // stream that is being captured, -EBADF once close() has begun, -EAGAIN if the system gives no
     // thread, -EOPNOTSUPP if the driver lets no stream wait for a word in memory.
     // Costs the caller some microseconds, and the first request of a region a thread.
@@ -149,7 +185,8 @@ public:
     // -EINVAL, no such part; -ENOMEM, the host has no room for another piece; -EIO, the driver
     // failed, and the region has to be closed. Waits for the work on the stream; kernels of other
     // streams must not use the region meanwhile. Each piece that moves goes once over the bus in
-    // either direction. On cpu nothing has to move.
+    // either direction. On cpu nothing has to move. 0: a region that is not filled has no device
+    // memory.
     std::int64_t prefer(std::uint64_t offset, std::uint64_t bytes, device_stream stream = nullptr);
 
     // Brings all released bytes to storage. Returns 0 or a negative errno.
@@ -161,8 +198,12 @@ public:
 
     [[nodiscard]] region_traffic traffic() const;
 
+    // Where the bytes lie: never automatic. And why, as the rest of a sentence.
+    [[nodiscard]] region_placement placement() const;
+    [[nodiscard]] const std::string& placement_reason() const;
+
 private:
-    std::unique_ptr<region::mapped_region> mapped_;
+    std::unique_ptr<region::region_body> body_;
 };
 
 // Makes a region of a part of a file, wherever the file lies: `bytes` from `offset` on, a multiple
@@ -173,6 +214,9 @@ private:
 // message names the cure. Costs the memory, and reading that part of the file, or copying it from
 // regions that have it. Between kernels, also of GPUs with other regions of the file: it allocates
 // device memory, and lets the regions copy from each other.
+// Of other placements than filled also: -EINVAL, the region is to be written, or promote_hot is
+// set; -EOPNOTSUPP, the device or the file system has no such way; -ENOMEM, host memory has no room
+// to pin the part. They cost what region_placement says.
 status map_region(runtime& rt, const std::string& path, std::uint64_t offset, std::uint64_t bytes,
                   protection access, const region_options& settings,
                   std::unique_ptr<file_region>& out);

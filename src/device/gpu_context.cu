@@ -91,6 +91,7 @@ gpu_driver::gpu_driver() {
     find(PENSTOCK_NAME(cuMemFreeAsync), free_on_stream);
     find(PENSTOCK_NAME(cuMemHostRegister), register_host);
     find(PENSTOCK_NAME(cuMemHostUnregister), unregister_host);
+    find(PENSTOCK_NAME(cuMemHostGetDevicePointer), device_pointer);
     find(PENSTOCK_NAME(cuMemAddressReserve), reserve);
     find(PENSTOCK_NAME(cuMemAddressFree), free_addresses);
     find(PENSTOCK_NAME(cuMemCreate), create);

@@ -59,6 +59,7 @@ struct gpu_driver {
     decltype(&cuMemFreeAsync) free_on_stream = nullptr;
     decltype(&cuMemHostRegister) register_host = nullptr;
     decltype(&cuMemHostUnregister) unregister_host = nullptr;
+    decltype(&cuMemHostGetDevicePointer) device_pointer = nullptr;
     decltype(&cuMemAddressReserve) reserve = nullptr;
     decltype(&cuMemAddressFree) free_addresses = nullptr;
     decltype(&cuMemCreate) create = nullptr;

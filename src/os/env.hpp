@@ -173,6 +173,14 @@ public:
     // the page size. An environment that only stands between others need not have it.
     virtual int map_file(int, std::uint64_t, std::uint64_t, void*&) { return -EOPNOTSUPP; }
     virtual void unmap_file(void*, std::uint64_t) {}
+    // Brings all pages of a mapped range into memory and into the mapping (Linux 5.14). 0, or a
+    // negative errno: -EFAULT, the file has no such page, or it cannot be read; -EINVAL, the system
+    // is older. Never a signal.
+    virtual int populate(void*, std::uint64_t) { return -EINVAL; }
+    // May the file change in ways that this kernel does not see? True of file systems whose files
+    // another machine or a server changes too (NFS, FUSE, cluster file systems), and of those that
+    // are not known.
+    virtual bool changes_elsewhere(int) { return false; }
     // For each piece of a mapped range (a multiple of the page size; the last may be shorter): is
     // all of it in memory?
     virtual int resident(void*, std::uint64_t, std::uint64_t, std::vector<bool>&) {

@@ -99,6 +99,8 @@ writers ask_for_writers(int fd) {
     return writers::none;
 }
 
+constexpr int populate_read_advice = 22;  // MADV_POPULATE_READ; newer than some headers
+
 constexpr long cachestat_number = 451;  // from Linux 6.5 on; C libraries have no name for it yet
 
 // What offset, length and address of a direct read must be multiples of. File systems that do not
@@ -346,6 +348,11 @@ public:
     }
 
     void unmap_file(void* address, std::uint64_t bytes) override { ::munmap(address, bytes); }
+
+    int populate(void* address, std::uint64_t bytes) override {
+        return ::madvise(address, bytes, populate_read_advice) == 0 ? 0 : -errno;
+    }
+    bool changes_elsewhere(int fd) override { return !is_changed_here_only(fd); }
 
     int resident(void* address, std::uint64_t bytes, std::uint64_t piece_bytes,
                  std::vector<bool>& out) override {

@@ -7,6 +7,7 @@
 #include "os/anonymous_memory.hpp"
 #include "penstock/group/lane.hpp"
 #include "region/cache_fill.hpp"
+#include "region/mapping_reader.hpp"
 
 namespace penstock::region {
 
@@ -113,5 +114,7 @@ std::unique_ptr<region_memory> make_cpu_memory(const memory_shape& shape, status
                         " bytes of address space"};
     return nullptr;
 }
+
+std::unique_ptr<mapping_reader> make_cpu_reader() { return std::make_unique<mapping_reader>(); }
 
 }  // namespace penstock::region

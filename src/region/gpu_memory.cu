@@ -21,7 +21,6 @@ constexpr unsigned warps_of_block = 8;
 constexpr std::uint64_t marked_bytes = batch_pages * mark_bytes;
 constexpr std::uint64_t host_bytes = staging_pages * page_bytes + marked_bytes;
 constexpr std::uint64_t collected_bytes = batch_pages * page_bytes + marked_bytes;
-constexpr std::uint64_t spare_bytes = 1ull << 30;
 constexpr int most_looks = 200;  // for the end of a copy, some 0.2 ms
 
 struct pages_of_region {
@@ -137,7 +136,8 @@ public:
         if (!take_rooms(shape.writable, why)) return false;
         const std::uint64_t free_bytes = host::room_now().free_bytes;
         const std::uint64_t room =
-            std::min(shape.device_bytes, free_bytes > spare_bytes ? free_bytes - spare_bytes : 0);
+            std::min(shape.device_bytes,
+                     free_bytes > spare_device_bytes ? free_bytes - spare_device_bytes : 0);
         const std::uint64_t bytes = pages_ * page_bytes;
         why.code = -ENOMEM;
         if (!replica_.take(bytes, room, why.message)) return false;

@@ -1,12 +1,9 @@
 #include "region/mapped_region.hpp"
 
 #include <cerrno>
-#include <cstdio>
 #include <new>
 
 #include "os/exceptions.hpp"
-#include "os/file_kind.hpp"
-#include "runtime/runtime_state.hpp"
 
 namespace penstock::region {
 
@@ -115,12 +112,11 @@ std::int64_t mapped_region::promote(void* stream) {
 }
 
 int mapped_region::settle(const region_part& part, page_range& out) const {
-    if (part.offset > size_bytes_) return -EINVAL;
+    if (!contains(part)) return -EINVAL;
     const std::uint64_t bytes = part.bytes.value_or(size_bytes_ - part.offset);
-    if (bytes > size_bytes_ - part.offset) return -EINVAL;
-    const std::uint64_t end = part.offset + bytes;
     out.begin = first_page_ + part.offset / page_bytes;
-    out.end = bytes == 0 ? out.begin : first_page_ + (end + page_bytes - 1) / page_bytes;
+    out.end =
+        bytes == 0 ? out.begin : first_page_ + (part.offset + bytes + page_bytes - 1) / page_bytes;
     return 0;
 }
 
@@ -186,16 +182,6 @@ std::int64_t mapped_region::release(const region_part& part, void* stream) {
     requests_.drain();
     return release_now(pages, stream);
 }
-
-namespace {
-
-std::shared_ptr<request_end> ended(std::int64_t result) {
-    auto out = std::make_shared<request_end>();
-    out->set(result);
-    return out;
-}
-
-}  // namespace
 
 std::shared_ptr<request_end> mapped_region::acquire_async(const region_part& part, void* stream) {
     if (!belongs_here()) return ended(-ECHILD);
@@ -265,132 +251,38 @@ region_traffic mapped_region::traffic() const {
 
 namespace penstock {
 
-namespace {
-
-using region::page_bytes;
-
-status refused(int code, const std::string& path, const std::string& reason) {
-    return {code, "region of '" + path + "': " + reason};
-}
-
-// The cause and the cure. What kind of file it is says more than the code.
-std::string why_not_opened(int code, const std::string& path, bool writable) {
-    struct stat facts {};
-    host::file_kind kind{};
-    if ((code == -EOPNOTSUPP || code == -EISDIR) && host::look_at_file(path, facts, kind) == 0 &&
-        kind != host::file_kind::regular)
-        return host::why_not_by_size(kind);
-    return error_text(code) + (writable ? "; name a file that you may read and write"
-                                        : "; name a file that you may read");
-}
-
-// The part of the file that is meant: `bytes` 0 for all up to its end.
-status settle_range(const std::string& path, std::uint64_t size, std::uint64_t offset,
-                    std::uint64_t& bytes) {
-    if (offset % page_bytes != 0)
-        return refused(-EINVAL, path,
-                       "offset " + std::to_string(offset) + " is no multiple of " +
-                           std::to_string(page_bytes));
-    if (size == 0)
-        return refused(-EINVAL, path,
-                       "the file is empty; a region needs bytes that are there, so make it as long "
-                       "as it is to be (truncate)");
-    if (bytes == 0 && offset < size) bytes = size - offset;
-    if (offset < size && bytes <= size - offset) return {};
-    return refused(-EINVAL, path,
-                   std::to_string(bytes) + " bytes from " + std::to_string(offset) +
-                       " on do not lie in a file of " + std::to_string(size) +
-                       " bytes; map what is there, or make the file longer first (truncate)");
-}
-
-}  // namespace
-
-file_region::file_region(std::unique_ptr<region::mapped_region> mapped)
-    : mapped_(std::move(mapped)) {}
+file_region::file_region(std::unique_ptr<region::region_body> body) : body_(std::move(body)) {}
 file_region::~file_region() {
-    if (!mapped_->belongs_here()) host::abandon(std::move(mapped_));
+    if (!body_->belongs_here()) host::abandon(std::move(body_));
 }
-void* file_region::data() const { return mapped_->data(); }
-std::uint64_t file_region::size_bytes() const { return mapped_->size_bytes(); }
-std::int64_t file_region::acquire(device_stream stream) { return mapped_->acquire({}, stream); }
-std::int64_t file_region::release(device_stream stream) { return mapped_->release({}, stream); }
+void* file_region::data() const { return body_->data(); }
+std::uint64_t file_region::size_bytes() const { return body_->size_bytes(); }
+std::int64_t file_region::acquire(device_stream stream) { return body_->acquire({}, stream); }
+std::int64_t file_region::release(device_stream stream) { return body_->release({}, stream); }
 std::int64_t file_region::acquire(const region_part& part, device_stream stream) {
-    return mapped_->acquire(part, stream);
+    return body_->acquire(part, stream);
 }
 std::int64_t file_region::release(const region_part& part, device_stream stream) {
-    return mapped_->release(part, stream);
+    return body_->release(part, stream);
 }
 region_request file_region::acquire_async(const region_part& part, device_stream stream) {
-    return region_request(mapped_->acquire_async(part, stream));
+    return region_request(body_->acquire_async(part, stream));
 }
 region_request file_region::release_async(const region_part& part, device_stream stream) {
-    return region_request(mapped_->release_async(part, stream));
+    return region_request(body_->release_async(part, stream));
 }
 
 region_request::region_request(std::shared_ptr<region::request_end> end) : end_(std::move(end)) {}
 bool region_request::is_done() const { return end_->is_done(); }
 std::int64_t region_request::wait() const { return end_->wait(); }
 
-int file_region::sync() { return mapped_->sync(); }
+int file_region::sync() { return body_->sync(); }
 std::int64_t file_region::prefer(std::uint64_t offset, std::uint64_t bytes, device_stream stream) {
-    return mapped_->prefer(offset, bytes, stream);
+    return body_->prefer(offset, bytes, stream);
 }
-int file_region::close(device_stream stream) { return mapped_->close(stream); }
-region_traffic file_region::traffic() const { return mapped_->traffic(); }
-
-status map_region(runtime& rt, const std::string& path, std::uint64_t offset, std::uint64_t bytes,
-                  protection access, const region_options& settings,
-                  std::unique_ptr<file_region>& out) try {
-    out.reset();
-    if (rt.process_code() != 0)
-        return refused(-ECHILD, path,
-                       "the runtime belongs to the parent of this process; make one of the child's "
-                       "own after fork()");
-    if (settings.device >= rt.device_count())
-        return refused(-EINVAL, path,
-                       "device " + std::to_string(settings.device) +
-                           " of a region is not there, for the runtime has " +
-                           std::to_string(rt.device_count()) + "; give one from 0 on");
-    const host::runtime_state& state = rt.state(settings.device);
-    const bool writable = access == protection::read_write;
-    if (writable && !state.settings.writable)
-        return refused(
-            -EROFS, path,
-            "the runtime only reads; set options::writable (PENSTOCK_WRITABLE) to change files");
-    std::shared_ptr<region::shared_home> home;
-    auto& files = region::shared_files::of(*state.hooks.shared);
-    if (const int code = files.open_home(*state.hooks.env, path, writable, home); code != 0)
-        return refused(code, path, why_not_opened(code, path, writable));
-    const std::int64_t size = home->size_bytes();
-    if (size < 0) return refused(static_cast<int>(size), path, error_text(size));
-    if (status s = settle_range(path, static_cast<std::uint64_t>(size), offset, bytes); !s)
-        return s;
-    const region::page_range pages{offset / page_bytes,
-                                   (offset + bytes + page_bytes - 1) / page_bytes};
-    const region::memory_shape shape{pages.end - pages.begin, writable,
-                                     settings.device_bytes.value_or(UINT64_MAX)};
-    status why;
-    auto memory = state.device->is_gpu()
-                      ? region::make_gpu_memory(state.settings.device, shape, why)
-                      : region::make_cpu_memory(shape, why);
-    if (memory == nullptr)
-        return refused(
-            why.code, path,
-            why.message + (why.code == -ENOMEM ? "; map a smaller part of the file" : ""));
-    const auto say = state.settings.log ? state.settings.log : [](const std::string& line) {
-        std::fprintf(stderr, "penstock: %s\n", line.c_str());
-    };
-    auto mapped = std::make_unique<region::mapped_region>(home, std::move(memory), path, say);
-    if (const int code = mapped->join(pages, offset + bytes, settings, writable); code != 0)
-        return refused(code, path,
-                       "as many regions share the file as can, " +
-                           std::to_string(region::most_devices) + "; close one");
-    if (const std::int64_t code = mapped->acquire({}, nullptr); code < 0)
-        return refused(static_cast<int>(code), path, error_text(code));
-    out = std::make_unique<file_region>(std::move(mapped));
-    return {};
-} catch (...) {
-    return host::status_of_exception("region of '" + path + "': ");
-}
+int file_region::close(device_stream stream) { return body_->close(stream); }
+region_traffic file_region::traffic() const { return body_->traffic(); }
+region_placement file_region::placement() const { return body_->placement(); }
+const std::string& file_region::placement_reason() const { return body_->placement_reason(); }
 
 }  // namespace penstock

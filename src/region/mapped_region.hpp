@@ -1,4 +1,4 @@
-// A region: its memory, and its part in the file's home.
+// A region that is filled: its memory, and its part in the file's home.
 #pragma once
 
 #include <functional>
@@ -7,37 +7,34 @@
 #include <optional>
 #include <string>
 
-#include "os/process_owner.hpp"
-#include "penstock/region.hpp"
+#include "region/region_body.hpp"
 #include "region/request_thread.hpp"
 #include "region/shared_home.hpp"
 
 namespace penstock::region {
 
-class mapped_region {
+class mapped_region final : public region_body {
 public:
     mapped_region(std::shared_ptr<shared_home> home, std::unique_ptr<region_memory> memory,
                   std::string path, std::function<void(const std::string&)> say);
-    // Not called in a child of fork() (belongs_here).
-    ~mapped_region();
-    mapped_region(const mapped_region&) = delete;
-    mapped_region& operator=(const mapped_region&) = delete;
+    ~mapped_region() override;
 
-    [[nodiscard]] bool belongs_here() const { return owner_.here(); }
     // Called before anything else: takes the region's place among the regions that share the file.
     int join(const page_range& pages, std::uint64_t end_bytes, const region_options& settings,
              bool writable);
 
-    [[nodiscard]] void* data() const { return memory_ == nullptr ? nullptr : memory_->data(); }
-    [[nodiscard]] std::uint64_t size_bytes() const { return size_bytes_; }
-    std::int64_t acquire(const region_part& part, void* stream);
-    std::int64_t release(const region_part& part, void* stream);
-    std::shared_ptr<request_end> acquire_async(const region_part& part, void* stream);
-    std::shared_ptr<request_end> release_async(const region_part& part, void* stream);
-    int sync();
-    std::int64_t prefer(std::uint64_t offset, std::uint64_t bytes, void* stream);
-    int close(void* stream);
-    [[nodiscard]] region_traffic traffic() const;
+    [[nodiscard]] void* data() const override {
+        return memory_ == nullptr ? nullptr : memory_->data();
+    }
+    [[nodiscard]] std::uint64_t size_bytes() const override { return size_bytes_; }
+    std::int64_t acquire(const region_part& part, void* stream) override;
+    std::int64_t release(const region_part& part, void* stream) override;
+    std::shared_ptr<request_end> acquire_async(const region_part& part, void* stream) override;
+    std::shared_ptr<request_end> release_async(const region_part& part, void* stream) override;
+    int sync() override;
+    std::int64_t prefer(std::uint64_t offset, std::uint64_t bytes, void* stream) override;
+    int close(void* stream) override;
+    [[nodiscard]] region_traffic traffic() const override;
 
 private:
     // The pages of the file that the part lies in. -EINVAL: it is not in the region.
@@ -53,7 +50,6 @@ private:
     std::int64_t told(std::int64_t code, const char* operation);
     int close_locked(void* stream);
 
-    const host::process_owner owner_{};
     const std::shared_ptr<shared_home> home_;
     std::unique_ptr<region_memory> memory_;
     const std::string path_;

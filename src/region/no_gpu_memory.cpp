@@ -1,6 +1,7 @@
 // Of a build without CUDA: no runtime is on a GPU.
 #include <cerrno>
 
+#include "region/mapping_reader.hpp"
 #include "region/piece_memory.hpp"
 #include "region/region_memory.hpp"
 
@@ -19,5 +20,13 @@ std::unique_ptr<stream_turns> make_gpu_turns(int, int& code) {
     code = -ENODEV;
     return nullptr;
 }
+
+std::unique_ptr<mapping_reader> make_gpu_reader(int, bool, status& why) {
+    reading_device none;
+    why = look_at_gpu(0, none);
+    return nullptr;
+}
+
+status look_at_gpu(int, reading_device&) { return {-ENODEV, "Penstock was built without CUDA"}; }
 
 }  // namespace penstock::region

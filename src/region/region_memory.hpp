@@ -206,6 +206,9 @@ inline constexpr std::uint64_t chunk_bytes = 2u << 20;
 // Pages of another region's memory need no room in staging, so more of them go at a time.
 inline constexpr std::uint64_t settled_batch_pages = 8 * batch_pages;
 
+// Of the device, which a region leaves for others.
+inline constexpr std::uint64_t spare_device_bytes = 1ull << 30;
+
 struct memory_shape {
     std::uint64_t pages = 0;
     bool writable = false;

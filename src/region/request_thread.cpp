@@ -30,6 +30,12 @@ void request_end::set(std::int64_t result) {
     done_.notify_all();
 }
 
+std::shared_ptr<request_end> ended(std::int64_t result) {
+    auto out = std::make_shared<request_end>();
+    out->set(result);
+    return out;
+}
+
 request_thread::~request_thread() {
     refuse();
     stop();

@@ -32,6 +32,9 @@ private:
     std::int64_t result_ = 0;
 };
 
+// A request that has ended with this result.
+std::shared_ptr<request_end> ended(std::int64_t result);
+
 class request_thread {
 public:
     using work = std::function<std::int64_t()>;  // throws nothing

@@ -111,9 +111,14 @@ int shared_home::check_size(const member& holder) const {
     return static_cast<std::uint64_t>(size) < holder.end_bytes ? -ESTALE : 0;
 }
 
-int shared_home::acquire(place holder, const page_range& range) {
+int shared_home::collect_from_programs() const {
     for (const auto& mount : with_.hub().views())
         if (const int code = mount->collect(key_); code != 0) return code;
+    return 0;
+}
+
+int shared_home::acquire(place holder, const page_range& range) {
+    if (const int code = collect_from_programs(); code != 0) return code;
     std::lock_guard lock(state_);
     if (const int code = check_size(members_[holder]); code != 0) return code;
     if (const int code = look(); code != 0) return code;

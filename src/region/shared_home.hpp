@@ -53,6 +53,9 @@ public:
     shared_home(const shared_home&) = delete;
     shared_home& operator=(const shared_home&) = delete;
 
+    // The file as it is open for reading, until the home ends, and the system that has it.
+    [[nodiscard]] int handle() const { return fd_; }
+    [[nodiscard]] host::environment& env() const { return env_; }
     // The size of the file now, or a negative errno.
     [[nodiscard]] std::int64_t size_bytes() const;
 
@@ -64,6 +67,8 @@ public:
     // Gives up the member's pages; changes that it has not released are lost.
     void leave(consistency::place place);
 
+    // What programs of a mount have stored comes to the file. Returns 0 or a negative errno.
+    [[nodiscard]] int collect_from_programs() const;
     // The three are about the pages of the file that lie in `range` and in the region.
     // Returns 0 or a negative errno. Moves no bytes.
     int acquire(consistency::place place, const page_range& range);

@@ -122,6 +122,15 @@ public:
     void unmap_file(void* address, std::uint64_t bytes) override {
         real_.unmap_file(address, bytes);
     }
+    int populate(void* address, std::uint64_t bytes) override {
+        int error = 0;
+        return fails(call_map, error) ? error : real_.populate(address, bytes);
+    }
+    // As a network file system, if it was said so.
+    bool changes_elsewhere(int fd) override {
+        return changes_elsewhere_ || real_.changes_elsewhere(fd);
+    }
+    void say_changes_elsewhere() { changes_elsewhere_ = true; }
     int resident(void* address, std::uint64_t bytes, std::uint64_t piece_bytes,
                  std::vector<bool>& out) override {
         int error = 0;
@@ -151,7 +160,7 @@ private:
     fault_plan plan_;
     std::set<int> direct_;  // handles of open_direct
     std::atomic<int> said_cached_{ask};
-    std::atomic<bool> leases_{false};
+    std::atomic<bool> leases_{false}, changes_elsewhere_{false};
     std::atomic<std::uint64_t> most_scattered_{0}, scattered_{0};
     std::condition_variable released_;
     std::atomic<std::uint32_t> stalled_kinds_{0};

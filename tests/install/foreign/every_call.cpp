@@ -52,10 +52,11 @@ void of_what_it_makes() {
     using file = ps::file;
     take(&mount::unmount, &mount::is_mounted, &mount::report, &region::data, &region::size_bytes,
          &region::acquire, &region::release, &region::prefer, &region::sync, &region::close,
-         &region::traffic, &pool::make, &pool::open_file, &pool::close_file, &pool::discard_file,
-         &pool::resize_file, &pool::file_bytes, &pool::open_session, &pool::counts, &pool::contents,
-         &pool::is_on_gpu, &file::open, &file::read, &file::write, &file::append, &file::stat,
-         &file::prefetch, &file::advise, &file::fsync, &file::truncate, &file::close);
+         &region::traffic, &region::placement, &region::placement_reason, &pool::make,
+         &pool::open_file, &pool::close_file, &pool::discard_file, &pool::resize_file,
+         &pool::file_bytes, &pool::open_session, &pool::counts, &pool::contents, &pool::is_on_gpu,
+         &file::open, &file::read, &file::write, &file::append, &file::stat, &file::prefetch,
+         &file::advise, &file::fsync, &file::truncate, &file::close);
     static_assert(std::is_destructible_v<mount> && std::is_destructible_v<region> &&
                   std::is_destructible_v<pool> && std::is_destructible_v<file>);
 }
