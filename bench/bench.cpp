@@ -181,6 +181,8 @@ constexpr bench_case case_table[] = {
      fsync_path, fsync_path},
     {"acquire", "a region after a part of the file changed, against bringing the whole file again",
      acquire_path, acquire_path},
+    {"in-place", "a region in the page cache, against pinned memory and against filling a region",
+     in_place_path, in_place_path},
     {"sharing",
      "pages that a kernel and a program change at once, against a buffer of its own for each",
      sharing, sharing},

@@ -19,9 +19,9 @@ HAS_FUSE = os.access("/dev/fuse", os.R_OK | os.W_OK)
 HAS_URING = {"what": "io_uring", "why": "", "works": True} in json.loads(
     penstock("info", "--json").stdout)["works"]
 CASES = ["hit", "map", "element", "gather", "table", *(["table-cold"] if HAS_URING else []), "miss",
-         "sequential", "cold", "request", "write", "append", "fsync", "acquire", "sharing",
-         *(["peer", "mount"] if HAS_FUSE else []), "evict", "merge", "signature", "exchange",
-         "buffer", "policy", "admission", "neighbours"]
+         "sequential", "cold", "request", "write", "append", "fsync", "acquire", "in-place",
+         "sharing", *(["peer", "mount"] if HAS_FUSE else []), "evict", "merge", "signature",
+         "exchange", "buffer", "policy", "admission", "neighbours"]
 TINY = ["--file", "2MiB", "--repeats", "1", "--threads", "2", "--page", "4KiB"]
 KEYS = {"goal", "case", "backend", "page_bytes", "value", "unit", "baseline", "baseline_value",
         "ratio", "cpu_cores_used", "note"}
@@ -182,6 +182,17 @@ class Bench(InFolder):
         self.assertTrue(all("0.0 % of what the kernel asked for came" in row["note"]
                             for row in rows[:4]),
                         rows[:4])
+
+    def test_a_region_in_place_is_measured_beside_one_that_is_filled(self):
+        rows = [row for row in self.bench("in-place", *TINY) if " by hand" not in row["case"]]
+        self.assertEqual([row["case"] for row in rows],
+                         ["1 % of the pages of a region in place",
+                          *(f"a region in place mapped, {touched}, and closed"
+                            for touched in ("1 % of its pages touched once",
+                                            "10 % of its pages touched once",
+                                            "100 % of its pages touched once",
+                                            "100 % of its pages touched ten times"))])
+        self.assertIn("512 pages a time", rows[-1]["note"])
 
     def test_shared_pages_have_every_count(self):
         rows = self.bench("sharing", "--repeats", "2", "--threads", "2")
