@@ -3,7 +3,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <fcntl.h>
-#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 namespace penstock::host {
@@ -27,7 +27,8 @@ int page_watch::begin(int fd, std::uint64_t offset) {
     }
     map_of_pages_ = ::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
     if (map_of_pages_ < 0) return -errno;
-    if (::mlock(page_, size) != 0) return -errno;
+    // By its number: sanitizers put a function that does nothing in the place of mlock.
+    if (::syscall(SYS_mlock, page_, size) != 0) return -errno;
     locked_ = is_mapped();
     return locked_ ? 0 : -ENOENT;
 }

@@ -211,7 +211,19 @@ public:
         if (const std::int64_t code = region->release(stream_); code < 0)
             return failed("release", code);
         const int code = region->close(stream_);
-        return code == 0 ? "" : failed("close of a region", code);
+        return code == 0 ? map_in_place(rt) : failed("close of a region", code);
+    }
+
+    std::string map_in_place(runtime& rt) {
+        std::unique_ptr<file_region> region;
+        if (const status s = map_region(rt, folder_ / "data", 0, 0, protection::read,
+                                        {.placement = region_placement::in_place}, region);
+            !s.ok())
+            return "map_region in place: " + s.message;
+        if (const std::int64_t code = region->acquire(stream_); code < 0)
+            return failed("acquire in place", code);
+        const int code = region->close(stream_);
+        return code == 0 ? "" : failed("close of a region in place", code);
     }
 
     std::string use_pool() {

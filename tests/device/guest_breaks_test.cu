@@ -252,11 +252,16 @@ std::string after_a_fault() {
     write_guest_file(folder / "in the cache", 0);
     write_guest_file(folder / "written before", 0);
     write_guest_file(folder / "in a region", 0);
+    write_guest_file(folder / "read there", 0);
     std::unique_ptr<runtime> rt;
-    std::unique_ptr<file_region> region;
+    std::unique_ptr<file_region> region, in_place;
     if (const status s = runtime::make(log.listening(folder), rt); !s.ok()) return s.message;
     if (const status s =
             map_region(*rt, folder / "in a region", 4096, 8192, protection::read_write, {}, region);
+        !s.ok())
+        return s.message;
+    if (const status s = map_region(*rt, folder / "read there", 0, 0, protection::read,
+                                    {.placement = region_placement::in_place}, in_place);
         !s.ok())
         return s.message;
     const int fd = rt->open(folder / "in the cache", open_read_write),
@@ -271,9 +276,14 @@ std::string after_a_fault() {
     if (!comes_true([&] { return rt->health().code == -EIO; })) return "the fault was not noticed";
     if (region->release() != -EIO || region->release() != -EIO || rt->fsync(fd) != -EIO)
         return "another code";
+    if (in_place->acquire() != -EIO || in_place->acquire() != -EIO)
+        return "another code of a region in place";
     if (launch<width::warp>(*rt, 1, guest_reader{}) != -EIO) return "a launch ran";
     region.reset();
+    in_place.reset();
     rt.reset();
+    if (log.count("read there", "a kernel faulted") != 1)
+        return "the region in place is not named once";
     if (log.count("in the cache", "lost") != 1) return "the file in the cache is not named once";
     if (log.count("written before", "lost") != 0) return "a file is named that is safe";
     return log.count("in a region", "bytes 4096 to 12287") == 1
