@@ -15,6 +15,7 @@
 
 #include "common/files.hpp"
 #include "os/env.hpp"
+#include "os/page_watch.hpp"
 #include "penstock/engine/layout.hpp"
 #include "penstock/version.hpp"
 #include "runtime/runtime_state.hpp"
@@ -123,12 +124,24 @@ finding probe_exact_times() {
             "changed within the last 20 ms is read anew at the next open"};
 }
 
+// For regions in place.
+finding probe_page_watch() {
+    const unique_fd file = open_own_program();
+    if (file < 0) return {false, "no file could be opened to try it with"};
+    host::page_watch page(host::linux_environment());
+    const int code = page.begin(file, 0);
+    if (code == 0) return {true, ""};
+    return {false, "a page of a file cannot be locked and watched (" + error_text(code) +
+                       "); a region in place finds a file that is shorter, and not one that was "
+                       "cut and is as long again; raise RLIMIT_MEMLOCK (ulimit -l), mount /proc"};
+}
+
 struct gpu_facts {
     std::string driver;   // CUDA version that the driver supports, "13.0"; empty: no driver
     std::string runtime;  // CUDA version Penstock was built with; empty: built without
     std::string why;      // why there is no GPU to use; empty if there is one
     json gpus = json::array();
-    finding windows, pinned, peers;  // if there is a GPU to use
+    finding windows, pinned, pageable, peers;  // if there is a GPU to use
 };
 
 #if defined(PENSTOCK_WITH_CUDA)
@@ -168,6 +181,14 @@ finding probe_pinned() {
     if (code != cudaSuccess) return {false, "1 MiB could not be pinned: " + reason(code)};
     cudaFreeHost(memory);
     return {true, ""};
+}
+
+finding ask_for_pageable(int device) {
+    int can = 0;
+    if (cudaDeviceGetAttribute(&can, cudaDevAttrPageableMemoryAccess, device) != cudaSuccess)
+        cudaGetLastError();
+    if (can != 0) return {true, ""};
+    return {false, "no HMM and no ATS (cudaDevAttrPageableMemoryAccess is 0)"};
 }
 
 finding probe_peers(int count) {
@@ -222,6 +243,7 @@ gpu_facts look_at_gpus(int device) {
     if (!out.why.empty()) return out;
     out.windows = probe_windows();
     out.pinned = probe_pinned();
+    out.pageable = ask_for_pageable(device);
     out.peers = probe_peers(count);
     return out;
 }
@@ -272,9 +294,11 @@ public:
         tell("O_DIRECT", probe_direct_io());
         tell("transparent huge pages", probe_huge_pages());
         tell("exact file times", probe_exact_times());
+        tell("pages of files watched", probe_page_watch());
         const finding none{false, gpus.why};
         tell("registered windows", gpus.why.empty() ? gpus.windows : none);
         tell("pinned host memory", gpus.why.empty() ? gpus.pinned : none);
+        tell("pageable memory read by GPU", gpus.why.empty() ? gpus.pageable : none);
         tell("peer access between GPUs", gpus.why.empty() ? gpus.peers : none);
         text_ += "\nLimits\n";
         tell_limits();
