@@ -92,6 +92,7 @@ status make_filled(const order& o, std::unique_ptr<region::region_body>& out) {
     return {};
 }
 
+// An error is without the subject.
 status make_in_place(const order& o, region_placement where,
                      std::unique_ptr<region::region_body>& out) {
     status why;
@@ -99,10 +100,10 @@ status make_in_place(const order& o, region_placement where,
                       ? region::make_gpu_reader(o.state.settings.device,
                                                 where == region_placement::in_place, why)
                       : region::make_cpu_reader();
-    if (reader == nullptr) return refused(why.code, o.path, why.message);
+    if (reader == nullptr) return why;
     auto placed = std::make_unique<region::in_place_region>(
         region::file_part{o.home, o.path, o.offset, o.bytes}, std::move(reader), o.say);
-    if (status s = placed->open(); !s.ok()) return refused(s.code, o.path, s.message);
+    if (status s = placed->open(); !s.ok()) return s;
     out = std::move(placed);
     return {};
 }
@@ -131,8 +132,8 @@ status place(const order& o, std::unique_ptr<region::region_body>& out) {
         return refused(s.code, o.path, s.message);
     const bool automatic = facts.wanted == region_placement::automatic;
     if (choice.where != region_placement::filled) {
-        status s = make_in_place(o, choice.where, out);
-        if (!s.ok() && !automatic) return s;
+        const status s = make_in_place(o, choice.where, out);
+        if (!s.ok() && !automatic) return refused(s.code, o.path, s.message);
         if (!s.ok())
             choice = {
                 region_placement::filled,
