@@ -154,8 +154,11 @@ private:
             (bytes_ / threads + file_step_bytes - 1) / file_step_bytes * file_step_bytes;
         std::atomic<std::uint64_t> next{0};
         std::atomic<int> code{cudaSuccess};
+        int device = 0;
+        cudaGetDevice(&device);
         const stopwatch watch;
         apps::on_new_threads(static_cast<std::uint32_t>(threads), [&](std::uint32_t) {
+            cudaSetDevice(device);
             take_pieces(next, bytes_, part, [&](std::uint64_t at, std::uint64_t size) {
                 const cudaError_t failed =
                     cudaHostRegister(mapped.as<std::byte>() + at, size,
