@@ -17,7 +17,7 @@ constexpr unsigned registering_threads = 16;
 // Of a registration. The upper bound: one of a very large range is reported to fail on some
 // drivers. The lower bound: each costs a call of the driver, and a copy of CUDA may end at its
 // border.
-constexpr std::uint64_t least_part_bytes = 64u << 20, most_part_bytes = 1ull << 30;
+constexpr std::uint64_t least_registered_bytes = 64u << 20, most_registered_bytes = 1ull << 30;
 
 std::uint64_t round_up(std::uint64_t bytes, std::uint64_t grain) {
     return (bytes + grain - 1) / grain * grain;
@@ -86,8 +86,8 @@ void in_place_region::watch_end() {
 status in_place_region::reach() {
     const unsigned threads =
         std::clamp(std::thread::hardware_concurrency(), 1u, registering_threads);
-    part_bytes_ = std::clamp(round_up(mapped_bytes_ / threads, chunk_bytes), least_part_bytes,
-                             most_part_bytes);
+    part_bytes_ = std::clamp(round_up(mapped_bytes_ / threads, chunk_bytes), least_registered_bytes,
+                             most_registered_bytes);
     registered_.assign((mapped_bytes_ + part_bytes_ - 1) / part_bytes_, 0);
     std::atomic<std::uint64_t> next{0};
     std::atomic<bool> failed{false};
