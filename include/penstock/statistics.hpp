@@ -54,6 +54,8 @@ struct statistics {
     std::uint64_t file_write_bytes = 0;
     std::uint64_t file_write_errors = 0;
     std::uint64_t file_syncs = 0;
+    // Last closes of written files after which the cached pages stayed valid.
+    std::uint64_t kept_files = 0;
     std::uint64_t file_reads = 0;  // read operations given to the operating system
     std::uint64_t file_read_bytes = 0;
     std::uint64_t file_read_errors = 0;

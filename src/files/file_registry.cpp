@@ -43,6 +43,7 @@ file_registry::file_registry(environment& env, hub& shared, const registry_limit
     : env_(env),
       hub_(shared),
       limits_(limits),
+      watch_(env),
       paths_(limits.path_units),
       entries_(limits.file_slots),
       words_(limits.word_count),
@@ -111,7 +112,9 @@ bool file_registry::look_up_plain(const std::string& name, bool check_roots, fou
     auto handle = std::make_shared<shared_handle>(env_, fd, &reads_);
     file_facts facts;
     if (env_.facts(fd, facts) != 0 || !facts.is_regular || facts.false_size) return false;
-    out = {std::move(handle), nullptr, facts, std::move(path)};
+    out.handle = std::move(handle);
+    out.facts = facts;
+    out.path = std::move(path);
     return true;
 }
 
@@ -156,14 +159,35 @@ int file_registry::look_up_to_write(const std::string& name, bool check_roots, s
     if (code == 0 && out.handle == nullptr) code = look_up(name, check_roots, out);
     if (code == 0 && check_roots && !permitted(out.path, true)) code = -EACCES;
     if (code != 0) return code;
-    const int fd = env_.open_writing(out.handle->fd());
+    return open_to_write(out);
+}
+
+// The watch begins before the facts are asked again, so that a change shows in one or the other.
+int file_registry::open_to_write(found_file& file) {
+    file.writer = handle_in_use(key_of(file.facts.identity));
+    if (file.writer != nullptr) return 0;
+    const int fd = env_.open_writing(file.handle->fd());
     if (fd < 0) return fd;
-    out.writer = std::make_shared<shared_handle>(env_, fd, nullptr);
+    file.writer = std::make_shared<shared_handle>(env_, fd, nullptr);
+    file.watch = watch_hold(watch_, fd);
+    file_facts again;
+    file.is_as_told = file.watch.is_held() && env_.facts(file.handle->fd(), again) == 0 &&
+                      again.exact_times && again.identity == file.facts.identity;
     return 0;
+}
+
+// With which the file is being written already: the close of another one would look to the watch
+// like that of another program.
+std::shared_ptr<shared_handle> file_registry::handle_in_use(const file_key& file) {
+    std::lock_guard lock(mutex_);
+    const auto known = current_.find(file);
+    if (known == current_.end() || entries_[known->second].writer == nullptr) return nullptr;
+    return entries_[known->second].writer->file();
 }
 
 int file_registry::allow(const std::string& path, std::uint32_t flags) {
     const bool to_write = (flags & engine::access_mask) != engine::may_read;
+    const looking look(*this);
     found_file file;
     const int code =
         to_write ? look_up_to_write(path, false, flags, file) : look_up(path, false, file);
@@ -231,7 +255,7 @@ open_reply file_registry::enter(found_file& file, const slot_life& open_now, han
         // A file that is being written is the same file, however it looks by now.
         if (is_open || e.writer != nullptr || (e.identity == file.facts.identity && !e.uncertain)) {
             if (e.handle == nullptr) keep_handle(known->second, file.handle, parked);
-            return join(e, known->second, file);
+            return join(e, known->second, file, false);
         }
     }
     if (free_slots_.empty()) return {-ENFILE, 0, 0, {}, 0, false, 0, 0};
@@ -250,19 +274,11 @@ open_reply file_registry::enter(found_file& file, const slot_life& open_now, han
     keep_handle(slot, file.handle, parked);
     if (observer_ != nullptr && !e.uncertain) observer_->entered(life_of(e, slot));
     if (current_.insert_or_assign(key, slot).second) hub_.known.add(key);
-    return join(e, slot, file);
+    return join(e, slot, file, true);
 }
 
-open_reply file_registry::join(entry& e, std::uint32_t slot, const found_file& file) {
-    if (file.writer != nullptr && e.writer == nullptr) {
-        e.writer = std::make_shared<file_writer>(
-            env_, hub_, file.writer, std::uint64_t{1} << limits_.page_shift,
-            write_error_log::file_key{slot, e.generation}, e.path);
-        handle_changes_.fetch_add(
-            1,
-            std::memory_order_release);  // its size is no longer what was given out with its handle
-        if (observer_ != nullptr) observer_->written(life_of(e, slot));
-    }
+open_reply file_registry::join(entry& e, std::uint32_t slot, found_file& file, bool is_fresh) {
+    if (file.writer != nullptr && e.writer == nullptr) begin_writing(e, slot, file, is_fresh);
     ++e.epoch;
     return {0, slot, e.generation, e.identity, e.table, e.two_level, 0, e.epoch};
 }
@@ -276,6 +292,7 @@ int file_registry::bring_home(found_file& file) {
 
 open_reply file_registry::open(const std::string& name, std::uint64_t old_extent,
                                std::uint64_t old_units, std::uint32_t flags, slot_life open_now) {
+    const looking look(*this);
     found_file file;
     handles parked;
     const bool to_write = (flags & engine::access_mask) != engine::may_read;
@@ -319,11 +336,13 @@ file_registry::entry* file_registry::live_entry(std::uint32_t slot, std::uint32_
 std::int64_t file_registry::retire(std::uint32_t slot, std::uint32_t generation) {
     std::shared_ptr<shared_handle> closed;  // without the lock, and so is what was written to
     std::shared_ptr<file_writer> written;
+    watch_hold watched;
     {
         std::lock_guard lock(mutex_);
         entry* const e = live_entry(slot, generation);
         if (e == nullptr) return -EBADF;
         written = std::move(e->writer);
+        watched = std::move(e->watch);
         const auto known = current_.find(key_of(e->identity));
         if (known != current_.end() && known->second == slot) {
             hub_.known.remove(known->first);
@@ -356,7 +375,8 @@ bool file_registry::lend(const file_identity& now, slot_life& out) {
     const auto known = current_.find(key_of(now));
     if (known == current_.end()) return false;
     entry& e = entries_[known->second];
-    if (!(e.identity == now) || e.uncertain || e.writer != nullptr) return false;
+    if (!(e.identity == now) || e.uncertain || e.writer != nullptr || e.written_while_lent)
+        return false;
     ++e.loans;
     out = {known->second, e.generation};
     return true;
@@ -365,27 +385,15 @@ bool file_registry::lend(const file_identity& now, slot_life& out) {
 bool file_registry::is_lent_as_is(const slot_life& lent) {
     std::lock_guard lock(mutex_);
     const entry* const e = live_entry(lent.slot, lent.generation);
-    return e != nullptr && !e->uncertain && e->writer == nullptr;
+    return e != nullptr && !e->uncertain && e->writer == nullptr && !e->written_while_lent;
 }
 
 void file_registry::end_loan(const slot_life& lent) {
     std::lock_guard lock(mutex_);
     entry& e = entries_[lent.slot];
-    if (--e.loans == 0 && !e.live) give_back_slot(e, lent.slot);
-}
-
-void file_registry::settle(std::uint32_t slot, std::uint32_t generation, std::uint64_t epoch) {
-    std::shared_ptr<file_writer> written;  // closed without the lock
-    {
-        std::lock_guard lock(mutex_);
-        entry* const e = live_entry(slot, generation);
-        if (e == nullptr || e->writer == nullptr || e->epoch != epoch) return;
-        e->uncertain = true;
-        written = std::move(e->writer);
-        handle_changes_.fetch_add(1, std::memory_order_release);
-        if (observer_ != nullptr) observer_->ended(life_of(*e, slot));
-    }
-    settle_lives();
+    if (--e.loans != 0) return;
+    e.written_while_lent = false;
+    if (!e.live) give_back_slot(e, lent.slot);
 }
 
 int file_registry::writer_of(std::uint32_t slot, std::uint32_t generation,
@@ -456,6 +464,7 @@ int file_registry::handle_of(std::uint32_t slot, std::uint32_t generation,
     }
     // The handle was parked. The path was judged when the file was first opened; only the same file
     // is taken again.
+    const looking look(*this);
     found_file file;
     if (const int code = look_up(path, false, file); code != 0)
         return code == -ENOENT ? -ESTALE : code;

@@ -40,6 +40,7 @@
 #include "files/file_writer.hpp"
 #include "files/life_observer.hpp"
 #include "files/shared_handle.hpp"
+#include "files/write_watch.hpp"
 #include "penstock/base/hash.hpp"
 #include "penstock/engine/layout.hpp"
 #include "penstock/error.hpp"
@@ -122,9 +123,10 @@ struct registry_limits {
     std::uint64_t path_units = 0;  // path arena, 8-byte units
     std::size_t max_handles = 0;
     direct_mode direct = direct_mode::off;
-    bool writable = false;                  // may files be opened for writing?
-    std::uint64_t growth_entries = 0;       // leaves by which a file may grow while it is open
-    std::uint64_t flat_pages = UINT64_MAX;  // a file of more pages has a directory and leaves
+    bool writable = false;                       // may files be opened for writing?
+    std::uint64_t growth_entries = 0;            // leaves by which a file may grow while it is open
+    std::uint64_t flat_pages = UINT64_MAX;       // a file of more pages has a directory and leaves
+    std::uint64_t most_kept_bytes = UINT64_MAX;  // of a written file whose pages outlive its close
 };
 
 // A slot, in one of its lives; generation 0: none.
@@ -183,10 +185,20 @@ public:
     // still leads to that file, the answer is that version.
     open_reply open(const std::string& name, std::uint64_t old_extent, std::uint64_t old_units,
                     std::uint32_t flags = 0, slot_life open_now = {});
-    // Settles a written file that the device closed after all of it was written back. From now on
-    // the cached pages of the file count as old, since the device's own changes cannot be told from
-    // those of other writers. Does nothing if an open was answered since, which `epoch` tells.
-    void settle(std::uint32_t slot, std::uint32_t generation, std::uint64_t epoch);
+    // Settles a written file that the device closed after all of it was written back. If it is
+    // proved that the device alone changed the file (docs/protocol/closed_files.md), and the file
+    // is as long as `size_bytes`, its pages stay valid. Otherwise they count as old from now on.
+    // Does nothing if an open was answered since, which `epoch` tells. False: handles of this
+    // registry are in the way of the proof, and threads are about to let them go; call again, which
+    // comes to an end within a tenth of a second.
+    [[nodiscard]] bool settle(std::uint32_t slot, std::uint32_t generation, std::uint64_t epoch,
+                              std::uint64_t size_bytes);
+    // The device cut the file to size 0, and no group had it open to write meanwhile.
+    void cut_to_nothing(std::uint32_t slot, std::uint32_t generation);
+    // How many written files were settled so that their pages stay valid.
+    [[nodiscard]] std::uint64_t kept_files() const {
+        return kept_files_.load(std::memory_order_relaxed);
+    }
     // The writer of the file. -EBADF: it was not opened for writing.
     int writer_of(std::uint32_t slot, std::uint32_t generation, std::shared_ptr<file_writer>& out);
     // Takes back the path extent of an answer to open that no group took; packed as in
@@ -232,8 +244,8 @@ private:
     struct entry {
         std::uint32_t generation = 0;
         bool live = false;
-        // The file had changed so recently when it was opened that an equal identity proves
-        // nothing.
+        // The file had changed so recently when it was opened, or may have been written by others
+        // while it was written here, that an equal identity proves nothing.
         bool uncertain = false;
         bool two_level = false;
         std::uint64_t table = 0;
@@ -246,8 +258,21 @@ private:
         std::uint64_t growth = 0;  // its directory; no growth: 0, and growth_words is 0 too
         std::uint64_t growth_words = 0;
         std::shared_ptr<file_writer> writer;  // null: not being written
+        // While it is being written: the watch, and whether the pages that the slot had when the
+        // watch began were those of the file.
+        watch_hold watch;
+        bool was_as_file = false;
+        std::weak_ptr<shared_handle> last_handle;  // that settling took away
+        // Since when its last close of this epoch is being settled.
+        struct {
+            std::uint64_t epoch = 0;
+            std::int64_t since_ns = 0;
+            std::uint32_t attempts = 0;       // beside which names were looked up
+            std::uint64_t looks_awaited = 0;  // so many end before the next attempt
+        } settling;
         std::uint32_t epoch = 0;
         std::uint32_t loans = 0;
+        bool written_while_lent = false;
         bool used_lately = false;  // read since the parking hand last came by
         bool nameless = false;     // its handle could not be opened again by path
     };
@@ -257,6 +282,24 @@ private:
         std::shared_ptr<shared_handle> writer;  // only of an open for writing
         file_facts facts;
         std::string path;
+        watch_hold watch;         // only of an open for writing
+        bool is_as_told = false;  // since the watch began the file is still as `facts` say
+    };
+    // A thread that looks a file up may have it open for a moment. Where nothing is written there
+    // is no need to know.
+    class looking {
+    public:
+        explicit looking(file_registry& files) : files_(files) {
+            if (files_.limits_.writable) ++files_.looks_begun_;
+        }
+        ~looking() {
+            if (files_.limits_.writable) ++files_.looks_ended_;
+        }
+        looking(const looking&) = delete;
+        looking& operator=(const looking&) = delete;
+
+    private:
+        file_registry& files_;
     };
 
     using handles = std::vector<std::shared_ptr<shared_handle>>;
@@ -276,6 +319,23 @@ private:
     void keep_without_name(const std::string& name);
     void note_rename(const file_identity& before, const file_identity& after,
                      const std::string& path);
+    int open_to_write(found_file& file);
+    std::shared_ptr<shared_handle> handle_in_use(const file_key& file);
+    // How an attempt to prove that the pages of a written file are still those of the file ended.
+    enum class proof { given, none, not_yet };
+    struct closing {
+        std::uint32_t slot, generation;
+        std::uint64_t epoch, size_bytes;
+    };
+    entry* closing_entry(const closing& of);  // lock held
+    proof begin_proof(const closing& of, std::shared_ptr<file_writer>& writer,
+                      write_watch::mark& seen, handles& parked);
+    proof try_proof(const closing& of, std::shared_ptr<file_writer>& writer,
+                    const write_watch::mark& seen);
+    proof keep(const closing& of, const file_identity& now,
+               const std::shared_ptr<file_writer>& writer);
+    bool is_in_own_way(const closing& of, std::uint64_t looks_before);
+    void forget_pages(const closing& of);
     bool look_up_plain(const std::string& name, bool check_roots, found_file& out);
     int look_up_thoroughly(const std::string& name, bool check_roots, found_file& out);
     [[nodiscard]] bool permitted(const std::string& real_path, bool for_writing = false);
@@ -285,7 +345,8 @@ private:
     // Called with the lock held. Parked handles are added to `parked`, so that they are closed
     // without the lock.
     open_reply enter(found_file& file, const slot_life& open_now, handles& parked);
-    open_reply join(entry& e, std::uint32_t slot, const found_file& file);
+    open_reply join(entry& e, std::uint32_t slot, found_file& file, bool is_fresh);
+    void begin_writing(entry& e, std::uint32_t slot, found_file& file, bool is_fresh);
     bool take_table(entry& e);
     void keep_handle(std::uint32_t slot, std::shared_ptr<shared_handle> handle, handles& parked);
     std::shared_ptr<shared_handle> take_handle(std::uint32_t slot);
@@ -304,6 +365,8 @@ private:
     life_observer* observer_ = nullptr;  // null: the cache is linked with none
     const registry_limits limits_;
     read_settings reads_;
+    write_watch watch_;
+    std::atomic<std::uint64_t> looks_begun_{0}, looks_ended_{0}, kept_files_{0};
     int first_root_ = -1;
     std::string first_root_path_;     // its real path; written by set_roots only
     std::vector<std::string> roots_;  // likewise

@@ -97,6 +97,15 @@ void file_writer::answer(const write_order& of, std::int64_t result, write_count
     atomic_store<order::release, scope::system>(&of.reply->completed, of.ticket + 1);
 }
 
+std::int64_t file_writer::write(const std::vector<memory_piece>& pieces, std::uint64_t offset) {
+    if (unwatched_) {
+        const std::int64_t done =
+            env_.write_unwatched(file_->fd(), pieces.data(), pieces.size(), offset);
+        if (done != -EOPNOTSUPP) return done;
+    }
+    return env_.write(file_->fd(), pieces.data(), pieces.size(), offset);
+}
+
 // Each order is answered as soon as its last piece is written: the device goes on with its slot
 // while the rest is written.
 void file_writer::write_list(write_scratch& s, write_counters& counters,
@@ -132,9 +141,8 @@ void file_writer::write_neighbours(write_scratch& s, std::size_t first, std::siz
         s.call[0].bytes -= skip;
         const std::uint64_t offset = s.pieces[first].offset + skip,
                             all = s.pieces[end - 1].offset + s.pieces[end - 1].bytes - offset;
-        const std::int64_t done = hub_.change_told(env_, file_->fd(), {offset, all}, [&] {
-            return env_.write(file_->fd(), s.call.data(), s.call.size(), offset);
-        });
+        const std::int64_t done = hub_.change_told(env_, file_->fd(), {offset, all},
+                                                   [&] { return write(s.call, offset); });
         // Not for ever: a thread that serves others must not hang in it.
         if ((done == -EINTR || done == -EAGAIN) && ++again < most_attempts) continue;
         if (done <= 0) {

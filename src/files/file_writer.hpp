@@ -91,17 +91,22 @@ public:
     static constexpr std::uint32_t most_threads = 2;
     static constexpr std::uint64_t long_list_bytes = 1 << 20;
 
-    // `shared` is told of each write; `key` and `path` name the file in messages.
+    // `shared` is told of each write; `key` and `path` name the file in messages. `unwatched`: its
+    // writes leave no event in a watch of the file, if the system has a way (environment::
+    // write_unwatched).
     file_writer(environment& env, hub& shared, std::shared_ptr<shared_handle> file,
-                std::uint64_t page_bytes, const write_error_log::file_key& key, std::string path)
+                std::uint64_t page_bytes, const write_error_log::file_key& key, std::string path,
+                bool unwatched = false)
         : env_(env),
           hub_(shared),
           file_(std::move(file)),
           page_bytes_(page_bytes),
           key_(key),
-          path_(std::move(path)) {}
+          path_(std::move(path)),
+          unwatched_(unwatched) {}
 
     [[nodiscard]] int fd() const { return file_->fd(); }
+    [[nodiscard]] const std::shared_ptr<shared_handle>& file() const { return file_; }
     void put(const std::vector<write_order>& orders);
     // Writes the orders put so far, unless other threads are writing and there is too little work
     // for one more. True: there are more orders by now than the other threads are left with, and
@@ -113,6 +118,7 @@ private:
     [[nodiscard]] bool wants_another() const;
     void write_list(write_scratch& s, write_counters& counters, write_error_log& write_errors);
     void list_pieces(write_scratch& s) const;
+    std::int64_t write(const std::vector<memory_piece>& pieces, std::uint64_t offset);
     static void answer(const write_order& of, std::int64_t result, write_counters& counters);
     void write_neighbours(write_scratch& s, std::size_t first, std::size_t end,
                           write_counters& counters, write_error_log& write_errors);
@@ -123,6 +129,7 @@ private:
     const std::uint64_t page_bytes_;
     const write_error_log::file_key key_;
     const std::string path_;
+    const bool unwatched_;
 
     std::mutex list_mutex_;  // guards list_ and threads_
     std::vector<write_order> list_;

@@ -74,6 +74,7 @@ void file_registry::keep_without_name(const std::string& name) {
     env_.close(found);
     if (!known) return;
     const auto key = key_of(facts.identity);
+    const looking look(*this);
     found_file again;  // opened without the lock, if the handle was parked
     handles parked;
     for (int attempt = 0; attempt < 2; ++attempt) {

@@ -150,6 +150,11 @@ public:
     }
     // Returns after all that was written to the file is on storage. Callers use sync_file() below.
     virtual int sync(int) { return -EOPNOTSUPP; }
+    // As write, and leaves no event in a watch (below): for the writes of the watcher itself.
+    // -EOPNOTSUPP: the system has no such way.
+    virtual std::int64_t write_unwatched(int, const memory_piece*, std::size_t, std::uint64_t) {
+        return -EOPNOTSUPP;
+    }
     virtual int truncate(int, std::uint64_t) { return -EOPNOTSUPP; }
 
     // Opens the file of an open handle once more, for reads past the page cache (O_DIRECT).
@@ -197,6 +202,22 @@ public:
     virtual bool is_lease_awaited(int) { return false; }
     // Before the handle's close, since a child of fork() may have the handle too.
     virtual void end_lease(int) {}
+    // A lease on a file that is open to be written by this handle alone, and by no other handle of
+    // any process, for reading either: while it is held, every other open and every cut waits. For
+    // microseconds only. -EAGAIN: another handle is open. Other negative errnos: the file system
+    // has no such leases, is changed elsewhere too, or does not note stores to mappings in a file's
+    // times.
+    virtual int take_sole_lease(int) { return -EOPNOTSUPP; }
+
+    // A watch tells which files were written or cut, and which handles that could write were
+    // closed, by any process. open_watch gives a handle to close. watch_file begins to watch the
+    // file of an open handle, and gives its number in this watch. read_watch appends the numbers of
+    // the files that events came for; `all_files`: events were lost.
+    static constexpr int all_files = -1;
+    virtual int open_watch() { return -EOPNOTSUPP; }
+    virtual int watch_file(int, int) { return -EOPNOTSUPP; }
+    virtual void end_watch(int, int) {}
+    virtual void read_watch(int, std::vector<int>&) {}
 
     // Queue for one service thread. `want_uring` false: plain pread. Null if io_uring was wanted
     // and is refused; `why`.

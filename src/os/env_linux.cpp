@@ -18,6 +18,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "os/change_watch.hpp"
 #include "os/env.hpp"
 #include "os/file_kind.hpp"
 
@@ -275,6 +276,11 @@ public:
         return done >= 0 ? done : -errno;
     }
 
+    std::int64_t write_unwatched(int fd, const memory_piece* pieces, std::size_t count,
+                                 std::uint64_t offset) override {
+        return write_without_event(fd, pieces, count, offset);
+    }
+
     // By a mapping, into which the kernel copies for us: it gives an error where a store of our own
     // would be a signal (the file became shorter, the disk is full).
     std::int64_t write_scattered(int fd, const placed_piece* pieces, std::size_t count) override {
@@ -373,6 +379,12 @@ public:
     }
     bool is_lease_awaited(int fd) override { return ::fcntl(fd, F_GETLEASE) != F_RDLCK; }
     void end_lease(int fd) override { ::fcntl(fd, F_SETLEASE, F_UNLCK); }
+    int take_sole_lease(int fd) override { return host::take_sole_lease(fd); }
+
+    int open_watch() override { return open_change_watch(); }
+    int watch_file(int watch, int fd) override { return add_to_watch(watch, fd); }
+    void end_watch(int watch, int number) override { remove_from_watch(watch, number); }
+    void read_watch(int watch, std::vector<int>& out) override { read_change_watch(watch, out); }
 
     std::unique_ptr<io_engine> make_io_engine(bool want_uring, std::uint32_t depth,
                                               std::string& why) override {

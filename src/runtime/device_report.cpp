@@ -71,6 +71,7 @@ statistics runtime_state::stats() const {
     for (window_set* const set : {windows.get(), windows_of_rows.set.get()})
         if (set != nullptr) out.window_bytes += set->open_bytes();
     for (const auto& service : services) add_counters(out, service->counters());
+    out.kept_files = files->kept_files();
     return out;
 }
 

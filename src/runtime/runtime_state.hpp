@@ -41,6 +41,8 @@ struct runtime_hooks {
     bool windows_on_cpu = false;
     bool no_doorbells = false;  // service threads find requests by looking, as they must on a GPU
     std::uint64_t beat_ns = 20'000'000;
+    // Pages of closed files that were written stay valid, also of files larger than the cache.
+    bool keeps_large_files = false;
 };
 
 // A word for every 2 MiB of all files that have windows at a time: 2 TiB.

@@ -101,10 +101,16 @@ void service::run() {
             io_->submit();  // reads that finish() started again after a short read
         const bool has_wishes = !wishes_.empty();
         if (has_wishes) ask_for_wishes(taken == 0 ? 16 : 2);
+        handles_.forget_stale();
+        if (!settling_.empty()) {
+            settle_files();
+            std::this_thread::yield();
+        }
         // With reads in flight and no new request, waits a moment for a read to finish; new
         // requests wait no longer than that.
         finish_all(in_flight_ > 0 && taken == 0 && !has_wishes ? 20'000 : 0);
-        const bool is_idle = taken == 0 && in_flight_ == 0 && writers_.empty() && !has_wishes;
+        const bool is_idle =
+            taken == 0 && in_flight_ == 0 && writers_.empty() && !has_wishes && settling_.empty();
         idle_rounds = is_idle ? rest(idle_rounds + 1) : 0;
     }
     while (!writers_.empty() && !killed_.load(std::memory_order_relaxed)) run_writers();
@@ -130,6 +136,7 @@ std::uint32_t service::rest(std::uint32_t idle_rounds) {
         return idle_rounds;
     }
     if (idle_rounds >= long_asleep) {
+        handles_.forget_all();  // it may sleep long, and another thread wait for a handle to go
         idle_watch::limits limits = settings_.idle;
         if (idle_rounds > long_asleep) limits.first_look_ns = limits.look_ns;
         const bool woken =
@@ -233,8 +240,20 @@ void service::serve_end(const file_request& request, const ring_ticket& at) {
     settings_.write_errors->forget({request.file_slot, request.generation});
     if (request.operation == op::retire)
         return answer(at, files_.retire(request.file_slot, request.generation));
-    files_.settle(request.file_slot, request.generation, request.epoch);
-    answer(at, 0);
+    settling_.push_back({request, at});
+    settle_files();
+}
+
+// Some files have to be asked again, once all threads have let go of their handles.
+void service::settle_files() {
+    handles_.forget_stale();
+    std::erase_if(settling_, [this](const settling_file& s) {
+        if (!files_.settle(s.request.file_slot, s.request.generation, s.request.epoch,
+                           s.request.size_bytes))
+            return false;
+        answer(s.at, 0);
+        return true;
+    });
 }
 
 void service::serve_leaf(const leaf_request& request, const ring_ticket& at) {
@@ -359,8 +378,11 @@ void service::serve_change(const file_request& request, const ring_ticket& at) {
         const auto cut = [&] {
             return tried_again([&] { return env_.truncate(file->fd(), request.size_bytes); });
         };
-        return answer(
-            at, files_.shared().change_told(env_, file->fd(), {request.size_bytes, 0, true}, cut));
+        const std::int64_t code =
+            files_.shared().change_told(env_, file->fd(), {request.size_bytes, 0, true}, cut);
+        if (code == 0 && request.size_bytes == 0 && request.epoch == engine::cut_alone)
+            files_.cut_to_nothing(request.file_slot, request.generation);
+        return answer(at, code);
     }
     counters_.file_syncs.fetch_add(1, std::memory_order_relaxed);
     const int code = tried_again([&] { return sync_file(env_, file->fd()); });

@@ -69,6 +69,7 @@ public:
         places_ = {};
         seen_changes_ = changes;
     }
+    void forget_all() { places_ = {}; }
 
 private:
     struct place {
@@ -173,6 +174,7 @@ private:
     void serve_leaf(const engine::leaf_request& request, const engine::ring_ticket& at);
     void serve_change(const engine::file_request& request, const engine::ring_ticket& at);
     void serve_end(const engine::file_request& request, const engine::ring_ticket& at);
+    void settle_files();
     void start_flight(std::uint32_t number);
     [[nodiscard]] read_operation rest_of(std::uint32_t number) const;
     void finish_all(std::uint64_t wait_ns);
@@ -209,6 +211,11 @@ private:
     std::vector<write_batch> batches_;
     std::vector<std::shared_ptr<file_writer>> writers_;  // that this thread has to run
     write_scratch scratch_;
+    struct settling_file {
+        engine::file_request request;
+        engine::ring_ticket at;
+    };
+    std::vector<settling_file> settling_;
     std::vector<read_result> finished_;
     std::atomic<bool> stop_{false}, killed_{false}, alive_{false};
     std::thread thread_;

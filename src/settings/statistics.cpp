@@ -44,6 +44,7 @@ constexpr statistic_entry statistics_rows[] = {
     {"file_write_bytes", &statistics::file_write_bytes},
     {"file_write_errors", &statistics::file_write_errors},
     {"file_syncs", &statistics::file_syncs},
+    {"kept_files", &statistics::kept_files},
     {"file_reads", &statistics::file_reads},
     {"file_read_bytes", &statistics::file_read_bytes},
     {"file_read_errors", &statistics::file_read_errors},

@@ -156,18 +156,28 @@ int faulty_environment::rename(int from, const std::string& name, int to,
 
 std::int64_t faulty_environment::write(int fd, const host::memory_piece* pieces, std::size_t count,
                                        std::uint64_t offset) {
+    return write_by(&host::environment::write, fd, pieces, count, offset);
+}
+
+std::int64_t faulty_environment::write_unwatched(int fd, const host::memory_piece* pieces,
+                                                 std::size_t count, std::uint64_t offset) {
+    return write_by(&host::environment::write_unwatched, fd, pieces, count, offset);
+}
+
+std::int64_t faulty_environment::write_by(write_call call, int fd, const host::memory_piece* pieces,
+                                          std::size_t count, std::uint64_t offset) {
     int error = 0;
     wait_while_stalled(call_write);
     if (fails(call_write, error)) return error;
     std::uint64_t most = plan().longest_write;
-    if (most == 0) return real_.write(fd, pieces, count, offset);
+    if (most == 0) return (real_.*call)(fd, pieces, count, offset);
     // The first pieces, and of the last one as much as is left.
     std::vector<host::memory_piece> some;
     for (std::size_t i = 0; i < count && most > 0; ++i) {
         some.push_back({pieces[i].from, std::min(pieces[i].bytes, most)});
         most -= some.back().bytes;
     }
-    return real_.write(fd, some.data(), some.size(), offset);
+    return (real_.*call)(fd, some.data(), some.size(), offset);
 }
 
 std::int64_t faulty_environment::write_scattered(int fd, const host::placed_piece* pieces,

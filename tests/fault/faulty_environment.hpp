@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <vector>
 
 #include "os/env.hpp"
 
@@ -98,6 +99,8 @@ public:
                                  std::size_t count) override;
     void write_scattered_up_to(std::uint64_t bytes) { most_scattered_ = bytes; }
     [[nodiscard]] std::uint64_t scattered_bytes() const { return scattered_.load(); }
+    std::int64_t write_unwatched(int fd, const host::memory_piece* pieces, std::size_t count,
+                                 std::uint64_t offset) override;
     int sync(int fd) override;
     int truncate(int fd, std::uint64_t size_bytes) override;
     int open_direct(int fd, std::uint32_t& grain_bytes) override;
@@ -143,6 +146,21 @@ public:
     }
     bool is_lease_awaited(int fd) override { return real_.is_lease_awaited(fd); }
     void end_lease(int fd) override { real_.end_lease(fd); }
+    // Tells of other handles of a file and of changes by others as the real one does, unless it is
+    // to hide the one or the other.
+    void hide_handles() { hides_handles_ = true; }
+    void hide_changes() { hides_changes_ = true; }
+    int take_sole_lease(int fd) override { return hides_handles_ ? 0 : real_.take_sole_lease(fd); }
+    int open_watch() override {
+        const int watch = real_.open_watch();
+        if (watch >= 0) ++handles_;
+        return watch;
+    }
+    int watch_file(int watch, int fd) override { return real_.watch_file(watch, fd); }
+    void end_watch(int watch, int number) override { real_.end_watch(watch, number); }
+    void read_watch(int watch, std::vector<int>& out) override {
+        if (!hides_changes_) real_.read_watch(watch, out);
+    }
     std::unique_ptr<host::io_engine> make_io_engine(bool want_uring, std::uint32_t depth,
                                                     std::string& why) override;
 
@@ -152,6 +170,10 @@ private:
     // Whether this call fails; then `error` is set.
     bool fails(call kind, int& error);
     void wait_while_stalled(call kind);
+    using write_call = std::int64_t (host::environment::*)(int, const host::memory_piece*,
+                                                           std::size_t, std::uint64_t);
+    std::int64_t write_by(write_call call, int fd, const host::memory_piece* pieces,
+                          std::size_t count, std::uint64_t offset);
     [[nodiscard]] bool is_direct(int fd) const;
     [[nodiscard]] fault_plan plan() const;
 
@@ -161,6 +183,7 @@ private:
     std::set<int> direct_;  // handles of open_direct
     std::atomic<int> said_cached_{ask};
     std::atomic<bool> leases_{false}, changes_elsewhere_{false};
+    std::atomic<bool> hides_handles_{false}, hides_changes_{false};
     std::atomic<std::uint64_t> most_scattered_{0}, scattered_{0};
     std::condition_variable released_;
     std::atomic<std::uint32_t> stalled_kinds_{0};

@@ -43,6 +43,16 @@ public:
     // Neighbouring pages come in one call; the first one is watched.
     std::int64_t write(int fd, const host::memory_piece* pieces, std::size_t count,
                        std::uint64_t offset) override {
+        return watched([&] { return below_.write(fd, pieces, count, offset); }, fd, pieces, offset);
+    }
+    std::int64_t write_unwatched(int fd, const host::memory_piece* pieces, std::size_t count,
+                                 std::uint64_t offset) override {
+        return watched([&] { return below_.write_unwatched(fd, pieces, count, offset); }, fd,
+                       pieces, offset);
+    }
+    template <typename Write>
+    std::int64_t watched(const Write& write_below, int fd, const host::memory_piece* pieces,
+                         std::uint64_t offset) {
         const std::uint64_t number = ++writes_;
         if (drop_every_ != 0 && number % drop_every_ == 0)
             return static_cast<std::int64_t>(pieces[0].bytes);
@@ -50,14 +60,14 @@ public:
                                        ? files_[static_cast<std::size_t>(fd)].load()
                                        : 0;
         if (file == 0 || file > touched_.size() || touched_[file - 1] == nullptr)
-            return below_.write(fd, pieces, count, offset);
+            return write_below();
         const std::uint32_t* const touched =
             touched_[file - 1] + offset / page_bytes_ % touched_pages * 2;
         const std::uint32_t begun = atomic_load<order::relaxed>(touched);
         // Now and then it takes as long as a disk might.
         if (mix64(seed_ + number) % 64 == 0)
             std::this_thread::sleep_for(std::chrono::microseconds(200));
-        const std::int64_t got = below_.write(fd, pieces, count, offset);
+        const std::int64_t got = write_below();
         if (atomic_load<order::relaxed>(touched + 1) - begun - 1 < begun_limit) ++overlaps_;
         return got;
     }
@@ -82,6 +92,12 @@ public:
     int rename(int from, const std::string& name, int to, const std::string& new_name) override {
         return below_.rename(from, name, to, new_name);
     }
+    int take_sole_lease(int fd) override { return below_.take_sole_lease(fd); }
+    void end_lease(int fd) override { below_.end_lease(fd); }
+    int open_watch() override { return below_.open_watch(); }
+    int watch_file(int watch, int fd) override { return below_.watch_file(watch, fd); }
+    void end_watch(int watch, int number) override { below_.end_watch(watch, number); }
+    void read_watch(int watch, std::vector<int>& out) override { below_.read_watch(watch, out); }
     int sync(int fd) override { return below_.sync(fd); }
     int truncate(int fd, std::uint64_t size_bytes) override {
         return below_.truncate(fd, size_bytes);

@@ -85,6 +85,7 @@ public:
           records_(std::size_t{shape_.files.files()} * s.threads) {
         system_.watch(files_.shadows());
         shape_.hooks.env = &system_;
+        shape_.hooks.keeps_large_files = true;
         if (const status created = runtime::make(shape_.o, shape_.hooks, rt_); !created)
             complain(created.message);
         options small = shape_.o;

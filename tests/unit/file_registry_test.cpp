@@ -462,7 +462,7 @@ TEST_F(registry, a_file_that_is_written_is_not_lent) {
     ASSERT_EQ(written.slot, a.slot);
     EXPECT_FALSE(files->lend(a.identity, none));
     EXPECT_FALSE(files->is_lent_as_is(lent));
-    files->settle(a.slot, a.generation, written.epoch);
+    EXPECT_TRUE(files->settle(a.slot, a.generation, written.epoch, engine::unknown_size));
     EXPECT_FALSE(files->lend(a.identity, none)) << "its times may still be the same";
     EXPECT_FALSE(files->is_lent_as_is(lent));
     files->end_loan(lent);

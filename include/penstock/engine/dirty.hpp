@@ -297,7 +297,18 @@ PENSTOCK_HD PENSTOCK_INLINE bool is_granted(const cache_view& c, std::uint32_t s
     return c.writes != nullptr && atomic_load<order::relaxed>(&c.writes[slot].granted) != 0;
 }
 PENSTOCK_HD PENSTOCK_INLINE void grant(const cache_view& c, std::uint32_t slot) {
-    atomic_store<order::relaxed>(&c.writes[slot].granted, std::uint32_t{1});
+    std::uint32_t* const word = &c.writes[slot].granted;
+    if (atomic_load<order::relaxed>(word) == 0)
+        atomic_compare_swap<order::relaxed>(word, std::uint32_t{0}, granted_plainly);
+}
+// Before a page of the file is mapped to be compared with zeros: from now on the cache may have
+// zeros where the file has something else. The group has the file open for writing, so the word is
+// granted, and no grant() changes it any more.
+PENSTOCK_HD PENSTOCK_INLINE void note_guess(const cache_view& c, std::uint32_t slot) {
+    atomic_store<order::relaxed>(&c.writes[slot].granted, granted_with_guesses);
+}
+PENSTOCK_HD PENSTOCK_INLINE bool has_guesses(const cache_view& c, std::uint32_t slot) {
+    return atomic_load<order::relaxed>(&c.writes[slot].granted) == granted_with_guesses;
 }
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t dirty_pages_of(const cache_view& c, std::uint32_t slot) {
     return atomic_load<order::relaxed>(&c.writes[slot].dirty_pages);

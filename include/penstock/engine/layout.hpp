@@ -78,8 +78,8 @@ using pristine_word = std::uint64_t;
 // The further state of a file that is written, one per file slot; only in a runtime that writes.
 // Device memory.
 struct alignas(64) write_record {
-    std::uint32_t granted;  // 1: an open was for writing, so the host has a handle that writes.
-                            // Stays until the slot's next life
+    std::uint32_t granted;  // not 0: an open was for writing, so the host has a handle that writes,
+                            // or had it. Stays until the slot's next life; a value below
     std::uint32_t cutting;  // 1: the opener that has to cut the file to size 0 has not done so yet;
                             // other openers wait
     std::uint64_t writers;  // descriptors open for writing
@@ -94,6 +94,8 @@ struct alignas(64) write_record {
                                  // knows of, so these pages need not be read
 };
 static_assert(sizeof(write_record) == 64);
+inline constexpr std::uint32_t granted_plainly = 1,
+                               granted_with_guesses = 3;  // a page was mapped to write once
 
 // One opened name. `word` guards the rest (engine/file_word.hpp).
 struct alignas(64) name_slot {

@@ -39,6 +39,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t map_to_change(const Group g, const ca
     for_copy.dirties(slot);
     std::uint32_t spare = no_frame;
     std::int64_t code = 0;
+    if (once && g.is_leader()) note_guess(c, slot);
     for (bool pinned = false;;) {
         if (!pinned && spare == no_frame) {
             code = pin_page(g, c, f, page_number, for_page, page);

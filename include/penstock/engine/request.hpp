@@ -189,11 +189,14 @@ struct leaf_request {
 // About a file as a whole: sync brings its written bytes to storage, truncate sets its size, settle
 // says that the last descriptor of a written file was closed in this epoch, and retire that its
 // slot is vacant.
+inline constexpr std::uint64_t cut_alone = 1;             // a truncate beside which no group writes
+inline constexpr std::uint64_t unknown_size = INT64_MAX;  // a settle of a file that the cache does
+                                                          // not have as it is
 struct file_request {
     op operation;
     std::uint32_t file_slot, generation;
-    std::uint64_t size_bytes = 0;  // truncate
-    std::uint64_t epoch = 0;       // settle
+    std::uint64_t size_bytes = 0;  // truncate: to be; settle: as the device has it, or unknown_size
+    std::uint64_t epoch = 0;       // settle; truncate: 0 or cut_alone
 
     constexpr PENSTOCK_HD ring_request packed() const {
         ring_request out{};

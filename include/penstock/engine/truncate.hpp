@@ -78,7 +78,9 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t truncate_file(const Group g, const ca
     if (code != 0) return code;
     if (g.is_leader()) {
         const std::uint64_t old_bytes = size_of(c, slot);
-        code = ask_about_file(g, c, op::truncate, slot, size_bytes);
+        // While the opener that has to cut the file does so, no other group has it open to write.
+        code = ask_about_generation(g, c, op::truncate, slot, c.file_records[slot].generation,
+                                    size_bytes, is_being_cut(c, slot) ? cut_alone : 0);
         if (code == 0) {
             cut_to(c, slot, size_bytes);
             cut_stored(c, slot, size_bytes);

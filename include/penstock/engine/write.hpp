@@ -66,8 +66,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_file(const Group g, const cache
     return static_cast<std::int64_t>(done);
 }
 
-// Leader only. Posts a request about a written file and returns its result. `size_bytes` is
-// truncate's, `epoch` settle's; 0 for the others.
+// Leader only. Posts a request about a written file and returns its result. `size_bytes`
+// and `epoch` as in file_request; 0 for the others.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t ask_about_generation(const Group& g, const cache_view& c,
                                                                 op operation, std::uint32_t slot,
@@ -135,6 +135,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool release_written(const Group& g, const cache_v
     const bool writes = descriptor_access(fd) != may_read, last = references_of(seen) == 1;
     // Read all of it before the reference goes: afterwards the slot may belong to another file.
     const std::uint64_t epoch = epoch_of(c, slot);
+    const std::uint64_t size_bytes = has_guesses(c, slot) ? unknown_size : size_of(c, slot);
     const bool settles = last && !mapped && dirty_pages_of(c, slot) == 0;
     if (writes) {
         if (const std::int64_t earlier = take_write_error(c, slot); error == 0) error = earlier;
@@ -152,7 +153,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool release_written(const Group& g, const cache_v
     }
     // The host keeps a file in its slot as long as a group may have it open for writing. It counts
     // its answers to opens, so that it notices an answer that was on its way.
-    if (settles) ask_about_generation(g, c, op::settle, slot, descriptor_generation(fd), 0, epoch);
+    if (settles)
+        ask_about_generation(g, c, op::settle, slot, descriptor_generation(fd), size_bytes, epoch);
     return true;
 }
 

@@ -1,0 +1,184 @@
+// The file registry's calls about files that are being written: the begin, the cut to nothing, and
+// the proof at the end that lets a file's pages outlive its last close
+// (docs/protocol/closed_files.md).
+#include <cerrno>
+#include <chrono>
+#include <utility>
+
+#include "files/file_registry.hpp"
+#include "os/file_kind.hpp"
+
+namespace penstock::host {
+
+namespace {
+
+// How long a settled file waits for handles that this registry has of it: for those that service
+// threads have kept, until all have looked at handle_changes(); and for those of threads that look
+// names up, which may be other names. New looks may come for ever, so they count only so often.
+constexpr std::int64_t longest_wait_ns = 100'000'000;
+constexpr std::uint32_t most_refusals = 16;
+
+std::int64_t steady_ns() {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(
+               std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
+
+// A file system that keeps whole seconds has no exact times, whatever the kernel has.
+bool has_exact_identity(const file_facts& facts) {
+    return facts.exact_times && facts.identity.changed_ns % 1'000'000'000 != 0;
+}
+
+}  // namespace
+
+void file_registry::begin_writing(entry& e, std::uint32_t slot, found_file& file, bool is_fresh) {
+    e.writer = std::make_shared<file_writer>(
+        env_, hub_, file.writer, std::uint64_t{1} << limits_.page_shift,
+        write_error_log::file_key{slot, e.generation}, e.path, file.watch.is_held());
+    // A fresh slot has no page yet. Any other has pages of the version that its identity names.
+    e.was_as_file =
+        file.is_as_told && (is_fresh || (!e.uncertain && e.identity == file.facts.identity));
+    e.watch = std::move(file.watch);
+    e.settling = {};
+    if (e.loans != 0) e.written_while_lent = true;
+    // Its size is no longer what was given out with its handle.
+    handle_changes_.fetch_add(1, std::memory_order_release);
+    if (observer_ != nullptr) observer_->written(life_of(e, slot));
+}
+
+// The cut itself came into the watch, so the count begins anew after it. A file that is empty then
+// has nothing that the cache could have otherwise, whatever others did to it before.
+void file_registry::cut_to_nothing(std::uint32_t slot, std::uint32_t generation) {
+    std::shared_ptr<file_writer> writer;
+    int number = -1;
+    {
+        std::lock_guard lock(mutex_);
+        const entry* const e = live_entry(slot, generation);
+        if (e == nullptr || e->writer == nullptr || !e->watch.is_held()) return;
+        writer = e->writer;
+        number = e->watch.mark().number;
+    }
+    const std::uint64_t events = watch_.events_of(number);
+    const bool is_empty = env_.size_bytes(writer->fd()) == 0;
+    std::lock_guard lock(mutex_);
+    entry* const e = live_entry(slot, generation);
+    if (e == nullptr || e->writer != writer || e->watch.mark().number != number) return;
+    e->watch.pass_over(events);
+    e->was_as_file = is_empty;
+}
+
+file_registry::entry* file_registry::closing_entry(const closing& of) {
+    entry* const e = live_entry(of.slot, of.generation);
+    return e != nullptr && e->writer != nullptr && e->epoch == of.epoch ? e : nullptr;
+}
+
+bool file_registry::settle(std::uint32_t slot, std::uint32_t generation, std::uint64_t epoch,
+                           std::uint64_t size_bytes) {
+    const closing of{slot, generation, epoch, size_bytes};
+    proof got = proof::none;
+    {
+        std::shared_ptr<file_writer> writer;
+        write_watch::mark seen;
+        handles parked;
+        got = begin_proof(of, writer, seen, parked);
+        parked.clear();
+        if (got == proof::given) got = try_proof(of, writer, seen);
+    }
+    if (got == proof::not_yet) return false;
+    if (got == proof::none) forget_pages(of);
+    settle_lives();
+    return true;
+}
+
+// `given`: the attempt may begin. Takes the registry's own handle to read the file away, since the
+// proof finds no other handle than the writer's; the next reader brings one.
+file_registry::proof file_registry::begin_proof(const closing& of,
+                                                std::shared_ptr<file_writer>& writer,
+                                                write_watch::mark& seen, handles& parked) {
+    std::lock_guard lock(mutex_);
+    entry* const e = closing_entry(of);
+    if (e == nullptr) return proof::none;
+    if (!e->was_as_file || !e->watch.is_held() || e->nameless ||
+        of.size_bytes > limits_.most_kept_bytes)
+        return proof::none;
+    if (e->settling.since_ns == 0 || e->settling.epoch != of.epoch)
+        e->settling = {of.epoch, steady_ns(), 0, 0};
+    if (looks_ended_.load() < e->settling.looks_awaited &&
+        steady_ns() - e->settling.since_ns < longest_wait_ns)
+        return proof::not_yet;
+    if (e->handle != nullptr) {
+        e->last_handle = e->handle;
+        parked.push_back(take_handle(of.slot));
+    }
+    writer = e->writer;
+    seen = e->watch.mark();
+    return proof::given;
+}
+
+// Is a handle of this registry the reason, perhaps, for which the lease was refused? Counts and
+// time decide only between two safe answers.
+bool file_registry::is_in_own_way(const closing& of, std::uint64_t looks_before) {
+    const std::uint64_t begun = looks_begun_.load();
+    const bool looked = looks_ended_.load() != begun || begun != looks_before;
+    std::lock_guard lock(mutex_);
+    entry* const e = closing_entry(of);
+    if (e == nullptr) return true;  // the next call finds out why
+    if (steady_ns() - e->settling.since_ns >= longest_wait_ns) return false;
+    if (!e->last_handle.expired() || e->writer.use_count() > 2) return true;
+    if (!looked || ++e->settling.attempts > most_refusals) return false;
+    e->settling.looks_awaited = begun;
+    return true;
+}
+
+// While the lease is held no other handle of the file is open anywhere, and none can be opened. A
+// writer that closed its handle before has left an event in the watch. So without an event nothing
+// but our writes changed the file since the watch began, and the facts now are those of what the
+// cache has. The writer is gone from the entry before the lease ends: an opener comes after both.
+file_registry::proof file_registry::try_proof(const closing& of,
+                                              std::shared_ptr<file_writer>& writer,
+                                              const write_watch::mark& seen) {
+    const std::uint64_t looks_before = looks_ended_.load();
+    if (writer.use_count() > 2 && is_in_own_way(of, looks_before)) return proof::not_yet;
+    const int code = env_.take_sole_lease(writer->fd());
+    if (code == -EAGAIN && is_in_own_way(of, looks_before)) return proof::not_yet;
+    if (code != 0) return proof::none;
+    file_facts now;
+    proof got = proof::none;
+    if (env_.facts(writer->fd(), now) == 0 && has_exact_identity(now) &&
+        now.identity.size_bytes == of.size_bytes && watch_.events_of(seen.number) == seen.events)
+        got = keep(of, now.identity, writer);
+    env_.end_lease(writer->fd());
+    return got;
+}
+
+// `none` also if an open was answered since: then the file goes on being written.
+file_registry::proof file_registry::keep(const closing& of, const file_identity& now,
+                                         const std::shared_ptr<file_writer>& writer) {
+    watch_hold ended;  // goes without the lock
+    std::lock_guard lock(mutex_);
+    entry* const e = closing_entry(of);
+    if (e == nullptr || e->writer != writer || !e->identity.same_file(now)) return proof::none;
+    if (observer_ != nullptr) observer_->ended(life_of(*e, of.slot));
+    e->identity = now;
+    e->uncertain = false;
+    e->writer.reset();  // the caller has it too
+    ended = std::move(e->watch);
+    handle_changes_.fetch_add(1, std::memory_order_release);
+    kept_files_.fetch_add(1, std::memory_order_relaxed);
+    return proof::given;
+}
+
+void file_registry::forget_pages(const closing& of) {
+    std::shared_ptr<file_writer> written;  // both go without the lock
+    watch_hold ended;
+    std::lock_guard lock(mutex_);
+    entry* const e = closing_entry(of);
+    if (e == nullptr) return;
+    e->uncertain = true;
+    written = std::move(e->writer);
+    ended = std::move(e->watch);
+    handle_changes_.fetch_add(1, std::memory_order_release);
+    if (observer_ != nullptr) observer_->ended(life_of(*e, of.slot));
+}
+
+}  // namespace penstock::host
