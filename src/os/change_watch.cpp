@@ -113,11 +113,10 @@ std::int64_t write_without_event(int fd, const memory_piece* pieces, std::size_t
     write.aio_nbytes = most;
     write.aio_offset = static_cast<std::int64_t>(offset);
     iocb* list = &write;
-    const long taken = ::syscall(SYS_io_submit, queue.context(), 1L, &list);
-    if (taken == 1) return await_write(queue.context());
-    // What the kernel did not take it did not write. It says EINVAL and the like at once for a
-    // write that it would refuse in any way; ENOSYS and EAGAIN are about the queue.
-    return taken == 0 || errno == EAGAIN || errno == ENOSYS ? -EOPNOTSUPP : -errno;
+    // The kernel wrote nothing of a write that it did not take, so the caller may write in another
+    // way, and learns from that what is wrong.
+    return ::syscall(SYS_io_submit, queue.context(), 1L, &list) == 1 ? await_write(queue.context())
+                                                                     : -EOPNOTSUPP;
 }
 
 }  // namespace penstock::host

@@ -468,4 +468,28 @@ TEST_F(registry, a_file_that_is_written_is_not_lent) {
     files->end_loan(lent);
 }
 
+// Its times are known and nothing else wrote, so its pages are lent again; but not to a reader that
+// may have copied a page before it was written.
+TEST_F(registry, a_loan_from_before_a_kept_write_is_no_longer_valid) {
+    let_files_settle();
+    registry_limits writable = small_limits;
+    writable.writable = true;
+    make(writable);
+    const open_reply a = must_open("a");
+    host::slot_life lent, next;
+    ASSERT_TRUE(files->lend(a.identity, lent));
+    const open_reply written = files->open("a", 0, 0, open_read_write);
+    while (!files->settle(a.slot, a.generation, written.epoch, 5000)) std::this_thread::yield();
+    if (files->kept_files() == 0) GTEST_SKIP() << "this file system or kernel allows no proof";
+    const open_reply again = must_open("a");
+    EXPECT_EQ(again.slot, a.slot);
+    EXPECT_EQ(again.generation, a.generation);
+    EXPECT_FALSE(files->is_lent_as_is(lent));
+    EXPECT_FALSE(files->lend(again.identity, next));
+    files->end_loan(lent);
+    EXPECT_TRUE(files->lend(again.identity, next));
+    EXPECT_TRUE(files->is_lent_as_is(next));
+    files->end_loan(next);
+}
+
 }  // namespace penstock::test

@@ -186,12 +186,13 @@ struct leaf_request {
     }
 };
 
+// A truncate beside which no group writes; and a settle of a file that the cache does not have as
+// it is.
+inline constexpr std::uint64_t cut_alone = 1, unknown_size = INT64_MAX;
+
 // About a file as a whole: sync brings its written bytes to storage, truncate sets its size, settle
 // says that the last descriptor of a written file was closed in this epoch, and retire that its
 // slot is vacant.
-inline constexpr std::uint64_t cut_alone = 1;             // a truncate beside which no group writes
-inline constexpr std::uint64_t unknown_size = INT64_MAX;  // a settle of a file that the cache does
-                                                          // not have as it is
 struct file_request {
     op operation;
     std::uint32_t file_slot, generation;

@@ -66,8 +66,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_file(const Group g, const cache
     return static_cast<std::int64_t>(done);
 }
 
-// Leader only. Posts a request about a written file and returns its result. `size_bytes`
-// and `epoch` as in file_request; 0 for the others.
+// Leader only. Posts a request about a written file and returns its result. `size_bytes` and
+// `epoch` are as in file_request, 0 for other operations.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t ask_about_generation(const Group& g, const cache_view& c,
                                                                 op operation, std::uint32_t slot,
