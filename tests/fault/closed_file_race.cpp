@@ -27,6 +27,7 @@
 #include <cstring>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "fault/faulty_environment.hpp"
 #include "penstock/base/hash.hpp"
@@ -86,10 +87,13 @@ private:
         return mix64(++draws_ * 0x9e3779b97f4a7c15ull) % below;
     }
 
-    // Mostly short, so that changes come at every step of a round; now and then some rounds long,
-    // so that the runtime has something to prove.
+    // Mostly short, so that changes come at every step of a round; now and then some rounds long
+    // and without a handle, so that the runtime has something to prove, however slow it runs.
     void rest() {
-        const std::uint64_t us = draw(16) == 0 ? 500 + draw(1500) : draw(120);
+        const bool is_long = draw(64) == 0;
+        if (is_long) let_go();
+        if (is_long && held_ >= 0) ::close(std::exchange(held_, -1));
+        const std::uint64_t us = is_long ? 10'000 : draw(16) == 0 ? 500 + draw(1500) : draw(120);
         const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(us);
         if (us > 100) std::this_thread::sleep_until(end);
         while (std::chrono::steady_clock::now() < end) std::this_thread::yield();
