@@ -129,11 +129,13 @@ finding probe_page_watch() {
     const unique_fd file = open_own_program();
     if (file < 0) return {false, "no file could be opened to try it with"};
     host::page_watch page(host::linux_environment());
-    const int code = page.begin(file, 0);
-    if (code == 0) return {true, ""};
-    return {false, "a page of a file cannot be locked and watched (" + error_text(code) +
-                       "); a region in place finds a file that is shorter, and not one that was "
-                       "cut and is as long again; raise RLIMIT_MEMLOCK (ulimit -l), mount /proc"};
+    const auto bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGE_SIZE));
+    int code = page.begin(file, 0, bytes);
+    if (code == 0) code = page.watch(0, bytes);
+    if (code == 0 && !page.has_left(0, bytes)) return {true, ""};
+    return {false, "pages of a file cannot be watched (" + error_text(code) +
+                       "); a region in place does not find pages that leave the file; mount /proc, "
+                       "and use Linux 5.14 or newer"};
 }
 
 struct gpu_facts {

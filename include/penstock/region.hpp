@@ -73,8 +73,7 @@ struct region_options {
     bool promote_hot = false;
     // Which device of the runtime has the memory: its place in options::devices.
     std::uint32_t device = 0;
-    // Not the default: automatic. What is in place cannot be preferred, and acquire refuses it
-    // after the file was cut, where a filled region is brought up to date.
+    // Not the default: automatic. What is in place cannot be preferred, and pins the page cache.
     region_placement placement = region_placement::filled;
 };
 
@@ -86,8 +85,8 @@ struct region_traffic {
     std::uint64_t bytes_written = 0;          // to the file
     std::uint64_t bytes_on_device = 0;        // of the range of addresses
     std::uint64_t bytes_promoted = 0;         // to device memory, by region_options::promote_hot
-    // region_placement::in_place on gpu: what was registered when the region was mapped, in whole
-    // pages, and how long that took, with bringing the pages into host memory.
+    // region_placement::in_place on gpu: what was registered when the region was mapped and anew by
+    // acquires, in whole pages, and how long that took, with bringing the pages into host memory.
     std::uint64_t bytes_registered = 0;
     std::uint64_t register_ns = 0;
 };
@@ -142,9 +141,10 @@ public:
     // regions of the file, where these have them, or reads from the file, by several threads, and
     // their way to the device.
     // Of a region that is not filled: fetches nothing and returns 0, because kernels read what the
-    // file has as it is; it looks at the file's size and waits for nothing. -ESTALE also if the
-    // pages that were registered are no longer the file's: the file was shorter than the region
-    // meanwhile. Then kernels read the old bytes until close().
+    // file has as it is. In place on gpu it registers anew, at the same addresses, the parts of
+    // which pages have left the file (it was cut and is as long again, holes, writes past the page
+    // cache). For that it waits for the work on the stream, and kernels of other streams must not
+    // use the region during the call; nor any kernel after an error, until an acquire succeeded.
     std::int64_t acquire(device_stream stream = nullptr);
 
     // Writes the changes of kernels that come before this call on the stream to the file, where any
@@ -170,10 +170,11 @@ public:
     // Requests of a region end in the order in which they were made, and its other calls wait until
     // all have ended. An acquire of another region sees a release_async once that has ended. A
     // region with promote_hot moves no pieces in a request, and one that is in place is asked at
-    // once, since nothing moves. Errors: as above, and -EBUSY for a
-    // stream that is being captured, -EBADF once close() has begun, -EAGAIN if the system gives no
-    // thread, -EOPNOTSUPP if the driver lets no stream wait for a word in memory.
-    // Costs the caller some microseconds, and the first request of a region a thread.
+    // once: nothing moves there, unless pages have left the file, and then the call waits. Errors:
+    // as above, and -EBUSY for a stream that is being captured, -EBADF once close() has begun,
+    // -EAGAIN if the system gives no thread, -EOPNOTSUPP if the driver lets no stream wait for a
+    // word in memory. Costs the caller some microseconds, and the first request of a region a
+    // thread.
     region_request acquire_async(const region_part& part = {}, device_stream stream = nullptr);
     region_request release_async(const region_part& part = {}, device_stream stream = nullptr);
 

@@ -61,6 +61,14 @@ public:
         if (guard) driver().unregister_host(at);
     }
 
+    int wait(void* stream) override {
+        const device_guard guard(context_);
+        if (!guard) return host::context_is_gone;
+        const auto on = static_cast<cudaStream_t>(stream);
+        const int busy = host::check_stream(on);
+        return busy != 0 ? busy : host::errno_of(cudaStreamSynchronize(on));
+    }
+
     [[nodiscard]] status lost() const override {
         const device_guard guard(context_);
         if (!guard)

@@ -5,8 +5,8 @@
 // home (region/shared_home.hpp).
 //
 // Pages that are registered with a GPU are pinned, and a pinned page that leaves the file lives on
-// for the GPU alone. A file is cut from its end, so the last page of the region is watched: if that
-// is the file's, no cut has reached the region. A hole that is punched before it is not found.
+// for the GPU alone. So the pages are watched (os/page_watch.hpp). If the file changed, acquire
+// looks which parts have pages that left, and registers these parts anew, at the same addresses.
 #pragma once
 
 #include <atomic>
@@ -19,6 +19,7 @@
 #include "os/page_watch.hpp"
 #include "region/mapping_reader.hpp"
 #include "region/region_body.hpp"
+#include "region/region_memory.hpp"
 #include "region/shared_home.hpp"
 
 namespace penstock::region {
@@ -57,10 +58,15 @@ public:
     [[nodiscard]] region_traffic traffic() const override;
 
 private:
-    status reach();
-    status reach_part(std::uint64_t number);
-    void watch_end();
-    int check_file();
+    using part_step = std::function<status(std::uint64_t)>;
+    status for_parts(const part_step& step);
+    status reach_all();
+    status reach(std::uint64_t number);
+    void say_unwatched(int code);
+    int look(host::file_facts& facts) const;
+    int bring_up_to_date(void* stream);
+    int replace_parts(void* stream, const host::file_facts& facts);
+    void remove(std::uint64_t number);
     void close_locked();
     std::int64_t told(std::int64_t code, const char* operation);
     [[nodiscard]] host::environment& env() const { return part_.home->env(); }
@@ -71,10 +77,16 @@ private:
     const std::function<void(const std::string&)> say_;
     mutable std::mutex mutex_;  // one call at a time; guards all below
     std::byte* data_ = nullptr;
+    helpers threads_;
     std::uint64_t part_bytes_ = 0;  // of a registration
     std::vector<char> registered_;  // by the number of the part
-    host::page_watch end_;          // of the part
-    bool loss_said_ = false;        // the log has said that the device is lost
+    host::page_watch pages_;
+    std::atomic<int> watch_code_{0};  // or why pages are not watched
+    // When the parts were last the file's: its identity, and whether it may have changed since
+    // though it looks the same.
+    host::file_identity known_;
+    bool doubtful_ = true;
+    bool loss_said_ = false;  // the log has said that the device is lost
     region_traffic traffic_;
 };
 

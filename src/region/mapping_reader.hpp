@@ -19,6 +19,9 @@ public:
     virtual status add(std::byte*, std::uint64_t) { return {}; }
     // Takes that back. Once no kernel uses the part.
     virtual void remove(std::byte*) {}
+    // Waits for the work on the caller's stream, so that a part can be taken back. 0, or a negative
+    // errno: -EBUSY, the stream is being captured, or it is the legacy stream and another one is.
+    virtual int wait(void*) { return 0; }
     // Ok, or the reason why the device is lost.
     [[nodiscard]] virtual status lost() const { return {}; }
 };

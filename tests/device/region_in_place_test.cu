@@ -183,29 +183,69 @@ TEST_F(region_in_place, nothing_stays_registered) {
     EXPECT_LE(before, after + 4 * mib) << "of device memory";
 }
 
-TEST_F(region_in_place, a_file_that_is_cut_or_written_anew_is_stale_and_kernels_do_not_fault) {
-    for (const bool anew : {false, true}) {
-        make_file(6 * mib + 100);
-        const auto r = map();
-        ASSERT_NE(r, nullptr);
-        shared_array<std::uint8_t> old(content_.size());
-        std::copy(content_.begin(), content_.end(), old.get());
-        if (anew) write(0, pattern(8, content_.size()), O_TRUNC);
-        else ASSERT_EQ(::truncate(path_.c_str(), 3 * mib + 10), 0);
-        EXPECT_EQ(r->acquire(), -ESTALE);
-        EXPECT_NE(log_.find("map the file anew"), std::string::npos) << log_;
-        // The GPU has pages that were the file's: the old bytes, or zeros behind the cut.
-        const device_counters others(1);
-        count_others<<<264, 256>>>(static_cast<const std::uint8_t*>(r->data()), old.get(),
-                                   content_.size(), others.get());
-        ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-        EXPECT_EQ(others.read()[0], 0u);
-        EXPECT_EQ(r->close(), 0);
-        if (!anew) continue;
-        content_ = pattern(8, content_.size());
-        const auto again = map();
-        EXPECT_EQ(sum_on_gpu(*again), sum_of(content_));
+TEST_F(region_in_place, a_file_that_is_cut_is_stale_and_kernels_do_not_fault) {
+    make_file(6 * mib + 100);
+    const auto r = map();
+    ASSERT_NE(r, nullptr);
+    shared_array<std::uint8_t> old(content_.size());
+    std::copy(content_.begin(), content_.end(), old.get());
+    ASSERT_EQ(::truncate(path_.c_str(), 3 * mib + 10), 0);
+    EXPECT_EQ(r->acquire(), -ESTALE);
+    EXPECT_NE(log_.find("shorter than the region"), std::string::npos) << log_;
+    // The GPU has pages that were the file's: the old bytes, or zeros behind the cut.
+    const device_counters others(1);
+    count_others<<<264, 256>>>(static_cast<const std::uint8_t*>(r->data()), old.get(),
+                               content_.size(), others.get());
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    EXPECT_EQ(others.read()[0], 0u);
+    EXPECT_EQ(r->close(), 0);
+}
+
+// Its pages are others then, which are registered at the same addresses.
+TEST_F(region_in_place, a_file_that_is_written_anew_is_read_after_an_acquire) {
+    make_file(140 * mib + 100);
+    const auto r = map();
+    ASSERT_NE(r, nullptr);
+    EXPECT_EQ(sum_on_gpu(*r), sum_of(content_));
+    const void* const at = r->data();
+    for (const std::uint64_t seed : {8u, 9u, 10u}) {
+        content_ = pattern(seed, content_.size());
+        write(0, content_, O_TRUNC);
+        EXPECT_EQ(r->acquire(), 0);
+        EXPECT_EQ(r->data(), at);
+        EXPECT_EQ(sum_on_gpu(*r), sum_of(content_)) << "seed " << seed;
     }
+    EXPECT_GT(r->traffic().bytes_registered, 4 * 140 * mib);
+    EXPECT_EQ(r->close(), 0);
+    EXPECT_EQ(type_of(at), cudaMemoryTypeUnregistered);
+}
+
+TEST_F(region_in_place, holes_and_writes_past_the_page_cache_are_seen_after_an_acquire) {
+    make_file(8 * mib);
+    const auto r = map();
+    ASSERT_NE(r, nullptr);
+    EXPECT_EQ(sum_on_gpu(*r), sum_of(content_));
+    const int direct = ::open(path_.c_str(), O_RDWR | O_DIRECT);
+    if (direct >= 0) {
+        const auto bytes = pattern(50, mib);
+        void* aligned = nullptr;
+        ASSERT_EQ(::posix_memalign(&aligned, 4096, mib), 0);
+        std::memcpy(aligned, bytes.data(), mib);
+        ASSERT_EQ(::pwrite(direct, aligned, mib, 2 * mib), static_cast<ssize_t>(mib));
+        std::free(aligned);
+        ::close(direct);
+        std::copy(bytes.begin(), bytes.end(), content_.begin() + 2 * mib);
+        EXPECT_EQ(r->acquire(), 0);
+        EXPECT_EQ(sum_on_gpu(*r), sum_of(content_)) << "a write past the page cache";
+    }
+    const int fd = ::open(path_.c_str(), O_RDWR);
+    const int holed =
+        ::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 5 * mib, 64 << 10);
+    ::close(fd);
+    if (holed != 0) return;
+    std::fill_n(content_.begin() + 5 * mib, 64 << 10, 0);
+    EXPECT_EQ(r->acquire(), 0);
+    EXPECT_EQ(sum_on_gpu(*r), sum_of(content_)) << "a hole";
 }
 
 // What is known of a copy by CUDA over the border of two parts: it is right, or refused.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fcntl.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -33,6 +34,7 @@ struct played_driver {
     std::map<std::byte*, std::uint64_t> registered;
     int calls = 0, inside = 0, most_inside = 0;
     int fails_at = 0, wait_for = 1;  // a call waits until so many are inside at once, or 10 s
+    int waits = 0, wait_code = 0;    // for streams
 };
 
 class played_reader final : public region::mapping_reader {
@@ -49,6 +51,10 @@ public:
         if (++to_.calls == to_.fails_at) return {-EOPNOTSUPP, "refused by the test"};
         EXPECT_TRUE(to_.registered.emplace(at, size).second);
         return {};
+    }
+    int wait(void*) override {
+        ++to_.waits;
+        return to_.wait_code;
     }
     void remove(std::byte* at) override {
         const std::lock_guard hold(to_.mutex);
@@ -141,53 +147,197 @@ TEST_F(registering, a_system_that_cannot_bring_pages_at_once_leaves_it_to_the_dr
     EXPECT_GE(driver_.registered.size(), 2u);
 }
 
-TEST_F(registering, a_page_that_cannot_be_watched_is_said) {
+TEST_F(registering, pages_that_cannot_be_watched_are_said) {
     env_.set({.calls = fault::call_map, .nth = 2, .error = -ENOMEM});
     const auto r = make();
     ASSERT_TRUE(r->open().ok());
-    EXPECT_NE(log_.find("RLIMIT_MEMLOCK"), std::string::npos) << log_;
+    EXPECT_NE(log_.find("cannot be watched"), std::string::npos) << log_;
     EXPECT_EQ(r->acquire({}, nullptr), 0);
     ASSERT_EQ(::truncate(path_.c_str(), 4096), 0);
     EXPECT_EQ(r->acquire({}, nullptr), -ESTALE);
 }
 
-TEST_F(registering, a_file_that_was_cut_and_is_as_long_again_is_stale) {
+TEST_F(registering, bytes_that_programs_write_leave_all_parts_as_they_are) {
     const auto r = make();
     ASSERT_TRUE(r->open().ok());
-    patch_file(path_, size_ - 1, {1});
+    const int calls = driver_.calls;
+    for (const std::uint64_t at : {std::uint64_t{0}, std::uint64_t{100} << 20, size_ - 1}) {
+        patch_file(path_, at, {1});
+        EXPECT_EQ(r->acquire({}, nullptr), 0);
+    }
+    EXPECT_EQ(driver_.calls, calls);
+    EXPECT_EQ(driver_.waits, 0);
+}
+
+TEST_F(registering, parts_whose_pages_left_the_file_are_registered_anew) {
+    const auto r = make();
+    ASSERT_TRUE(r->open().ok());
+    const auto parts = driver_.registered;
+    ASSERT_GE(parts.size(), 2u);
+    // A cut of the last page, and the file is as long again.
+    int calls = driver_.calls;
+    ASSERT_EQ(::truncate(path_.c_str(), static_cast<off_t>(size_ - 4096 - 1)), 0);
+    EXPECT_EQ(r->acquire({}, nullptr), -ESTALE);
+    EXPECT_EQ(driver_.calls, calls) << "nothing moves while it is shorter";
+    ASSERT_EQ(::truncate(path_.c_str(), static_cast<off_t>(size_)), 0);
     EXPECT_EQ(r->acquire({}, nullptr), 0);
+    EXPECT_EQ(driver_.calls, calls + 1);
+    EXPECT_EQ(driver_.waits, 1);
+    EXPECT_EQ(driver_.registered, parts);
+    const std::uint64_t once = r->traffic().bytes_registered;
+    EXPECT_GT(once, (size_ + 4095) / 4096 * 4096);
+    // All of it.
     ASSERT_EQ(::truncate(path_.c_str(), 0), 0);
     ASSERT_EQ(::truncate(path_.c_str(), static_cast<off_t>(size_)), 0);
-    patch_file(path_, size_ - 1, {1});
-    EXPECT_EQ(r->acquire({}, nullptr), -ESTALE);
-    EXPECT_EQ(r->acquire({}, nullptr), -ESTALE);
-    EXPECT_NE(log_.find("no longer the file's"), std::string::npos) << log_;
+    calls = driver_.calls;
+    EXPECT_EQ(r->acquire({}, nullptr), 0);
+    EXPECT_EQ(driver_.calls, calls + static_cast<int>(parts.size()));
+    EXPECT_EQ(r->acquire({}, nullptr), 0);
+    EXPECT_EQ(driver_.calls, calls + static_cast<int>(parts.size()));
     EXPECT_EQ(r->close(nullptr), 0);
     EXPECT_TRUE(driver_.registered.empty());
 }
 
-TEST(page_watch, tells_a_page_that_left_from_one_that_was_written) {
+TEST_F(registering, a_hole_in_the_middle_is_found) {
+    const auto r = make();
+    ASSERT_TRUE(r->open().ok());
+    const int calls = driver_.calls;
+    const int fd = ::open(path_.c_str(), O_RDWR);
+    const int code = ::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 10 << 20, 4096);
+    const int error = errno;
+    ::close(fd);
+    if (code != 0 && error == EOPNOTSUPP) GTEST_SKIP() << "this file system has no holes";
+    ASSERT_EQ(code, 0);
+    EXPECT_EQ(r->acquire({}, nullptr), 0);
+    EXPECT_EQ(driver_.calls, calls + 1);
+}
+
+namespace {
+
+// Holds the page of the file at 10 MiB, as a driver would, by a pipe that has it; and reads it as a
+// GPU would, whatever the file has there by now.
+class holding_reader final : public region::mapping_reader {
+public:
+    static constexpr std::uint64_t held_at = 10 << 20;
+    holding_reader() {
+        EXPECT_EQ(::pipe(held_), 0);
+        EXPECT_EQ(::pipe(copy_), 0);
+    }
+    ~holding_reader() override {
+        for (const int end : {held_[0], held_[1], copy_[0], copy_[1]}) ::close(end);
+    }
+    [[nodiscard]] bool registers() const override { return true; }
+    status add(std::byte* at, std::uint64_t) override {
+        const std::lock_guard hold(mutex_);
+        if (first_ == nullptr || at < first_) first_ = at;
+        if (at != first_) return {};
+        iovec page{at + held_at, 4096};
+        EXPECT_EQ(::vmsplice(held_[1], &page, 1, 0), 4096);
+        return {};
+    }
+    void remove(std::byte* at) override {
+        std::uint8_t gone[4096];
+        if (at == first_) {
+            EXPECT_EQ(::read(held_[0], gone, sizeof gone), 4096);
+        }
+    }
+    [[nodiscard]] int first_byte() const {
+        std::uint8_t page[4096] = {};
+        EXPECT_EQ(::tee(held_[0], copy_[1], 4096, 0), 4096);
+        EXPECT_EQ(::read(copy_[0], page, sizeof page), 4096);
+        return page[0];
+    }
+
+private:
+    std::mutex mutex_;
+    std::byte* first_ = nullptr;
+    int held_[2] = {-1, -1}, copy_[2] = {-1, -1};
+};
+
+class held_page : public registering {
+protected:
+    // One part, so that one thread registers it.
+    held_page() : registering(32 << 20) {
+        auto reader = std::make_unique<holding_reader>();
+        gpu_ = reader.get();
+        region_ = std::make_unique<region::in_place_region>(
+            region::file_part{home_, path_, 0, size_}, std::move(reader),
+            [this](const std::string& line) { log_ += line + "\n"; });
+        EXPECT_TRUE(region_->open().ok());
+    }
+
+    const holding_reader* gpu_ = nullptr;
+    std::unique_ptr<region::in_place_region> region_;
+};
+
+}  // namespace
+
+TEST_F(held_page, a_write_past_the_page_cache_is_seen_after_an_acquire) {
+    EXPECT_EQ(gpu_->first_byte(), 0);
+    patch_file(path_, holding_reader::held_at, {1});
+    EXPECT_EQ(gpu_->first_byte(), 1) << "the page is the file's";
+    const int fd = ::open(path_.c_str(), O_RDWR | O_DIRECT);
+    if (fd < 0) GTEST_SKIP() << "this file system has no writes past the page cache";
+    struct alignas(4096) aligned_page {
+        std::uint8_t bytes[4096];
+    } page{{3}};
+    ASSERT_EQ(::pwrite(fd, page.bytes, sizeof page.bytes, holding_reader::held_at), 4096);
+    ::close(fd);
+    EXPECT_EQ(region_->acquire(nullptr), 0);
+    EXPECT_EQ(gpu_->first_byte(), 3);
+}
+
+TEST_F(held_page, a_file_that_is_written_anew_is_seen_after_an_acquire) {
+    ASSERT_EQ(::truncate(path_.c_str(), 0), 0);
+    ASSERT_EQ(::truncate(path_.c_str(), static_cast<off_t>(size_)), 0);
+    patch_file(path_, holding_reader::held_at, {5});
+    EXPECT_EQ(gpu_->first_byte(), 0) << "a page that is held is the file's no more";
+    EXPECT_EQ(region_->acquire(nullptr), 0);
+    EXPECT_EQ(gpu_->first_byte(), 5);
+}
+
+TEST_F(registering, a_part_that_cannot_be_registered_anew_is_tried_by_the_next_acquire) {
+    const auto r = make();
+    ASSERT_TRUE(r->open().ok());
+    const auto parts = driver_.registered;
+    ASSERT_EQ(::truncate(path_.c_str(), 0), 0);
+    ASSERT_EQ(::truncate(path_.c_str(), static_cast<off_t>(size_)), 0);
+    driver_.wait_code = -EBUSY;
+    EXPECT_EQ(r->acquire({}, nullptr), -EBUSY);
+    EXPECT_EQ(driver_.registered, parts) << "a captured stream leaves all as it is";
+    driver_.wait_code = 0;
+    driver_.fails_at = driver_.calls + 2;
+    EXPECT_EQ(r->acquire({}, nullptr), -EOPNOTSUPP);
+    EXPECT_NE(log_.find("until an acquire succeeds: refused by the test"), std::string::npos);
+    EXPECT_LT(driver_.registered.size(), parts.size());
+    EXPECT_EQ(r->acquire({}, nullptr), 0);
+    EXPECT_EQ(driver_.registered, parts);
+}
+
+TEST(page_watch, tells_pages_that_left_from_pages_that_were_written) {
     const temporary_folder folder;
     const std::string path = folder / "f";
     write_file(path, pattern(7, 5 * 4096));
     host::environment& env = host::linux_environment();
     const int fd = ::open(path.c_str(), O_RDWR);
-    host::page_watch third(env), last(env), none(env);
-    ASSERT_EQ(third.begin(fd, 2 * 4096), 0);
-    ASSERT_EQ(last.begin(fd, 4 * 4096), 0);
+    host::page_watch pages(env), none(env);
+    ASSERT_EQ(pages.begin(fd, 4096, 4 * 4096), 0);
+    EXPECT_TRUE(pages.has_left(0, 4096)) << "it is not watched yet";
+    ASSERT_EQ(pages.watch(0, 4 * 4096), 0);
     patch_file(path, 0, pattern(9, 5 * 4096));
     ASSERT_EQ(::fsync(fd), 0);
     ASSERT_EQ(::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
-    EXPECT_FALSE(third.has_left());
-    EXPECT_FALSE(last.has_left());
+    EXPECT_FALSE(pages.has_left(0, 4 * 4096));
     ASSERT_EQ(::ftruncate(fd, 4 * 4096), 0);
     ASSERT_EQ(::ftruncate(fd, 5 * 4096), 0);
     patch_file(path, 4 * 4096, pattern(9, 4096));
-    EXPECT_FALSE(third.has_left());
-    EXPECT_TRUE(last.has_left());
-    EXPECT_FALSE(none.has_left());
-    EXPECT_NE(none.begin(-1, 0), 0);
-    EXPECT_FALSE(none.has_left());
+    EXPECT_TRUE(pages.has_left(0, 4 * 4096));
+    EXPECT_TRUE(pages.has_left(3 * 4096, 4096));
+    EXPECT_FALSE(pages.has_left(0, 4096));
+    ASSERT_EQ(pages.watch(3 * 4096, 4096), 0);
+    EXPECT_FALSE(pages.has_left(0, 4 * 4096));
+    EXPECT_NE(none.begin(-1, 0, 4096), 0);
+    EXPECT_TRUE(none.has_left(0, 4096));
     ::close(fd);
 }
 
