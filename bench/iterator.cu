@@ -26,7 +26,7 @@ struct sum_of_words {
         std::uint64_t sum = 0;
         PENSTOCK_UNROLL
         for (int i = 0; i < Words; ++i) sum += from.words[i];
-        return sum;
+        return evaluated(sum);
     }
 };
 

@@ -23,13 +23,14 @@
 // Cost: as of a view (penstock/view.hpp): in the cache two looks at the page word around the loads
 // of the element, which wait for each other. A library loads an element of its type at a time, so
 // the larger the element, the nearer to the speed of plain memory: reduce numbers as uint4 or as a
-// struct of four of them (docs/guide/views.md has an example).
+// struct of four of them, and compile for 64 registers (docs/guide/views.md says how).
 #pragma once
 
 #include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <type_traits>
 
 #include "penstock/base/macros.hpp"
 #include "penstock/engine/element_source.hpp"
@@ -117,6 +118,22 @@ private:
     engine::element_source source_{};
     std::uint64_t at_ = 0;  // byte of the file
 };
+
+// The same number, and the compiler has to have it here. For functors of transform iterators that
+// make a number of a wide element: compilers like to keep the element and to make the number of it
+// when it is wanted, and then the elements that a library has in hand exceed a kernel's registers
+// (64 bytes with CUDA 13 and CUB's sum: 1604 bytes of a thread went to memory, with this 36).
+template <typename Number>
+requires std::is_arithmetic_v<Number> &&(sizeof(Number) == 4 || sizeof(Number) == 8)
+    PENSTOCK_HD PENSTOCK_INLINE Number evaluated(Number value) {
+#if PENSTOCK_ON_DEVICE
+    if constexpr (std::is_same_v<Number, double>) asm volatile("" : "+d"(value));
+    else if constexpr (std::is_same_v<Number, float>) asm volatile("" : "+f"(value));
+    else if constexpr (sizeof(Number) == 8) asm volatile("" : "+l"(value));
+    else asm volatile("" : "+r"(value));
+#endif
+    return value;
+}
 
 struct range_options {
     std::uint64_t offset_bytes = 0;  // a multiple of the element's size

@@ -397,7 +397,7 @@ struct piece_model {
 TEST_P(piece_test, model) {
     for (std::uint64_t seed = 1; seed <= rounds(std::uint64_t{4}); ++seed) {
         piece_model model{std::mt19937_64(seed), seed, 1 + seed % 4, seed % 3};
-        model.run(rounds(400), GetParam());
+        model.run(rounds(400, 150), GetParam());
         EXPECT_EQ(model.wrong, 0u) << "seed " << seed;
         EXPECT_GT(model.checked, 5u) << "seed " << seed;
         EXPECT_GT(model.refused, 0u) << "seed " << seed;

@@ -101,6 +101,13 @@ TEST_F(file_iterators, serve_algorithms) {
         std::inner_product(expected.begin(), expected.end(), expected.begin(), std::uint64_t{0}));
 }
 
+TEST(evaluated_numbers, are_as_they_were) {
+    EXPECT_EQ(evaluated(-7), -7);
+    EXPECT_EQ(evaluated(~std::uint64_t{0}), ~std::uint64_t{0});
+    EXPECT_EQ(evaluated(1.5f), 1.5f);
+    EXPECT_EQ(evaluated(-2.25), -2.25);
+}
+
 TEST_F(file_iterators, search_a_sorted_file) {
     std::vector<std::uint32_t> sorted(100'000);
     for (std::uint32_t i = 0; i < sorted.size(); ++i) sorted[i] = 3 * i + 1;
