@@ -14,9 +14,9 @@ namespace penstock::test {
 
 namespace {
 
-constexpr std::uint64_t file_bytes = 5 * 1024 * 1024 + 1003;
+constexpr std::uint64_t iterated_bytes = 5 * 1024 * 1024 + 1003;
 
-struct wide {
+struct wide_element {
     uint4 parts[4];
 };
 
@@ -24,19 +24,19 @@ struct words_of {
     __host__ __device__ std::uint64_t operator()(uint4 v) const {
         return std::uint64_t{v.x} + v.y + v.z + v.w;
     }
-    __host__ __device__ std::uint64_t operator()(const wide& v) const {
+    __host__ __device__ std::uint64_t operator()(const wide_element& v) const {
         std::uint64_t sum = 0;
         for (const uint4& part : v.parts) sum += (*this)(part);
         return sum;
     }
     __host__ __device__ std::uint64_t operator()(std::uint32_t v) const { return v; }
 };
-struct add {
+struct add_words {
     __host__ __device__ std::uint64_t operator()(std::uint64_t a, std::uint64_t b) const {
         return a + b;
     }
 };
-struct negated {
+struct negated_word {
     __host__ __device__ std::uint64_t operator()(std::uint64_t v) const { return ~v; }
 };
 
@@ -56,7 +56,7 @@ class device_iterators : public testing::Test {
 protected:
     void SetUp() override {
         PENSTOCK_NEEDS_GPU();
-        bytes = pattern(7, file_bytes);
+        bytes = pattern(7, iterated_bytes);
         write_file(folder / "data", bytes);
         start(4096, 512);
     }
@@ -82,13 +82,14 @@ protected:
     template <typename T>
     void expect_sum(std::uint64_t offset) {
         const file_range<T> elements = range<T>(offset);
-        ASSERT_EQ(elements.size(), (file_bytes - offset) / sizeof(T));
+        ASSERT_EQ(elements.size(), (iterated_bytes - offset) / sizeof(T));
         thrust::device_vector<std::uint64_t> sum(1);
         std::size_t memory_bytes = 0;
         const auto reduce = [&](void* memory) {
-            return cub::DeviceReduce::TransformReduce(
-                memory, memory_bytes, elements.begin(), thrust::raw_pointer_cast(sum.data()),
-                static_cast<std::int64_t>(elements.size()), add{}, words_of{}, std::uint64_t{0});
+            return cub::DeviceReduce::TransformReduce(memory, memory_bytes, elements.begin(),
+                                                      thrust::raw_pointer_cast(sum.data()),
+                                                      static_cast<std::int64_t>(elements.size()),
+                                                      add_words{}, words_of{}, std::uint64_t{0});
         };
         ASSERT_EQ(reduce(nullptr), cudaSuccess);
         thrust::device_vector<std::uint8_t> memory(memory_bytes);
@@ -100,7 +101,7 @@ protected:
     void expect_all_sums() {
         expect_sum<std::uint32_t>(4);
         expect_sum<uint4>(16);
-        expect_sum<wide>(64);
+        expect_sum<wide_element>(64);
     }
 
     const temporary_folder folder;
@@ -117,13 +118,13 @@ TEST_F(device_iterators, are_summed_by_cub_by_request) {
     EXPECT_EQ(rt->stats().window_loads, 0u);
 }
 TEST_F(device_iterators, are_summed_by_cub_through_windows) {
-    ASSERT_EQ(rt->open_windows(fd), static_cast<std::int64_t>(file_bytes));
+    ASSERT_EQ(rt->open_windows(fd), static_cast<std::int64_t>(iterated_bytes));
     expect_all_sums();
     rt->close_windows();
 }
 TEST_F(device_iterators, are_summed_by_cub_in_the_cache) {
     start(65536, 96);
-    ASSERT_EQ(rt->prefetch(fd, 0, file_bytes), static_cast<std::int64_t>(file_bytes));
+    ASSERT_EQ(rt->prefetch(fd, 0, iterated_bytes), static_cast<std::int64_t>(iterated_bytes));
     const std::uint64_t misses = rt->stats().misses;
     expect_all_sums();
     EXPECT_EQ(rt->stats().misses, misses);
@@ -148,7 +149,8 @@ TEST_F(device_iterators, serve_thrust) {
     thrust::copy(out.begin(), out.end(), got.begin());
     EXPECT_EQ(got, expected);
     EXPECT_TRUE(thrust::equal(thrust::device, elements.begin(), elements.end(), out.begin()));
-    thrust::transform(thrust::device, elements.begin(), elements.end(), out.begin(), negated{});
+    thrust::transform(thrust::device, elements.begin(), elements.end(), out.begin(),
+                      negated_word{});
     thrust::copy(out.begin(), out.end(), got.begin());
     for (std::uint64_t i = 0; i < count; ++i) ASSERT_EQ(got[i], ~expected[i]) << i;
     EXPECT_TRUE(rt->view_status().ok()) << rt->view_status().message;
@@ -181,20 +183,20 @@ TEST_F(device_iterators, are_searched_by_thrust) {
 namespace {
 
 // A range made in the kernel; each lane takes elements at random, some lanes none.
-__global__ void look(const __grid_constant__ runtime_ref fs, int fd, std::uint64_t seed,
-                     unsigned long long* counters) {
+__global__ void look_by_range(const __grid_constant__ runtime_ref fs, int fd, std::uint64_t seed,
+                              unsigned long long* counters) {
     const std::uint64_t thread = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-    const file_range<wide> elements(fs, fd, 64);
+    const file_range<wide_element> elements(fs, fd, 64);
     unsigned long long wrong = 0, looked = 0;
     for (std::uint32_t round = 0; round < 20; ++round) {
         const std::uint64_t random = mix64(seed + thread * 20 + round);
         if (random % 5 == 0) continue;
         const std::uint64_t i = (random >> 8) % elements.size();
-        const wide got = *(elements.begin() + static_cast<std::ptrdiff_t>(i));
+        const wide_element got = *(elements.begin() + static_cast<std::ptrdiff_t>(i));
         const auto* const seen = reinterpret_cast<const std::uint8_t*>(&got);
         bool right = true;
-        for (std::uint64_t b = 0; b < sizeof(wide); ++b)
-            right = right && seen[b] == pattern_byte(7, 64 + i * sizeof(wide) + b);
+        for (std::uint64_t b = 0; b < sizeof(wide_element); ++b)
+            right = right && seen[b] == pattern_byte(7, 64 + i * sizeof(wide_element) + b);
         wrong += right ? 0 : 1;
         ++looked;
     }
@@ -202,7 +204,7 @@ __global__ void look(const __grid_constant__ runtime_ref fs, int fd, std::uint64
     atomicAdd(&counters[1], looked);
 }
 
-__global__ void look_outside(file_iterator<std::uint32_t> at, unsigned long long* counters) {
+__global__ void look_by_iterator(file_iterator<std::uint32_t> at, unsigned long long* counters) {
     if (at[threadIdx.x] != 0) atomicAdd(&counters[0], 1ull);
 }
 
@@ -214,7 +216,7 @@ TEST_F(device_iterators, are_whole_while_pages_leave) {
         start(4096, 1024);
         if (windows) ASSERT_GT(rt->open_windows(fd), 0);
         const device_counters counters(2);
-        look<<<96, 128>>>(rt->ref(), fd, windows ? 1 : 2, counters.get());
+        look_by_range<<<96, 128>>>(rt->ref(), fd, windows ? 1 : 2, counters.get());
         ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
         const auto count = counters.read();
         EXPECT_EQ(count[0], 0u);
@@ -227,12 +229,12 @@ TEST_F(device_iterators, are_whole_while_pages_leave) {
 TEST_F(device_iterators, note_the_first_element_that_cannot_be_had) {
     const file_range<std::uint32_t> elements = range<std::uint32_t>();
     const device_counters counters(1);
-    look_outside<<<1, 32>>>(elements.end(), counters.get());
+    look_by_iterator<<<1, 32>>>(elements.end(), counters.get());
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     EXPECT_EQ(rt->view_status().code, -ERANGE);
     rt->clear_view_status();
     std::filesystem::resize_file(folder / "data", 4096);
-    look_outside<<<1, 32>>>(elements.end() - 32, counters.get());
+    look_by_iterator<<<1, 32>>>(elements.end() - 32, counters.get());
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     EXPECT_EQ(counters.read()[0], 0u) << "an element that could not be loaded is zero";
     EXPECT_EQ(rt->view_status().code, -ESTALE);
@@ -244,7 +246,7 @@ TEST_F(device_iterators, have_the_new_bytes_of_a_file_that_was_opened_again) {
     expect_sum<uint4>(0);
     ASSERT_EQ(rt->close(fd), 0);
     let_files_settle();
-    bytes = pattern(8, file_bytes);
+    bytes = pattern(8, iterated_bytes);
     write_file(folder / "data", bytes);
     let_files_settle();
     fd = rt->open(folder / "data");

@@ -79,7 +79,7 @@ protected:
 };
 
 // Holds up the stream for some milliseconds.
-__global__ void dawdle() {
+__global__ void hold_up_stream() {
     for (int i = 0; i < 20000; ++i) __nanosleep(1000);
 }
 
@@ -121,7 +121,7 @@ TEST_F(device_pieces, stay_until_the_work_before_done_has_ended) {
     map(1);
     for (std::uint64_t n = 0; n < pieces; ++n) {
         ASSERT_EQ(file->expect(range_of(n), streams[n % 2]), 1) << n;
-        dawdle<<<1, 1, 0, streams[n % 2]>>>();
+        hold_up_stream<<<1, 1, 0, streams[n % 2]>>>();
         sum_piece(n, streams[n % 2]);
         ASSERT_EQ(file->done(range_of(n), streams[n % 2]), 0);
     }
@@ -183,15 +183,15 @@ TEST_F(device_pieces, that_are_absent_read_as_poison) {
 
 namespace {
 
-__device__ unsigned load_flag(const unsigned* flag) {
+__device__ unsigned load_pieces_flag(const unsigned* flag) {
     return atomic_load<order::relaxed, scope::system>(flag);
 }
 
 // Waits for the host, no longer than some two seconds.
-__global__ void wait_for(const unsigned* flag, const std::uint64_t* piece_in_use,
-                         std::uint64_t* out) {
+__global__ void wait_for_pieces_flag(const unsigned* flag, const std::uint64_t* piece_in_use,
+                                     std::uint64_t* out) {
     std::uint64_t sum = 0;
-    for (int i = 0; i < 200000 && load_flag(flag) == 0; ++i) {
+    for (int i = 0; i < 200000 && load_pieces_flag(flag) == 0; ++i) {
         sum += piece_in_use[i % 1000];
         __nanosleep(10000);
     }
@@ -206,8 +206,8 @@ TEST_F(device_pieces, come_beside_a_kernel_that_runs_long) {
     map(2);
     const shared_array<unsigned> flag(1);
     ASSERT_EQ(file->expect(range_of(0), streams[0]), 1);
-    wait_for<<<1, 1, 0, streams[0]>>>(flag.get(), static_cast<const std::uint64_t*>(file->data()),
-                                      sums);
+    wait_for_pieces_flag<<<1, 1, 0, streams[0]>>>(
+        flag.get(), static_cast<const std::uint64_t*>(file->data()), sums);
     for (std::uint64_t n = 1; n < 4; ++n) {
         ASSERT_EQ(file->expect(range_of(n), streams[1]), 1);
         ASSERT_EQ(file->done(range_of(n), streams[1]), 0);
