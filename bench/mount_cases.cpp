@@ -17,7 +17,7 @@ namespace {
 class scratch_mount {
 public:
     // A new folder in --dir, in it one with a second name of the case's file, and a mount of that.
-    scratch_mount(runtime& rt, const context& here) : scratch_mount() {
+    scratch_mount(runtime& rt, const context& here, bool pass_through) : scratch_mount() {
         std::string top = here.asked().directory + "/penstock-bench-XXXXXX";
         {
             const apps::signal_pause until_noted;
@@ -37,7 +37,7 @@ public:
             if (!std::filesystem::create_directory(folder, code)) fail(folder, -code.value());
         if (::link(here.file().path().c_str(), (source_ + "/file").c_str()) != 0)
             fail(source_ + "/file", -errno);
-        require(mount_directory(rt, source_, point_, {}, mount_));
+        require(mount_directory(rt, source_, point_, {.pass_through = pass_through}, mount_));
     }
     ~scratch_mount() {
         if (top_.empty()) return;
@@ -78,10 +78,11 @@ struct mounted_file {
     std::unique_ptr<runtime> rt;
     scratch_mount mounted;
 
-    mounted_file(context& run, std::uint64_t cached_bytes)
+    mounted_file(context& run, std::uint64_t cached_bytes, bool pass_through)
         : here(run),
           rt(run.make_runtime({.page_bytes = 65536, .cache_bytes = cached_bytes})),
-          mounted(*rt, run) {}
+          mounted(*rt, run, pass_through) {}
+    [[nodiscard]] bool passes() const { return mounted.report().passes_through; }
 };
 
 // False, and said, where there is no FUSE; else the file is there.
@@ -110,7 +111,9 @@ struct mount_access {
 };
 
 // Programs at a mount of this process against the same at the file itself, which is in memory: what
-// the way through the kernel and back costs. (Beside another pass-through file system:
+// the way through the kernel and back costs. Once passed through, which is the way of a file that
+// nothing of the process uses, and once served, which is that of a region's file. And what an
+// update by a program costs until a region has it. (Beside another pass-through file system:
 // tools/mount_bench.py.)
 
 constexpr mount_access mount_accesses[] = {
@@ -151,19 +154,66 @@ void mount_row(const mounted_file& at, const mount_access& access, std::uint64_t
         rates.add(access_once(at.mounted.file(), access.action, blocks));
         rates.baseline.add(access_once(here.file().path(), access.action, blocks).rate);
     }
-    here.add("5", std::string("at a mount: ") + access.name + ", " + counted(threads, "thread"), 0,
-             "GB/s", rates, "the same at the file itself", "the file is in memory");
+    here.add("5",
+             std::string("at a mount, ") + (at.passes() ? "passed through: " : "served: ") +
+                 access.name + ", " + counted(threads, "thread"),
+             0, "GB/s", rates, "the same at the file itself", "the file is in memory");
+}
+
+// Microseconds from before a program's write of a page until a region has it.
+double update_us(const std::string& path, file_region& region, std::uint64_t at) {
+    const apps::unique_fd fd = open_measured(path, O_WRONLY);
+    std::vector<std::uint64_t> words(512);
+    for (std::uint64_t w = 0; w < words.size(); ++w) words[w] = mix64(at / 8 + w);
+    const stopwatch watch;
+    require(apps::write_exactly(path, fd, words.data(), 4 * kib, at));
+    require(region.acquire(), path);
+    return 1e6 * watch.seconds();
+}
+
+// Through the mount changes are known by page. At the file itself, and of a file that was passed
+// through when the region began, only that the file changed: the region reads all of it.
+void update_rows(const mounted_file& at) {
+    context& here = at.here;
+    constexpr std::uint64_t seen_bytes = 256 * mib;
+    const std::uint64_t bytes = std::min(seen_bytes, here.bytes());
+    std::unique_ptr<file_region> by_page, whole;
+    const auto map = [&](bool others, std::unique_ptr<file_region>& out) {
+        require(map_region(*at.rt, here.file().path(), 0, bytes, protection::read,
+                           {.outside_writers = others}, out));
+    };
+    measured times;
+    map(false, by_page);
+    for (std::uint64_t i = 0; i < 100; ++i) {
+        const stopwatch watch;
+        times.add(update_us(at.mounted.file(), *by_page, i * 37 % (bytes / 4096) * 4096), watch);
+    }
+    by_page.reset();
+    map(true, whole);
+    for (std::uint64_t i = 0; i < here.repeats(3); ++i)
+        times.baseline.add(update_us(here.file().path(), *whole, i * 41 % (bytes / 4096) * 4096));
+    here.add("5", "a program updates 4 KiB at a mount, served, and a region acquires it", 4096,
+             "us", times, "the same at the file itself, a region with outside writers",
+             text_of("open outside the time; the region has %llu MiB; less is better",
+                     static_cast<unsigned long long>(bytes / mib)));
 }
 
 }  // namespace
 
 void mount_case(context& here) {
     if (!ready_to_mount(here, "mount")) return;
-    const mounted_file at(here, 64 * mib);
     here.file().bring_into_page_cache();
-    for (const mount_access& access : mount_accesses)
-        for (const std::uint64_t threads : {std::uint64_t{1}, here.host_threads()})
-            mount_row(at, access, threads);
+    for (const bool passes : {true, false}) {
+        const mounted_file at(here, 64 * mib, passes);
+        if (passes && !at.passes()) {
+            here.leave_out("mount, passed through", "that takes root, and Linux 6.9 or newer");
+            continue;
+        }
+        for (const mount_access& access : mount_accesses)
+            for (const std::uint64_t threads : {std::uint64_t{1}, here.host_threads()})
+                mount_row(at, access, threads);
+        if (!passes) update_rows(at);
+    }
 }
 
 // Reads of a program through a mount, of a file that is not in the host's memory and of which a
@@ -233,7 +283,7 @@ void peer_rows(const mounted_file& at, unsigned percent, const char* where) {
 void peer(context& here) {
     if (!ready_to_mount(here, "peer")) return;
     // Room for the whole file, beside what comes and goes.
-    const mounted_file at(here, here.file().bytes() + 64 * mib);
+    const mounted_file at(here, here.file().bytes() + 64 * mib, true);
     for (const unsigned percent : {0u, 25u, 50u, 100u}) {
         std::unique_ptr<file_region> region;
         // A region of 0 bytes is one of the whole file.

@@ -18,11 +18,14 @@ namespace {
 bool says_ready = true;
 apps::leftover noted_mount;  // for signals that end the process at once
 
-void say_ready(const mount::serve_options& wanted) {
+void say_ready(const mount::serve_options& wanted, const mount::serve_report& now) {
     noted_mount.mount(wanted.point);
-    if (says_ready)
-        apps::say(apps::shown(wanted.source) + " is at " + apps::shown(wanted.point) +
-                  "; it goes with: fusermount3 -u " + wanted.point + ", or Ctrl-C");
+    if (!says_ready) return;
+    apps::say(apps::shown(wanted.source) + " is at " + apps::shown(wanted.point) +
+              "; it goes with: fusermount3 -u " + wanted.point + ", or Ctrl-C");
+    apps::say(now.passes_through
+                  ? "mount: files are passed through: the kernel reads and writes them itself"
+                  : "mount: files are not passed through: " + now.not_passing);
 }
 
 // For SIGUSR1.
@@ -72,6 +75,10 @@ public:
         add.text("--read-ahead", read_ahead_,
                  "How far the kernel reads ahead, as root (default 1M to 4M, by processors)",
                  "SIZE");
+        add.choice("--pass-through", pass_through_, {"auto", "off"}, "way",
+                   "Whether the kernel reads and writes the files itself: auto, where it can, as "
+                   "root (default), or off",
+                   "WAY");
         add.choice("--buffer", policy_, policy_names(), "policy",
                    "Read files through a buffer of host and device memory: native, gram or dedu",
                    "POLICY");
@@ -122,6 +129,7 @@ private:
                   "--json reports when the mount is gone, and --background ends before; give one "
                   "of them"}});
         if (!s) return s;
+        options_.pass_through = pass_through_ != "off";
         s = settle_buffer();
         used_wrongly = s.code == -EINVAL;
         if (s) s = mount::check(options_);
@@ -167,10 +175,17 @@ private:
     }
 
     nlohmann::json json_of(const std::string& point, const mount::serve_report& done) const {
-        nlohmann::json out = {{"source", options_.source}, {"mount_point", point},
-                              {"requests", done.requests}, {"errors", done.errors},
-                              {"reads", done.reads},       {"bytes_asked", done.bytes_asked},
-                              {"writes", done.writes},     {"bytes_written", done.bytes_written}};
+        nlohmann::json out = {{"source", options_.source},
+                              {"mount_point", point},
+                              {"requests", done.requests},
+                              {"errors", done.errors},
+                              {"reads", done.reads},
+                              {"bytes_asked", done.bytes_asked},
+                              {"writes", done.writes},
+                              {"bytes_written", done.bytes_written},
+                              {"opens", done.opens},
+                              {"passed_opens", done.passed_opens},
+                              {"passes_through", done.passes_through}};
         if (!done.buffer) return out;
         const mount::buffer_options& settings = *options_.buffer;
         const buffer::manager_counts& seen = done.buffer->counts;
@@ -196,7 +211,7 @@ private:
     }
 
     mount::serve_options options_;
-    std::string threads_, read_ahead_, policy_, backend_;
+    std::string threads_, read_ahead_, pass_through_, policy_, backend_;
     std::optional<std::uint64_t> ram_, gpu_, page_;
     bool always_gram_ = false;
 };

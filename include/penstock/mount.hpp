@@ -32,6 +32,11 @@ struct mount_options {
     // than the kernel's 128 KiB; other users have at most that. Without a value 256 KiB for each
     // processor, at least 1 MiB and at most 4 MiB; 0: no read-ahead.
     std::optional<std::uint64_t> read_ahead_bytes = std::nullopt;
+    // Files that no region and no kernel uses are passed through where that is possible: as root,
+    // with Linux 6.9 or newer. Then programs read, write and map them at the file's own speed. What
+    // programs write so is no longer known by page: a region that begins to use such a file treats
+    // it as one with outside writers until they have closed it (docs/guide/mount.md).
+    bool pass_through = true;
     // How many threads serve requests. Without a value one for each processor, at least 4.
     std::optional<std::uint32_t> threads = std::nullopt;
 };
@@ -42,6 +47,10 @@ struct mount_report {
     // Bytes that came from regions or the caches of runtimes (device memory and host tier), and
     // that the operating system did not have.
     std::uint64_t bytes_from_devices = 0;
+    // Opens of files, and those of them that the operating system passes through: their reads and
+    // writes are in no count above. And how many of all are open still.
+    std::uint64_t opens = 0, passed_opens = 0, open_now = 0;
+    bool passes_through = false;  // it can, and no option forbids it
 };
 
 // Part of the names in the linker's message, for a program that calls mount_directory and lacks

@@ -253,7 +253,9 @@ open_reply file_registry::enter(found_file& file, const slot_life& open_now, han
         entry& e = entries_[known->second];
         const bool is_open = e.generation == open_now.generation && known->second == open_now.slot;
         // A file that is being written is the same file, however it looks by now.
-        if (is_open || e.writer != nullptr || (e.identity == file.facts.identity && !e.uncertain)) {
+        if (is_open || e.writer != nullptr ||
+            (e.identity == file.facts.identity && !e.uncertain &&
+             e.passed_opens == file.passed_opens)) {
             if (e.handle == nullptr) keep_handle(known->second, file.handle, parked);
             return join(e, known->second, file, false);
         }
@@ -269,6 +271,7 @@ open_reply file_registry::enter(found_file& file, const slot_life& open_now, han
     if (e.generation == 0) e.generation = 1;
     e.live = true;
     e.uncertain = may_change_unseen(file.facts);
+    e.passed_opens = file.passed_opens;
     e.path.swap(file.path);  // the old one goes without the lock
     e.epoch = 0;
     keep_handle(slot, file.handle, parked);
@@ -284,8 +287,10 @@ open_reply file_registry::join(entry& e, std::uint32_t slot, found_file& file, b
 }
 
 // Fetches the stores of programs that have mapped the file through a mount of this process. An open
-// sees stores to a mapping of any other file too.
+// sees stores to a mapping of any other file too. Programs to which the kernel passes the file
+// through may store to it without changing its times.
 int file_registry::bring_home(found_file& file) {
+    file.passed_opens = hub_.passed.look(key_of(file.facts.identity)).opens;
     const int code = hub_.bring_stores_home(key_of(file.facts.identity));
     return code <= 0 ? code : env_.facts(file.handle->fd(), file.facts);
 }

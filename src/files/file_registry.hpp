@@ -247,6 +247,7 @@ private:
         // The file had changed so recently when it was opened, or may have been written by others
         // while it was written here, that an equal identity proves nothing.
         bool uncertain = false;
+        std::uint64_t passed_opens = 0;  // host::passed_files, when it was opened
         bool two_level = false;
         std::uint64_t table = 0;
         std::uint64_t table_words = 0;
@@ -282,8 +283,9 @@ private:
         std::shared_ptr<shared_handle> writer;  // only of an open for writing
         file_facts facts;
         std::string path;
-        watch_hold watch;         // only of an open for writing
-        bool is_as_told = false;  // since the watch began the file is still as `facts` say
+        watch_hold watch;                // only of an open for writing
+        std::uint64_t passed_opens = 0;  // before the facts
+        bool is_as_told = false;         // since the watch began the file is still as `facts` say
     };
     // A thread that looks a file up may have it open for a moment. Where nothing is written there
     // is no need to know.

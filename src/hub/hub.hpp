@@ -62,6 +62,47 @@ private:
     std::array<std::atomic<std::uint32_t>, classes> counts_{};
 };
 
+// Which files programs may be writing past a mount, because the kernel of the operating system
+// passes them through (mount/pass_through.hpp): by classes as known_files, so a file may be taken
+// for another, which only costs time. Thread-safe.
+//
+// A mount begins before the program has the file open, and ends when it knows that no program has
+// it open or mapped so. That may be late: without any writer (file_facts::writing) there are none
+// of these either.
+class passed_files {
+public:
+    struct seen {
+        std::uint64_t opens = 0;    // for writing, ever: with another number it may have changed
+        std::uint32_t writers = 0;  // that have it open now
+    };
+    void begin(const file_key& file) {
+        of_class& all = all_[class_of(file)];
+        ++all.writers;
+        ++all.opens;
+    }
+    void end(const file_key& file) { --all_[class_of(file)].writers; }
+    // Whatever is written after this was asked and while there were no writers comes with a higher
+    // number of opens.
+    [[nodiscard]] seen look(const file_key& file) const {
+        const of_class& all = all_[class_of(file)];
+        // First the opens: a program that comes in between is among the writers, or in the next
+        // number.
+        const std::uint64_t opens = all.opens;
+        return {opens, all.writers};
+    }
+
+private:
+    struct of_class {
+        std::atomic<std::uint64_t> opens{0};
+        std::atomic<std::uint32_t> writers{0};
+    };
+    static constexpr std::size_t classes = 1024;
+    static std::size_t class_of(const file_key& file) {
+        return mix64(file.inode ^ file.device << 32) % classes;
+    }
+    std::array<of_class, classes> all_{};
+};
+
 // The admission lock of what answers reads of FUSE clients: it admits one request that changes it
 // (moves pages of regions of a file; adds or takes away a runtime), or any number of reads.
 // Requests wait; reads are refused while a request is under way or waits, so they neither wait for
@@ -154,6 +195,7 @@ public:
     static hub& of_process();
 
     known_files known;
+    passed_files passed;
 
     // A source enters itself when its runtime is made, and leaves before that ends, which waits for
     // reads under way.

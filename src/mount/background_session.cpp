@@ -2,11 +2,13 @@
 #include "mount/background_session.hpp"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +23,7 @@
 
 #include "mount/mounted_views.hpp"
 #include "mount/file_buffer.hpp"
+#include "mount/first_exchange.hpp"
 #include "mount/kernel_cache.hpp"
 #include "mount/tree.hpp"
 
@@ -41,7 +44,6 @@ void agree(void* files, fuse_conn_info* kernel) {
     // The kernel takes the smaller of what it allows and what it is answered.
     const tree& t = *static_cast<const tree*>(files);
     allow_read_ahead(t.point, t.read_ahead_bytes);
-    agree_uncached(kernel, static_cast<tree*>(files)->uncached);
     kernel->max_readahead =
         static_cast<unsigned>(std::min<std::uint64_t>(t.read_ahead_bytes, UINT32_MAX));
 }
@@ -154,7 +156,36 @@ status make_buffer(const serve_options& wanted, tree& files) {
         !s)
         return s;
     files.buffer->try_directory(wanted.source);
-    files.uncached.wanted = true;
+    files.agreed.uncached.wanted = true;
+    return {};
+}
+
+// Does the source lie on another file system, in part at least? The kernel allows two on one
+// another.
+bool is_layered(int root) {
+    struct statfs facts {};
+    if (::fstatfs(root, &facts) != 0) return false;
+    const auto type = static_cast<std::uint32_t>(facts.f_type);
+    return type == OVERLAYFS_SUPER_MAGIC || type == ECRYPTFS_SUPER_MAGIC ||
+           type == FUSE_SUPER_MAGIC;
+}
+
+// The first exchange with the kernel, and what comes of it for files that it is to read and write
+// itself.
+status greet(const serve_options& wanted, fuse_session& session, tree& files, int root) {
+    passing_agreement& passing = files.agreed.passing;
+    passing.wanted = wanted.pass_through && files.buffer == nullptr && ::geteuid() == 0;
+    if (is_layered(root)) passing.layers = 2;
+    if (status s = exchange_first(&session, files.agreed); !s) return s;
+    const bool allowed = passing.reached && files.passing.begin(fuse_session_fd(&session), root,
+                                                                wanted.beside_kernels);
+    files.not_passing = !wanted.pass_through      ? "--pass-through=off"
+                        : files.buffer != nullptr ? "they are read through the buffer"
+                        : !passing.wanted         ? "that takes root"
+                        : !passing.reached
+                            ? "this kernel cannot (Linux 6.9 and newer can, with FUSE_PASSTHROUGH)"
+                        : !allowed ? "that takes CAP_SYS_ADMIN in the first user namespace"
+                                   : "";
     return {};
 }
 
@@ -192,7 +223,7 @@ status background_session::open(const serve_options& wanted,
                                  ? " (allow_other needs user_allow_other in /etc/fuse.conf)"
                                  : "")};
     parts->files.late = std::make_unique<late_answers>(parts->session.get());
-    seek_agreement(parts->session.get(), parts->files.uncached);
+    if (status s = greet(wanted, *parts->session, parts->files, root); !s) return s;
     parts->point = absolute(wanted.point);
     parts->threads = serving_threads(wanted.threads);
     parts->views =
@@ -305,7 +336,8 @@ int background_session::how_it_ended() const {
 
 serve_report background_session::report() const {
     if (!parts_) return last_;
-    const counters& from = parts_->files.counted;
+    const tree& files = parts_->files;
+    const counters& from = files.counted;
     const auto now = [](const std::atomic<std::uint64_t>& x) {
         return x.load(std::memory_order_relaxed);
     };
@@ -314,7 +346,13 @@ serve_report background_session::report() const {
         now(from.requests),          now(from.errors), now(from.reads),
         now(from.bytes_asked),       now(from.writes), now(from.bytes_written),
         now(from.bytes_from_devices)};
-    if (parts_->files.buffer != nullptr) out.buffer = parts_->files.buffer->report();
+    const std::uint64_t closes = now(from.closes);  // before the opens, so not more than they
+    out.opens = now(from.opens);
+    out.open_now = out.opens - closes;
+    out.passed_opens = now(files.passing.opened);
+    out.passes_through = files.passing.is_on();
+    out.not_passing = files.not_passing;
+    if (files.buffer != nullptr) out.buffer = parts_->files.buffer->report();
     return out;
 }
 

@@ -70,17 +70,26 @@ bool is_buffered(const tree& t, const fuse_file_info* open) {
 }
 
 // Counts an open in. With a buffer the kernel keeps no pages but mapped ones, so that each byte is
-// kept once.
-void begin_use(tree& t, node& file_node, fuse_file_info* open) {
+// kept once. `mapped`: stores_past(). False: the program wants what the source does not allow.
+bool begin_use(tree& t, node& file_node, fuse_file_info* open, bool mapped) {
+    const file_way way = begin_way(t, file_node, *open, mapped);
+    if (way == file_way::refused) return false;
+    t.counted.opens.fetch_add(1, std::memory_order_relaxed);
+    if (way == file_way::passed) {
+        open->fh |= is_passed;
+        return true;
+    }
+    if (way == file_way::served_uncached) open->direct_io = 1;
     if (may_store(open)) ++file_node.storers;
     if ((open->fh & has_false_size) != 0) {
         const std::lock_guard hold(file_node.lock);
         ++file_node.told_opens;
     }
-    if (!is_buffered(t, open)) return;
+    if (!is_buffered(t, open)) return true;
     t.buffer->opened(file_node);
-    if (t.uncached.reached) open->direct_io = 1;
+    if (t.agreed.uncached.reached) open->direct_io = 1;
     else t.buffer->say_copies();
+    return true;
 }
 
 void end_telling(node& file_node) {
@@ -89,14 +98,20 @@ void end_telling(node& file_node) {
 }
 
 void end_use(tree& t, node& file_node, const fuse_file_info* open) {
-    if (may_store(open)) --file_node.storers;  // the kernel has sent all that was stored
-    if (is_buffered(t, open)) t.buffer->closed(file_node);
-    if ((open->fh & has_false_size) != 0) end_telling(file_node);
     ::close(handle_of(open));
+    if ((open->fh & is_passed) == 0) {
+        if (may_store(open)) --file_node.storers;  // the kernel has sent all that was stored
+        if (is_buffered(t, open)) t.buffer->closed(file_node);
+        if ((open->fh & has_false_size) != 0) end_telling(file_node);
+    }
+    end_way(t, file_node, *open);
+    t.counted.closes.fetch_add(1, std::memory_order_relaxed);
 }
 
 void reply_open(fuse_req_t request, tree& t, node& file_node, const fuse_file_info& open) {
-    if (fuse_reply_open(request, &open) == -ENOENT)
+    const int answer = (open.fh & is_passed) != 0 ? reply_passed(request, file_node, open)
+                                                  : fuse_reply_open(request, &open);
+    if (answer == -ENOENT)
         end_use(t, file_node, &open);  // the program was interrupted and heard nothing
 }
 
@@ -122,7 +137,10 @@ int open_as_judged(fuse_req_t request, const node& file_node, fuse_file_info* op
     std::optional<as_user> caller;
     if ((open->fh & judges_reader) != 0) caller.emplace(request);
     if (caller && !caller->is_so()) return -EACCES;
-    return open_source(AT_FDCWD, path_of(file_node.fd).c_str(), open->flags, 0, open->fh);
+    // Opening a file of a disk waits only for the moment in which a region or kernel asks whether
+    // it has writers (os/file_kind.hpp). A file that is made up may wait for what is to come.
+    const int flags = caller ? open->flags : open->flags & ~O_NONBLOCK;
+    return open_source(AT_FDCWD, path_of(file_node.fd).c_str(), flags, 0, open->fh);
 }
 
 // The kernel opens a program to run it. A mount in the source may forbid that for all its files.
@@ -140,6 +158,7 @@ void open_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
     struct stat facts {};
     if (::fstatat(file_node.fd, "", &facts, AT_EMPTY_PATH) != 0) return reply(request, errno);
     if (facts.st_blocks == 0 && is_made_up(file_node)) open->fh |= judges_reader;
+    const bool mapped = stores_past(t, file_node);
     const int fd = open_as_judged(request, file_node, open);
     if (fd < 0) return reply(request, -fd);
     open->fh |= static_cast<std::uint64_t>(fd);
@@ -149,9 +168,12 @@ void open_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
         open->keep_cache = 1;
     } else {
         judge(fd, facts, open);
-        keep_cache_if_unchanged(file_node, facts, open);
     }
-    begin_use(t, file_node, open);
+    if (!begin_use(t, file_node, open, mapped)) {
+        ::close(fd);
+        return reply(request, EINVAL);
+    }
+    if ((open->fh & (is_ours | is_passed)) == 0) keep_cache_if_unchanged(file_node, facts, open);
     const bool is_told = (open->fh & has_false_size) != 0 && facts.st_size == 0 &&
                          (open->flags & O_ACCMODE) == O_RDONLY;
     if (!is_told || !reply_told_open(request, t, file_node, *open))
@@ -177,8 +199,13 @@ void create_file(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t
     open->fh |= static_cast<std::uint64_t>(fd);
     open->direct_io = (open->fh & only_appends) != 0 && may_store(open);
     node& made = t.nodes.at(entry.ino);
-    begin_use(t, made, open);
-    const int answer = fuse_reply_create(request, &entry, open);
+    if (!begin_use(t, made, open, stores_past(t, made))) {
+        ::close(fd);
+        t.nodes.forget(entry.ino, 1);
+        return reply(request, EINVAL);
+    }
+    const int answer = (open->fh & is_passed) != 0 ? reply_passed(request, made, entry, *open)
+                                                   : fuse_reply_create(request, &entry, open);
     if (answer == -ENOENT) end_use(t, made, open);
     forget_unheard(t, entry, answer);
 }
@@ -278,7 +305,7 @@ ssize_t append_told(fuse_req_t request, node& file_node, int fd, fuse_bufvec& fr
 // away. So what is not root's is written as the caller, and the source's file system does it.
 bool is_to_take_bits(fuse_req_t request, int fd) {
     struct stat facts {};
-    return tree_of(request).uncached.reached && fuse_req_ctx(request)->uid != 0 &&
+    return tree_of(request).agreed.uncached.reached && fuse_req_ctx(request)->uid != 0 &&
            ::fstat(fd, &facts) == 0 && (facts.st_mode & (S_ISUID | S_ISGID)) != 0;
 }
 

@@ -35,6 +35,8 @@ struct serve_options : mount_options {
     bool background = false;  // returns to the shell once the mount is there; the process goes on
     // Files are read through it; not with `background` on a GPU.
     std::optional<buffer_options> buffer = std::nullopt;
+    // Regions and kernels of this process may use the files.
+    bool beside_kernels = false;
     // With a buffer: told what people should know of how it works here.
     std::function<void(const std::string&)> note = {};
 };
@@ -49,6 +51,7 @@ struct buffer_report {
 };
 struct serve_report : mount_report {
     std::optional<buffer_report> buffer;
+    std::string not_passing;  // why no file is passed through; empty: files are
 };
 
 // What the operating system says of mounts, without asking the mounts themselves.
@@ -80,7 +83,8 @@ status make_frames(const buffer_options& wanted, const buffer::frames_shape& sha
                    std::unique_ptr<buffer::device_frames>& out, bool& on_gpu);
 
 struct serve_calls {
-    void (*ready)(const serve_options&) = nullptr;  // the mount is there
+    // The mount is there.
+    void (*ready)(const serve_options&, const serve_report&) = nullptr;
     // SIGUSR1 came; may be null: then that signal ends the process, as ever.
     void (*asked)(const serve_report& so_far) = nullptr;
 };

@@ -38,7 +38,7 @@ status serve(const serve_options& wanted, const serve_calls& calls, serve_report
                       nullptr);  // before there are other threads, and anything to take away
     std::unique_ptr<background_session> session;
     if (status s = background_session::open(wanted, session); !s) return s;
-    calls.ready(wanted);
+    calls.ready(wanted, session->report());
     if (wanted.background) fuse_daemonize(0);
     session->start(host::hub::of_process(), [] { ::kill(::getpid(), SIGTERM); });
     int number = 0;
@@ -78,6 +78,7 @@ status mount_directory(runtime& rt, const std::string& source, const std::string
                              "': the runtime belongs to the parent of this process; make one of "
                              "the child's own after fork()"};
     mount::serve_options wanted{settings, source, point};
+    wanted.beside_kernels = true;
     if (status s = mount::check(wanted); !s) return s;
     std::unique_ptr<mount::background_session> session;
     if (status s = mount::background_session::open(wanted, session); !s) return s;

@@ -169,6 +169,7 @@ void inode_table::forget(std::uint64_t number, std::uint64_t lookups) {
     node& file_node = at(number);
     file_node.lookups -= lookups < file_node.lookups ? lookups : file_node.lookups;
     if (file_node.lookups != 0) return;
+    end_passing({file_node.device, file_node.inode}, file_node.passing);
     const auto found = nodes_.find(file_node.key());
     gone = std::move(found->second);
     nodes_.erase(found);

@@ -22,8 +22,9 @@
 
 #include "os/file_kind.hpp"
 #include "mount/file_numbers.hpp"
-#include "mount/kernel_cache.hpp"
+#include "mount/first_exchange.hpp"
 #include "mount/late_answers.hpp"
+#include "mount/pass_through.hpp"
 #include "region/programs.hpp"
 
 namespace penstock::mount {
@@ -57,8 +58,9 @@ struct node {
     std::atomic<std::uint64_t> told_bytes{0};
     std::atomic<signed char> made_up{-1};  // host::is_made_up; -1: not asked yet
     std::uint64_t told_opens = 0;          // opens of a false size; guarded by lock
-    // That have it open to read and write, so may have mapped it to store.
+    // That have it open to read and write, and not passed through, so may have mapped it to store.
     std::atomic<std::uint64_t> storers{0};
+    pass_state passing;  // guarded by lock
 
     [[nodiscard]] node_key key() const { return {{device, inode}, way}; }
     ~node();
@@ -116,8 +118,8 @@ private:
 
 // What was done, for the report at the end. Hints, relaxed.
 struct counters {
-    std::atomic<std::uint64_t> requests{0}, reads{0}, bytes_asked{0}, bytes_from_devices{0},
-        writes{0}, bytes_written{0}, errors{0};
+    std::atomic<std::uint64_t> requests{0}, opens{0}, closes{0}, reads{0}, bytes_asked{0},
+        bytes_from_devices{0}, writes{0}, bytes_written{0}, errors{0};
 };
 
 class file_buffer;
@@ -132,7 +134,9 @@ struct tree {
     std::string point;  // without links in it
     std::uint64_t read_ahead_bytes = 0;
     std::unique_ptr<file_buffer> buffer;  // or null
-    uncached_agreement uncached;          // with a buffer
+    agreements agreed;                    // before it is served
+    passing_files passing;
+    std::string not_passing;  // why it passes no file through; empty: it does
     std::unique_ptr<late_answers> late;
     // The thread of ours that opens a file of the mount now (mounted_views); 0: none.
     std::atomic<pid_t> own_opener{0};
@@ -168,6 +172,7 @@ constexpr std::uint64_t is_ours = 1ull << 32;
 constexpr std::uint64_t has_false_size = 1ull << 33;  // read until no bytes come (host::file_kind)
 constexpr std::uint64_t only_appends = 1ull << 34;    // append-only in the source (chattr +a)
 constexpr std::uint64_t judges_reader = 1ull << 35;   // bytes depend on the reader (is_made_up)
+constexpr std::uint64_t is_passed = 1ull << 36;       // the kernel reads and writes it itself
 inline int handle_of(const fuse_file_info* open) {
     return static_cast<int>(open->fh & (is_ours - 1));
 }

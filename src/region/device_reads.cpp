@@ -93,7 +93,7 @@ int shared_home::read_held(const held_pages& held, int fd, const page_range& ran
 std::uint64_t shared_home::read_for_program(int fd, std::uint64_t offset, std::uint64_t bytes,
                                             const byte_sink& use) {
     const std::shared_lock turn(requests_, std::try_to_lock);
-    if (!turn.owns_lock() || with_.writers_of(key_) != 0) return 0;
+    if (!turn.owns_lock() || with_.writers_of(key_) != 0 || is_passed_to_writers()) return 0;
     const std::int64_t size = env_.size_bytes(fd_);
     if (size < 0 || offset >= static_cast<std::uint64_t>(size)) return 0;
     const std::uint64_t end = offset + std::min(bytes, static_cast<std::uint64_t>(size) - offset);

@@ -11,6 +11,8 @@
 // What the states cannot tell:
 //   - A program that uses a mount writes the file before it tells so, and others may have read the
 //     new bytes. While one writes, nothing is taken from regions.
+//   - A program to which the kernel passes the file through writes it and tells nothing. From when
+//     it may until a look at the file found it gone, nothing is taken from regions.
 //   - Programs that write otherwise are found by the file's times, in each acquire, while a region
 //     says that there may be some (look). What a region has that says there are none is not looked
 //     after in that time, and a region that says there may be some does not take it.
@@ -142,7 +144,7 @@ page_list shared_home::take_held(place holder, place from, page_list& missing, m
 // costs more than to copy it. What could not be copied is missing still.
 void shared_home::fill_from_neighbours(place holder, page_list& missing, fetched_pages& out) {
     // Asked before the states: a program that has written by then has told so.
-    if (with_.writers_of(key_) != 0) return;
+    if (with_.writers_of(key_) != 0 || is_passed_to_writers()) return;
     neighbours near;
     member self;
     {

@@ -173,7 +173,9 @@ std::uint64_t program_access::read_devices(int fd, std::uint64_t offset, std::ui
         if (const std::uint64_t got = home_->read_for_program(fd, offset, bytes, use); got != 0)
             return got;
     host::hub& hub = file_.with.hub();
-    if (!hub.known.may_have(file_.key) || file_.with.writers_of(file_.key) != 0) return 0;
+    if (!hub.known.may_have(file_.key) || file_.with.writers_of(file_.key) != 0 ||
+        hub.passed.look(file_.key).writers != 0)
+        return 0;
     return hub.read_cached(fd, offset, bytes, use);
 }
 

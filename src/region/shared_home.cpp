@@ -94,15 +94,32 @@ bool shared_home::others_may_write() const {
 }
 
 // Has another program written to the file? That can be told of a file, not of its pages.
+//
+// Programs to which the kernel passes the file through may write while they have it open, and
+// through a mapping for longer. That they do so no more is believed when the mount says so, or the
+// operating system knows no writer of the file. Then this look is the last that takes all pages
+// for changed.
 int shared_home::look() {
+    const host::passed_files::seen passed = with_.hub().passed.look(key_);
     host::file_facts facts;
     if (const int code = env_.facts(fd_, facts); code != 0) return code;
-    if (others_may_write() && (doubtful_ || !(facts.identity == known_)))
+    const bool was_passed = passed_ || passed.opens != passed_opens_;
+    const bool is_another = doubtful_ || !(facts.identity == known_);
+    if (was_passed || (others_may_write() && is_another))
         versions_.change(page_range{0, versions_.pages()},
                          [](page_state& p) { consistency::wrote_by_cpu(p); });
     known_ = facts.identity;
     doubtful_ = host::may_change_unseen(facts);
+    passed_opens_ = passed.opens;
+    passed_ = was_passed && passed.writers != 0 && facts.writing != host::writers::none;
     return 0;
+}
+
+// What a program writes so is told to none, so no page that a device has is known to be the file's.
+bool shared_home::is_passed_to_writers() const {
+    const host::passed_files::seen passed = with_.hub().passed.look(key_);
+    std::lock_guard lock(state_);
+    return passed_ || passed.opens != passed_opens_;
 }
 
 int shared_home::check_size(const member& holder) const {

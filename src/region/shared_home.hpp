@@ -103,6 +103,7 @@ private:
     [[nodiscard]] region_memory& memory_of(consistency::place holder) const;
     [[nodiscard]] int read_held(const held_pages& held, int fd, const page_range& range) const;
     [[nodiscard]] bool others_may_write() const;
+    [[nodiscard]] bool is_passed_to_writers() const;
     int look();
     [[nodiscard]] int check_size(const member& holder) const;
     [[nodiscard]] page_range clipped(std::uint64_t offset, std::uint64_t bytes) const;
@@ -142,6 +143,10 @@ private:
         reading_{};              // workers of each that read for programs, a bit each
     host::file_identity known_;  // the file's identity when it was last looked at
     bool doubtful_ = true;       // it may have changed since, though it looks the same
+    // Programs may write it past a mount and past its times (host::passed_files), or did so since
+    // the file was looked at; and how many opens of such programs were known then.
+    bool passed_ = false;
+    std::uint64_t passed_opens_ = 0;
 };
 
 }  // namespace penstock::region

@@ -13,6 +13,9 @@ import time
 PROGRAM = sys.argv.pop(1) if len(sys.argv) > 1 else "penstock"
 # so that the same tests run on a GPU: PENSTOCK_TEST_FLAGS="--backend gpu"
 BACKEND = os.environ.get("PENSTOCK_TEST_FLAGS", "--backend cpu").split()[-1]
+# so that the same tests run without files that are passed through: PENSTOCK_TEST_PASSING=off
+PASSING = ([f"--pass-through={os.environ['PENSTOCK_TEST_PASSING']}"]
+           if "PENSTOCK_TEST_PASSING" in os.environ else [])
 
 
 def is_mounted(point):
@@ -44,12 +47,13 @@ def unmount(point):
 
 class Mount:
     """penstock mount of `source`; as a context it is there at `point`. `before` is called in the
-    new process."""
+    new process. `server` is a program that mounts in place of penstock."""
 
-    def __init__(self, source, point, *flags, before=None):
+    def __init__(self, source, point, *flags, before=None, server=None):
         self.source, self.point = pathlib.Path(source), pathlib.Path(point)
+        command = [server] if server else [PROGRAM, "mount", "--json", *PASSING, *flags]
         self.process = subprocess.Popen(
-            [PROGRAM, "mount", "--json", *flags, str(source), str(point)], stdout=subprocess.PIPE,
+            [*command, str(source), str(point)], stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, preexec_fn=before)
         atexit.register(self.clear)
 
@@ -122,6 +126,19 @@ def need_fuse():
 def need_program(name, package):
     found = shutil.which(name)
     return found or skip(f"{name} is not there (Debian: {package})")
+
+
+def passes_through():
+    """Does a mount of this user on this machine pass files through, by default?"""
+    source, point, _ = folders()
+    with Mount(source, point) as mount:
+        return mount.end()["passes_through"]
+
+
+def need_passing():
+    need_fuse()
+    if not passes_through():
+        skip("files cannot be passed through: that takes root, and Linux 6.9 or newer")
 
 
 def folders():

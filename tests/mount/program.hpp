@@ -15,12 +15,24 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <utility>
 
 namespace penstock::test {
 
 class program {
 public:
-    enum class act : std::uint8_t { open, map, read, write, load, store, hammer, close_file, end };
+    enum class act : std::uint8_t {
+        open,
+        map,
+        read,
+        write,
+        load,
+        store,
+        hammer,
+        keep_mapping,
+        close_file,
+        end
+    };
     struct order {
         act action = act::end;
         std::uint64_t offset = 0, value = 0, count = 0;
@@ -63,6 +75,8 @@ public:
         return ask(o).code;
     }
     std::int64_t map(std::uint64_t bytes) { return ask({act::map, 0, 0, bytes, {}}).code; }
+    // Closes the descriptor; the mapping stays until close_file().
+    std::int64_t keep_mapping() { return ask({act::keep_mapping, 0, 0, 0, {}}).code; }
     std::int64_t close_file() { return ask({act::close_file, 0, 0, 0, {}}).code; }
     answer read(std::uint64_t offset) { return ask({act::read, offset, 0, 0, {}}); }
     std::int64_t write(std::uint64_t offset, std::uint64_t value) {
@@ -139,10 +153,11 @@ private:
                         if (const std::int64_t code = put(s, word * 8, round); code < 0)
                             out.code = code;
                 break;
+            case act::keep_mapping: out.code = coded(::close(std::exchange(s.fd, -1))); break;
             case act::close_file:
                 if (s.bytes != nullptr) ::munmap(s.bytes, s.mapped);
                 s.bytes = nullptr;
-                out.code = coded(::close(s.fd));
+                if (s.fd >= 0) out.code = coded(::close(std::exchange(s.fd, -1)));
                 break;
             case act::end: break;
         }

@@ -29,6 +29,9 @@ USERS = ([(0, 0), (0, 0), (ACCOUNT.pw_uid, ACCOUNT.pw_gid)] if os.geteuid() == 0
          else [(os.geteuid(), os.getegid())])
 
 
+FILES_MAY_WAIT = "--changing" in sys.argv
+
+
 def renameat2(a, b, flags):
     if libc.renameat2(-100, os.fsencode(a), -100, os.fsencode(b), flags) != 0:
         raise OSError(ctypes.get_errno(), "renameat2")
@@ -37,6 +40,12 @@ def renameat2(a, b, flags):
 def fallocate(fd, mode, offset, length):
     if libc.fallocate(fd, mode, ctypes.c_long(offset), ctypes.c_long(length)) != 0:
         raise OSError(ctypes.get_errno(), "fallocate")
+
+
+def without_waiting(path):
+    """The open of a pipe must not wait. One of a file may have to, for a moment, where regions ask
+    who writes it."""
+    return 0 if FILES_MAY_WAIT and os.path.isfile(path) else os.O_NONBLOCK
 
 
 class Place:
@@ -144,7 +153,8 @@ class Operations:
     @staticmethod
     def open(place, slot, name, flags, mode):
         Operations.close(place, slot)
-        place.files[slot] = os.open(place.path(name), flags | os.O_NONBLOCK, mode)
+        place.files[slot] = os.open(place.path(name), flags | without_waiting(place.path(name)),
+                                    mode)
         return facts(place.files[slot])
 
     @staticmethod
@@ -173,7 +183,7 @@ class Operations:
 
     @staticmethod
     def whole(place, name):
-        fd = os.open(place.path(name), os.O_RDONLY | os.O_NONBLOCK)
+        fd = os.open(place.path(name), os.O_RDONLY | without_waiting(place.path(name)))
         try:
             return os.pread(fd, 1 << 20, 0) if stat.S_ISREG(os.fstat(fd).st_mode) else "no file"
         finally:
@@ -219,7 +229,7 @@ def tree_of(root):
     return out
 
 
-def run(seed, steps, broken, flags):
+def run(seed, steps, broken, flags, server):
     source, point, plain = mounted.folders()
     rng = random.Random(seed)
     operations = Operations(rng)
@@ -227,7 +237,7 @@ def run(seed, steps, broken, flags):
     if os.geteuid() == 0:
         for root in (source, plain):
             os.chmod(root, 0o777)
-    with mounted.Mount(source, point, *flags) as mount:
+    with mounted.Mount(source, point, *flags, server=server) as mount:
         here, there = Place(point), Place(plain)
         for step in range(steps):
             told, call = operations.choose(sorted(here.files))
@@ -248,12 +258,15 @@ def run(seed, steps, broken, flags):
         if tree_of(point) != tree_of(plain):
             raise AssertionError(f"seed {seed}: FAILED: the trees differ at the end")
         report = mount.end()
+        told = {k: report[k] for k in ("opens", "passed_opens", "uses") if k in report}
+        if server and not 0 < 20 * report["passed_opens"] < 19 * report["opens"]:
+            raise AssertionError(f"seed {seed}: FAILED: the files did not change: {told}")
         if flags and report["buffer"]["misses"] == 0:
             raise AssertionError(
                 f"seed {seed}: FAILED: nothing was read through the buffer: {report}")
     if tree_of(source) != tree_of(plain):
         sys.exit(f"seed {seed}: FAILED: the source differs from what was done")
-    print(f"seed {seed}: {steps} steps: {dict(sorted(met.items(), key=lambda x: -x[1]))}")
+    print(f"seed {seed}: {told}, {steps} steps: {dict(sorted(met.items(), key=lambda x: -x[1]))}")
     return met
 
 
@@ -265,12 +278,15 @@ def main():
     parser.add_argument("--broken", action="store_true",
                         help="canary: something is done at one place only")
     parser.add_argument("--buffer", help="read through a small buffer with this policy")
+    parser.add_argument("--changing", metavar="SERVER",
+                        help="mounted by this program, which has all files change between the two "
+                        "ways of a mount (changing_server.cpp)")
     wanted = parser.parse_args()
     flags = mounted.buffer_flags(wanted.buffer, "40KiB", "64KiB") if wanted.buffer else []
     os.umask(0o022)
-    mounted.need_fuse()
+    (mounted.need_passing if wanted.changing else mounted.need_fuse)()
     for seed in range(wanted.seed, wanted.seed + wanted.seeds):
-        met = run(seed, wanted.steps, wanted.broken, flags)
+        met = run(seed, wanted.steps, wanted.broken, flags, wanted.changing)
         if met.get("done", 0) < wanted.steps // 3:
             sys.exit("FAILED: most calls failed at both places, so little was compared")
 

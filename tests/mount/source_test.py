@@ -348,9 +348,12 @@ class Sources(unittest.TestCase):
             memory = mmap.mmap(fd, 20000)
             memory[77] = 1
             os.utime(path, ns=(5, 5))
-            memory[78] = 2  # a later store is a later change
+            memory[78] = 2
             memory.flush()
-            self.assertNotEqual(os.stat(path).st_mtime_ns, 5)
+            # A later store is a later change. Where the file is passed through it is as in the
+            # source: a page that was changed before leaves no other time.
+            if "--buffer" in flags or not mounted.passes_through():
+                self.assertNotEqual(os.stat(path).st_mtime_ns, 5)
             memory[79] = 3
             os.setxattr(path, "security.capability", capability)
             os.chmod(path, 0o4755)

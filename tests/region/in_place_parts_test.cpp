@@ -283,7 +283,7 @@ TEST_F(held_page, a_write_past_the_page_cache_is_seen_after_an_acquire) {
     } page{{3}};
     ASSERT_EQ(::pwrite(fd, page.bytes, sizeof page.bytes, holding_reader::held_at), 4096);
     ::close(fd);
-    EXPECT_EQ(region_->acquire(nullptr), 0);
+    EXPECT_EQ(region_->acquire({}, nullptr), 0);
     EXPECT_EQ(gpu_->first_byte(), 3);
 }
 
@@ -292,7 +292,7 @@ TEST_F(held_page, a_file_that_is_written_anew_is_seen_after_an_acquire) {
     ASSERT_EQ(::truncate(path_.c_str(), static_cast<off_t>(size_)), 0);
     patch_file(path_, holding_reader::held_at, {5});
     EXPECT_EQ(gpu_->first_byte(), 0) << "a page that is held is the file's no more";
-    EXPECT_EQ(region_->acquire(nullptr), 0);
+    EXPECT_EQ(region_->acquire({}, nullptr), 0);
     EXPECT_EQ(gpu_->first_byte(), 5);
 }
 

@@ -128,6 +128,21 @@ TEST(hub, brings_stores_home_from_every_mount_until_one_fails) {
     EXPECT_EQ(shared.bring_stores_home(some_file), 0);
 }
 
+TEST(hub, knows_the_writers_of_passed_files_and_how_many_ever_came) {
+    hub shared;
+    const auto opens = [&] { return shared.passed.look(some_file).opens; };
+    EXPECT_EQ(shared.passed.look(some_file).writers, 0u);
+    const std::uint64_t before = opens();
+    shared.passed.begin(some_file);
+    shared.passed.begin(some_file);
+    EXPECT_EQ(shared.passed.look(some_file).writers, 2u);
+    EXPECT_EQ(shared.passed.look(other_file).writers, 0u);
+    shared.passed.end(some_file);
+    shared.passed.end(some_file);
+    EXPECT_EQ(shared.passed.look(some_file).writers, 0u);
+    EXPECT_EQ(opens(), before + 2) << "what came and went may have written";
+}
+
 TEST(hub, asks_sources_in_turn_and_none_that_left) {
     hub shared;
     played_source empty(0), full(7), last(9);
