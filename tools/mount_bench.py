@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Measures penstock mount beside libfuse's own example of a pass-through file system, in turns, and
-prints one JSON object.
+"""Measures penstock mount beside the source itself and libfuse's own example of a pass-through file
+system, in turns, and prints one JSON object.
 
   tools/mount_bench.py PENSTOCK [--dir DIR] [--size MIB] [--repeats N] [--commit NAME]
 
@@ -8,6 +8,8 @@ The example is passthrough_ll.c as the package libfuse3-dev has it, compiled her
 same checks of permissions. It runs twice: with its default options, and with what Penstock does by
 default, which is to keep pages over opens (cache=always) and to read ahead as far as Penstock's
 mount does. Only the second says something about the programs; the first, about their defaults.
+Penstock runs twice too: served, and by default, which as root from Linux 6.9 on is to have the
+kernel read and write the files itself. The example has no such way.
 Source and mount points are made in DIR (default: /dev/shm, so that no disk is measured) and go
 again. Rates are medians; a mount is made anew for each figure, and what the source has is in the
 operating system's page cache. Exit status 1 if something failed or the bytes were not what was
@@ -75,6 +77,19 @@ class Mounted:
         subprocess.run(["fusermount3", "-u", str(self.point)], check=True)
 
 
+class Unmounted:
+    """The source in place of a mount of it."""
+
+    def __init__(self, source):
+        self.source = source
+
+    def __enter__(self):
+        return self.source
+
+    def __exit__(self, *_):
+        pass
+
+
 def timed(act):
     start = time.perf_counter()
     act()
@@ -136,6 +151,8 @@ def figures(mount, source, bytes_):
     return out
 
 
+ITSELF = "the source itself"
+PASSED, SERVED = "penstock mount, defaults", "penstock mount --pass-through=off"
 DEFAULTS = "libfuse's passthrough_ll, default_permissions"
 SAME_CACHING = "libfuse's passthrough_ll, default_permissions, cache=always, read-ahead as ours"
 
@@ -149,10 +166,10 @@ def read_ahead_kib(command, point):
         return int(read_ahead_of(mounted).read_text())
 
 
-def row(figure, values, name, base, wanted):
+def row(ours_name, figure, values, name, base, wanted):
     ours, theirs = statistics.median(values), statistics.median(base)
     spread = f"{min(values):.3g} to {max(values):.3g}; baseline {min(base):.3g} to {max(base):.3g}"
-    return {"goal": "T6", "case": f"mount: {figure[0]}", "backend": "cpu", "page_bytes": 0,
+    return {"goal": "T6", "case": f"{ours_name}: {figure[0]}", "backend": "cpu", "page_bytes": 0,
             "value": round(ours, 4), "unit": figure[1], "baseline": name,
             "baseline_value": round(theirs, 4), "ratio": round(ours / theirs, 4),
             "cpu_cores_used": None,
@@ -177,20 +194,21 @@ def main():
         plain = [sample, "-o", f"source={source},default_permissions", point]
         same = [sample, "-o", f"source={source},default_permissions,cache=always", point]
         ours = [wanted.penstock, "mount", "--background", "--quiet", source, point]
-        ways = {"penstock": (ours, None), DEFAULTS: (plain, None),
-                SAME_CACHING: (same, read_ahead_kib(ours, point))}
+        served = [*ours[:4], "--pass-through=off", *ours[4:]]
+        ways = {ITSELF: None, PASSED: (ours, None), SERVED: (served, None),
+                DEFAULTS: (plain, None), SAME_CACHING: (same, read_ahead_kib(ours, point))}
         series = {name: {} for name in ways}
         for _ in range(wanted.repeats):
-            for name, (command, ahead) in ways.items():
-                def mount(command=command, ahead=ahead):
-                    return Mounted(command, point, ahead)
+            for name, way in ways.items():
+                def mount(way=way):
+                    return Mounted(way[0], point, way[1]) if way else Unmounted(source)
                 for figure, value in figures(mount, source, wanted.size * BLOCK).items():
                     series[name].setdefault(figure, []).append(value)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    results = [row(figure, values, name, series[name][figure], wanted)
-               for figure, values in series["penstock"].items()
-               for name in (DEFAULTS, SAME_CACHING)]
+    results = [row(ours, figure, values, name, series[name][figure], wanted)
+               for ours in (PASSED, SERVED) for figure, values in series[ours].items()
+               for name in (ITSELF, DEFAULTS, SAME_CACHING)]
     print(json.dumps({"machine": bench_machine.machine_of(wanted.dir, commit),
                       "results": results},
                      indent=1))

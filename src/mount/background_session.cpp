@@ -223,7 +223,10 @@ status background_session::open(const serve_options& wanted,
                                  ? " (allow_other needs user_allow_other in /etc/fuse.conf)"
                                  : "")};
     parts->files.late = std::make_unique<late_answers>(parts->session.get());
-    if (status s = greet(wanted, *parts->session, parts->files, root); !s) return s;
+    if (status s = greet(wanted, *parts->session, parts->files, root); !s) {
+        fuse_session_unmount(parts->session.get());
+        return s;
+    }
     parts->point = absolute(wanted.point);
     parts->threads = serving_threads(wanted.threads);
     parts->views =

@@ -70,9 +70,9 @@ bool is_buffered(const tree& t, const fuse_file_info* open) {
 }
 
 // Counts an open in. With a buffer the kernel keeps no pages but mapped ones, so that each byte is
-// kept once. `mapped`: stores_past(). False: the program wants what the source does not allow.
-bool begin_use(tree& t, node& file_node, fuse_file_info* open, bool mapped) {
-    const file_way way = begin_way(t, file_node, *open, mapped);
+// kept once. False: the program wants what the source does not allow.
+bool begin_use(tree& t, node& file_node, fuse_file_info* open) {
+    const file_way way = begin_way(t, file_node, *open);
     if (way == file_way::refused) return false;
     t.counted.opens.fetch_add(1, std::memory_order_relaxed);
     if (way == file_way::passed) {
@@ -98,12 +98,12 @@ void end_telling(node& file_node) {
 }
 
 void end_use(tree& t, node& file_node, const fuse_file_info* open) {
-    ::close(handle_of(open));
     if ((open->fh & is_passed) == 0) {
         if (may_store(open)) --file_node.storers;  // the kernel has sent all that was stored
         if (is_buffered(t, open)) t.buffer->closed(file_node);
         if ((open->fh & has_false_size) != 0) end_telling(file_node);
     }
+    ::close(handle_of(open));
     end_way(t, file_node, *open);
     t.counted.closes.fetch_add(1, std::memory_order_relaxed);
 }
@@ -158,7 +158,7 @@ void open_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
     struct stat facts {};
     if (::fstatat(file_node.fd, "", &facts, AT_EMPTY_PATH) != 0) return reply(request, errno);
     if (facts.st_blocks == 0 && is_made_up(file_node)) open->fh |= judges_reader;
-    const bool mapped = stores_past(t, file_node);
+    look_for_stores_past(t, file_node);
     const int fd = open_as_judged(request, file_node, open);
     if (fd < 0) return reply(request, -fd);
     open->fh |= static_cast<std::uint64_t>(fd);
@@ -169,7 +169,7 @@ void open_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
     } else {
         judge(fd, facts, open);
     }
-    if (!begin_use(t, file_node, open, mapped)) {
+    if (!begin_use(t, file_node, open)) {
         ::close(fd);
         return reply(request, EINVAL);
     }
@@ -199,7 +199,7 @@ void create_file(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t
     open->fh |= static_cast<std::uint64_t>(fd);
     open->direct_io = (open->fh & only_appends) != 0 && may_store(open);
     node& made = t.nodes.at(entry.ino);
-    if (!begin_use(t, made, open, stores_past(t, made))) {
+    if (!begin_use(t, made, open)) {
         ::close(fd);
         t.nodes.forget(entry.ino, 1);
         return reply(request, EINVAL);

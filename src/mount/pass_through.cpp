@@ -96,10 +96,10 @@ bool is_used(const tree& t, const host::file_key& key) {
 }
 
 // Of a file that no program has open.
-bool may_pass(const tree& t, const node& file_node, const fuse_file_info& open, bool mapped) {
+bool may_pass(const tree& t, const node& file_node, const fuse_file_info& open) {
     if (!t.passing.is_on() || (open.fh & (has_false_size | only_appends | judges_reader)) != 0)
         return false;
-    if (is_used(t, key_of(file_node)) && !mapped) return false;
+    if (!file_node.passing.stores_past && is_used(t, key_of(file_node))) return false;
     if (!can_be_direct(file_node, open)) return false;
     // The question for writers holds a lease for a moment, in which the kernel would fail the open.
     if (t.passing.is_careful() && may_write(open) && (open.flags & O_NONBLOCK) != 0) return false;
@@ -134,34 +134,32 @@ void end_passing(const host::file_key& key, pass_state& state) {
     state.stores_past = false;
 }
 
-bool stores_past(const tree& t, node& file_node) {
+void look_for_stores_past(const tree& t, node& file_node) {
     pass_state& state = file_node.passing;
     std::uint64_t before = 0;
     {
         const std::lock_guard hold(file_node.lock);
-        if (!state.stores_past || state.passed != 0 || !t.passing.is_careful())
-            return state.stores_past;
+        if (!state.stores_past || state.passed != 0 || !t.passing.is_careful()) return;
         before = state.stored_opens;
     }
-    if (writers_of(file_node) != host::writers::none) return true;
+    if (writers_of(file_node) != host::writers::none) return;
     const std::lock_guard hold(file_node.lock);
+    // A mapping of an open that came and went meanwhile was not there to be found.
     if (state.stored_opens == before && state.passed == 0) end_passing(key_of(file_node), state);
-    return state.stores_past;
 }
 
-file_way begin_way(tree& t, node& file_node, const fuse_file_info& open, bool mapped) {
+file_way begin_way(tree& t, node& file_node, const fuse_file_info& open) {
     const std::lock_guard hold(file_node.lock);
     pass_state& state = file_node.passing;
     if (state.passed != 0 && !can_be_direct(file_node, open)) return file_way::refused;
     if (state.passed == 0) {
-        if (state.served == 0 && may_pass(t, file_node, open, mapped)) {
+        if (state.served == 0 && may_pass(t, file_node, open)) {
             const std::int32_t number = t.passing.open_backing(file_node.fd);
             state.backing = number < 0 ? 0 : number;
-            if (number < 0) ++t.passing.failed;
         }
         if (state.backing == 0) {
             ++state.served;
-            return mapped ? file_way::served_uncached : file_way::served;
+            return state.stores_past ? file_way::served_uncached : file_way::served;
         }
     }
     ++state.passed;
@@ -194,7 +192,8 @@ void end_way(tree& t, node& file_node, const fuse_file_info& open) {
         if (!state.stores_past) end_passing(key_of(file_node), state);
     }
     t.passing.close_backing(unused);
-    stores_past(t, file_node);  // mostly there is no mapping, and then that is known from here on
+    // Mostly there is no mapping, and then that is known from here on.
+    look_for_stores_past(t, file_node);
 }
 
 int reply_passed(fuse_req_t request, const node& file_node, const fuse_file_info& open) {

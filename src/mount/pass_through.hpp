@@ -35,7 +35,9 @@ enum class file_way : std::uint8_t {
 struct pass_state {
     std::uint32_t served = 0, passed = 0;  // opens; never both
     std::int32_t backing = 0;              // the kernel's number for the file, while it is passed
-    bool stores_past = false;        // a program may have mapped it to store while it was passed
+    // A program may have mapped it to store while it was passed, and nothing proved since that no
+    // such mapping is left.
+    bool stores_past = false;
     std::uint64_t stored_opens = 0;  // passed opens of programs that could map it so
     // That were told to the hub as writers (host::passed_files) and are so still.
     std::uint32_t told_writers = 0;
@@ -57,21 +59,21 @@ public:
     [[nodiscard]] std::int32_t open_backing(int fd) const;
     void close_backing(std::int32_t number) const;
 
-    // Opens that were answered so, and those that could not be.
-    std::atomic<std::uint64_t> opened{0}, failed{0};
+    std::atomic<std::uint64_t> opened{0};  // opens that were answered so
 
 private:
     int device_ = -1;
     bool careful_ = false;
 };
 
-// While the mount has no descriptor of the file from this open: is it possible that programs have
-// it mapped past the mount and store to it? Costs something only where it was so once, and regions
-// or kernels may use the file.
-bool stores_past(const tree& t, node& file_node);
+// Asks whether programs may still have the file mapped past the mount and store to it
+// (pass_state::stores_past). The mount's own descriptor of an open that writes counts as such, so
+// this comes before it is made. Costs something only where it was so once, and regions or kernels
+// may use the file.
+void look_for_stores_past(const tree& t, node& file_node);
 
-// Chooses how the file is open and counts it in. `mapped` is what stores_past() told.
-file_way begin_way(tree& t, node& file_node, const fuse_file_info& open, bool mapped);
+// Chooses how the file is open and counts it in.
+file_way begin_way(tree& t, node& file_node, const fuse_file_info& open);
 // Counts it out, after our own descriptor of it is closed.
 void end_way(tree& t, node& file_node, const fuse_file_info& open);
 // The kernel knows the node no more, so programs have nothing of it mapped.

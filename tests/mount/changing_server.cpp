@@ -101,10 +101,12 @@ int run(const std::string& source, const std::string& point) {
     changer.join();
     mounted->unmount();
     const mount_report done = mounted->report();
-    std::printf("{\"opens\":%llu,\"passed_opens\":%llu,\"uses\":%llu}\n",
-                static_cast<unsigned long long>(done.opens),
-                static_cast<unsigned long long>(done.passed_opens),
-                static_cast<unsigned long long>(uses));
+    const auto number = [](std::uint64_t value) { return static_cast<unsigned long long>(value); };
+    std::printf(
+        "{\"requests\":%llu,\"bytes_written\":%llu,\"opens\":%llu,\"passed_opens\":%llu,"
+        "\"uses\":%llu}\n",
+        number(done.requests), number(done.bytes_written), number(done.opens),
+        number(done.passed_opens), number(uses));
     return 0;
 }
 

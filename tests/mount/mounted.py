@@ -13,6 +13,8 @@ import time
 PROGRAM = sys.argv.pop(1) if len(sys.argv) > 1 else "penstock"
 # so that the same tests run on a GPU: PENSTOCK_TEST_FLAGS="--backend gpu"
 BACKEND = os.environ.get("PENSTOCK_TEST_FLAGS", "--backend cpu").split()[-1]
+# so that the same tests run on a mount by a program that needs files to be passed through
+SERVER = os.environ.get("PENSTOCK_TEST_SERVER")
 # so that the same tests run without files that are passed through: PENSTOCK_TEST_PASSING=off
 PASSING = ([f"--pass-through={os.environ['PENSTOCK_TEST_PASSING']}"]
            if "PENSTOCK_TEST_PASSING" in os.environ else [])
@@ -51,6 +53,7 @@ class Mount:
 
     def __init__(self, source, point, *flags, before=None, server=None):
         self.source, self.point = pathlib.Path(source), pathlib.Path(point)
+        server = SERVER if server is None else server
         command = [server] if server else [PROGRAM, "mount", "--json", *PASSING, *flags]
         self.process = subprocess.Popen(
             [*command, str(source), str(point)], stdout=subprocess.PIPE,
@@ -121,6 +124,8 @@ def need_fuse():
         probe.communicate(timeout=1000)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    if SERVER:
+        need_passing()
 
 
 def need_program(name, package):
@@ -131,12 +136,11 @@ def need_program(name, package):
 def passes_through():
     """Does a mount of this user on this machine pass files through, by default?"""
     source, point, _ = folders()
-    with Mount(source, point) as mount:
+    with Mount(source, point, server="") as mount:
         return mount.end()["passes_through"]
 
 
 def need_passing():
-    need_fuse()
     if not passes_through():
         skip("files cannot be passed through: that takes root, and Linux 6.9 or newer")
 

@@ -284,7 +284,9 @@ def main():
     wanted = parser.parse_args()
     flags = mounted.buffer_flags(wanted.buffer, "40KiB", "64KiB") if wanted.buffer else []
     os.umask(0o022)
-    (mounted.need_passing if wanted.changing else mounted.need_fuse)()
+    mounted.need_fuse()
+    if wanted.changing:
+        mounted.need_passing()
     for seed in range(wanted.seed, wanted.seed + wanted.seeds):
         met = run(seed, wanted.steps, wanted.broken, flags, wanted.changing)
         if met.get("done", 0) < wanted.steps // 3:
