@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstdlib>
 #include <random>
 #include <thread>
 
@@ -30,6 +31,14 @@ std::uint64_t word_in(const bytes& all, std::uint64_t at) {
     std::uint64_t out = 0;
     std::memcpy(&out, all.data() + at, 8);
     return out;
+}
+
+// PENSTOCK_PASS_SEEDS=N for a longer run.
+unsigned seeds_of(backend where) {
+    const char* const wanted = std::getenv("PENSTOCK_PASS_SEEDS");
+    return wanted != nullptr       ? static_cast<unsigned>(std::strtoul(wanted, nullptr, 10))
+           : where == backend::gpu ? 20
+                                   : 60;
 }
 
 class passed_files : public mounted_backend {
@@ -314,7 +323,7 @@ TEST_P(passed_files, kernels_see_stores_to_them_at_the_next_open) {
 }
 
 TEST_P(passed_files, random_use_while_they_change_between_the_ways) {
-    const unsigned seeds = where() == backend::gpu ? 20 : 60;
+    const unsigned seeds = seeds_of(where());
     for (unsigned seed = 1; seed <= seeds; ++seed) {
         const std::string name = "f" + std::to_string(seed);
         random_use all(*runtime_, where(), {&one_, &two_}, folder_ / ("source/" + name),
