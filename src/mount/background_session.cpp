@@ -352,7 +352,7 @@ serve_report background_session::report() const {
     const std::uint64_t closes = now(from.closes);  // before the opens, so not more than they
     out.opens = now(from.opens);
     out.open_now = out.opens - closes;
-    out.passed_opens = now(files.passing.opened);
+    out.passed_opens = now(from.passed_opens);
     out.passes_through = files.passing.is_on();
     out.not_passing = files.not_passing;
     if (files.buffer != nullptr) out.buffer = parts_->files.buffer->report();

@@ -74,8 +74,10 @@ bool is_buffered(const tree& t, const fuse_file_info* open) {
 bool begin_use(tree& t, node& file_node, fuse_file_info* open) {
     const file_way way = begin_way(t, file_node, *open);
     if (way == file_way::refused) return false;
-    t.counted.opens.fetch_add(1, std::memory_order_relaxed);
+    const unsigned of_program = (open->fh & is_ours) == 0 ? 1 : 0;
+    t.counted.opens.fetch_add(of_program, std::memory_order_relaxed);
     if (way == file_way::passed) {
+        t.counted.passed_opens.fetch_add(of_program, std::memory_order_relaxed);
         open->fh |= is_passed;
         return true;
     }
@@ -105,7 +107,7 @@ void end_use(tree& t, node& file_node, const fuse_file_info* open) {
     }
     ::close(handle_of(open));
     end_way(t, file_node, *open);
-    t.counted.closes.fetch_add(1, std::memory_order_relaxed);
+    if ((open->fh & is_ours) == 0) t.counted.closes.fetch_add(1, std::memory_order_relaxed);
 }
 
 void reply_open(fuse_req_t request, tree& t, node& file_node, const fuse_file_info& open) {

@@ -118,10 +118,23 @@ bool passing_files::begin(int device, int root, bool careful) {
     return true;
 }
 
-std::int32_t passing_files::open_backing(int fd) const {
-    const backing_map wanted{fd, 0, 0};
-    const int number = ::ioctl(device_, backing_open, &wanted);
-    return number > 0 ? number : number == 0 ? -EINVAL : -errno;
+// Kernels before 6.17 or so take descriptors that read. That one is closed again at once, and reads
+// only, so that it is no writer to those that ask for writers.
+std::int32_t passing_files::open_backing(int path_fd) {
+    const auto number_of = [this](int fd) {
+        const backing_map wanted{fd, 0, 0};
+        const int number = ::ioctl(device_, backing_open, &wanted);
+        return number > 0 ? number : number == 0 ? -EINVAL : -errno;
+    };
+    if (takes_paths_) {
+        const std::int32_t number = number_of(path_fd);
+        if (number != -EBADF && number != -EOPNOTSUPP) return number;
+    }
+    const host::owned_fd fd(::open(path_of(path_fd).c_str(), O_RDONLY | O_CLOEXEC));
+    if (!fd) return -errno;
+    const std::int32_t number = number_of(fd.get());
+    if (number > 0) takes_paths_ = false;
+    return number;
 }
 
 void passing_files::close_backing(std::int32_t number) const {
@@ -163,7 +176,6 @@ file_way begin_way(tree& t, node& file_node, const fuse_file_info& open) {
         }
     }
     ++state.passed;
-    ++t.passing.opened;
     // The kernel's pages of the node, if it has any, stay and grow old.
     file_node.cached = {};
     if (may_write(open)) {

@@ -55,15 +55,14 @@ public:
     [[nodiscard]] bool is_on() const { return device_ >= 0; }
     [[nodiscard]] bool is_careful() const { return careful_; }
 
-    // The kernel's number for what a descriptor leads to, or a negative errno.
-    [[nodiscard]] std::int32_t open_backing(int fd) const;
+    // The kernel's number for what a descriptor (O_PATH) leads to, or a negative errno.
+    [[nodiscard]] std::int32_t open_backing(int path_fd);
     void close_backing(std::int32_t number) const;
-
-    std::atomic<std::uint64_t> opened{0};  // opens that were answered so
 
 private:
     int device_ = -1;
     bool careful_ = false;
+    std::atomic<bool> takes_paths_{true};  // the kernel takes O_PATH descriptors for numbers
 };
 
 // Asks whether programs may still have the file mapped past the mount and store to it

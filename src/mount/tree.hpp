@@ -118,8 +118,8 @@ private:
 
 // What was done, for the report at the end. Hints, relaxed.
 struct counters {
-    std::atomic<std::uint64_t> requests{0}, opens{0}, closes{0}, reads{0}, bytes_asked{0},
-        bytes_from_devices{0}, writes{0}, bytes_written{0}, errors{0};
+    std::atomic<std::uint64_t> requests{0}, opens{0}, passed_opens{0}, closes{0}, reads{0},
+        bytes_asked{0}, bytes_from_devices{0}, writes{0}, bytes_written{0}, errors{0};
 };
 
 class file_buffer;
