@@ -44,7 +44,7 @@ def fallocate(fd, mode, offset, length):
 
 def without_waiting(path):
     """The open of a pipe must not wait. One of a file may have to, for a moment, where regions ask
-    who writes it."""
+    whether it has writers."""
     return 0 if FILES_MAY_WAIT and os.path.isfile(path) else os.O_NONBLOCK
 
 
