@@ -380,7 +380,8 @@ bool file_registry::lend(const file_identity& now, slot_life& out) {
     const auto known = current_.find(key_of(now));
     if (known == current_.end()) return false;
     entry& e = entries_[known->second];
-    if (!(e.identity == now) || e.uncertain || e.writer != nullptr || e.written_while_lent)
+    if (!(e.identity == now) || e.uncertain || e.writer != nullptr || e.written_while_lent ||
+        was_passed(e))
         return false;
     ++e.loans;
     out = {known->second, e.generation};

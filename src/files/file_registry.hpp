@@ -330,6 +330,7 @@ private:
         std::uint64_t epoch, size_bytes;
     };
     entry* closing_entry(const closing& of);  // lock held
+    [[nodiscard]] bool was_passed(const entry& e) const;
     proof begin_proof(const closing& of, std::shared_ptr<file_writer>& writer,
                       write_watch::mark& seen, handles& parked);
     proof try_proof(const closing& of, std::shared_ptr<file_writer>& writer,

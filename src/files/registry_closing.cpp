@@ -37,7 +37,8 @@ void file_registry::begin_writing(entry& e, std::uint32_t slot, found_file& file
         write_error_log::file_key{slot, e.generation}, e.path, file.watch.is_held());
     // A fresh slot has no page yet. Any other has pages of the version that its identity names.
     e.was_as_file =
-        file.is_as_told && (is_fresh || (!e.uncertain && e.identity == file.facts.identity));
+        file.is_as_told && (is_fresh || (!e.uncertain && e.identity == file.facts.identity &&
+                                         e.passed_opens == file.passed_opens));
     e.watch = std::move(file.watch);
     e.settling = {};
     if (e.loans != 0) e.written_while_lent = true;
@@ -65,6 +66,12 @@ void file_registry::cut_to_nothing(std::uint32_t slot, std::uint32_t generation)
     if (e == nullptr || e->writer != writer || e->watch.mark().number != number) return;
     e->watch.pass_over(events);
     e->was_as_file = is_empty;
+}
+
+// Programs to which the kernel passes a file through write it without an event of the watch, it may
+// be, and store to mappings of it without new times.
+bool file_registry::was_passed(const entry& e) const {
+    return hub_.passed.look(key_of(e.identity)).opens != e.passed_opens;
 }
 
 file_registry::entry* file_registry::closing_entry(const closing& of) {
@@ -98,7 +105,7 @@ file_registry::proof file_registry::begin_proof(const closing& of,
     std::lock_guard lock(mutex_);
     entry* const e = closing_entry(of);
     if (e == nullptr) return proof::none;
-    if (!e->was_as_file || !e->watch.is_held() || e->nameless ||
+    if (!e->was_as_file || !e->watch.is_held() || e->nameless || was_passed(*e) ||
         of.size_bytes > limits_.most_kept_bytes)
         return proof::none;
     if (e->settling.since_ns == 0 || e->settling.epoch != of.epoch)

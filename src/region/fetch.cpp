@@ -193,7 +193,8 @@ int shared_home::copy_pages(const member& to, const member& from, const page_lis
 // that a program may have changed without a trace.
 void shared_home::fill_from_caches(const member& holder, page_list& missing, fetched_pages& out) {
     if (missing.empty() || !with_.hub().known.may_have(key_)) return;
-    if (with_.writers_of(key_) != 0) return;  // asked before the facts: it has written, or will
+    // Asked before the facts: a program has written, or will.
+    if (with_.writers_of(key_) != 0 || is_passed_to_writers()) return;
     host::file_facts facts;
     if (env_.facts(fd_, facts) != 0 || host::may_change_unseen(facts)) return;
     {
