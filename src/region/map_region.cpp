@@ -81,7 +81,9 @@ status make_filled(const order& o, std::unique_ptr<region::region_body>& out) {
                            : o.writable        ? "; map a smaller part of the file"
                                                : "; map a smaller part of the file, or read it in "
                                                  "place (region_options::placement)"));
-    auto mapped = std::make_unique<region::mapped_region>(o.home, std::move(memory), o.path, o.say);
+    auto mapped = std::make_unique<region::mapped_region>(
+        o.home, std::move(memory), o.path, o.say,
+        std::chrono::milliseconds(o.state.settings.request_wait_ms));
     if (const int code = mapped->join(pages, o.offset + o.bytes, o.settings, o.writable); code != 0)
         return refused(code, o.path,
                        "as many regions share the file as can, " +

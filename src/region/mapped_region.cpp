@@ -24,15 +24,27 @@ std::string cure_of_a_move(std::int64_t code) {
 
 mapped_region::mapped_region(std::shared_ptr<shared_home> home,
                              std::unique_ptr<region_memory> memory, std::string path,
-                             std::function<void(const std::string&)> say)
+                             std::function<void(const std::string&)> say,
+                             std::chrono::milliseconds request_wait)
     : home_(std::move(home)),
       memory_(std::move(memory)),
       path_(std::move(path)),
       say_(std::move(say)),
-      requests_([this](int& code) -> std::unique_ptr<stream_turns> {
-          const std::optional<int> gpu = memory_->gpu();
-          return gpu ? make_gpu_turns(*gpu, code) : std::make_unique<stream_turns>();
-      }) {}
+      requests_(
+          [this](int& code) -> std::unique_ptr<stream_turns> {
+              const std::optional<int> gpu = memory_->gpu();
+              return gpu ? make_gpu_turns(*gpu, code) : std::make_unique<stream_turns>();
+          },
+          request_wait, [this] { say_late(); }) {}
+
+void mapped_region::say_late() const {
+    say_(
+        "region of '" + path_ +
+        "', a request: its stream waited for it as long as options::request_wait_ms says, and goes "
+        "on; kernels behind it may see some of its pages and not others. A program that loads a "
+        "kernel, or frees memory of the device, behind a request makes the driver hold the request "
+        "up: load kernels before (cudaFuncGetAttributes, or CUDA_MODULE_LOADING=EAGER)");
+}
 
 // Kernels that use it have ended, so where the legacy stream cannot be used, none has to be.
 mapped_region::~mapped_region() {

@@ -1,6 +1,7 @@
 // A region that is filled: its memory, and its part in the file's home.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -16,7 +17,8 @@ namespace penstock::region {
 class mapped_region final : public region_body {
 public:
     mapped_region(std::shared_ptr<shared_home> home, std::unique_ptr<region_memory> memory,
-                  std::string path, std::function<void(const std::string&)> say);
+                  std::string path, std::function<void(const std::string&)> say,
+                  std::chrono::milliseconds request_wait);
     ~mapped_region() override;
 
     // Called before anything else: takes the region's place among the regions that share the file.
@@ -44,6 +46,7 @@ private:
     std::int64_t release_now(const page_range& pages, std::optional<void*> stream);
     std::int64_t release_locked(const page_range& pages, void* stream, const char* operation);
     std::int64_t promote(void* stream);
+    void say_late() const;
     [[nodiscard]] page_range all_pages() const {
         return {first_page_, first_page_ + (size_bytes_ + page_bytes - 1) / page_bytes};
     }

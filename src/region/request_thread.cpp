@@ -24,6 +24,7 @@ std::int64_t request_end::wait() const {
 void request_end::set(std::int64_t result) {
     {
         const std::lock_guard lock(mutex_);
+        if (is_set_) return;
         result_ = result;
         is_set_ = true;
     }
@@ -48,6 +49,21 @@ std::shared_ptr<request_end> request_thread::add(void* stream, work todo) {
     return end;
 }
 
+// Signals belong to the program's own threads.
+void request_thread::start() {
+    sigset_t all, before;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before);
+    try {
+        if (!thread_.joinable()) thread_ = std::thread([this] { serve(); });
+        watch_ = std::thread([this] { watch(); });
+    } catch (...) {
+        ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+        throw;
+    }
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
 std::int64_t request_thread::enter(void* stream, work&& todo,
                                    const std::shared_ptr<request_end>& end) try {
     const std::lock_guard call(calls_);
@@ -57,19 +73,7 @@ std::int64_t request_thread::enter(void* stream, work&& todo,
         turns_ = make_turns_(code);
         if (turns_ == nullptr) return code;
     }
-    if (!thread_.joinable()) {
-        // Signals belong to the program's own threads.
-        sigset_t all, before;
-        ::sigfillset(&all);
-        ::pthread_sigmask(SIG_SETMASK, &all, &before);
-        try {
-            thread_ = std::thread([this] { serve(); });
-        } catch (...) {
-            ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-            throw;
-        }
-        ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    }
+    if (!watch_.joinable()) start();
     // Once the stream waits, the request must be in the queue; so room is taken first.
     const std::uint32_t number = last_number_ + 1;
     {
@@ -105,12 +109,42 @@ void request_thread::serve() {
         const request& next = waiting_.front();
         lock.unlock();
         std::int64_t result = turns_->reached(next.number);
-        if (result == 0) result = next.todo();
+        if (result == 0) {
+            lock.lock();
+            deadline_ = std::chrono::steady_clock::now() + longest_;
+            lock.unlock();
+            changed_.notify_all();
+            result = next.todo();
+        }
+        lock.lock();
+        deadline_.reset();
+        lock.unlock();
         turns_->end(next.number);
         next.end->set(result);
         lock.lock();
         waiting_.pop_front();
         changed_.notify_all();
+    }
+}
+
+// It makes no call of the driver. A request that ends just now is not late: the lock is held from
+// the look at the deadline to the end.
+void request_thread::watch() {
+    std::unique_lock lock(queue_);
+    while (!ends_) {
+        if (!deadline_) {
+            changed_.wait(lock, [&] { return ends_ || deadline_.has_value(); });
+            continue;
+        }
+        const auto until = *deadline_;
+        changed_.wait_until(lock, until, [&] { return ends_ || deadline_ != until; });
+        if (ends_ || deadline_ != until) continue;
+        deadline_.reset();
+        turns_->end(waiting_.front().number);
+        waiting_.front().end->set(-ETIMEDOUT);
+        lock.unlock();
+        late_();
+        lock.lock();
     }
 }
 
@@ -139,6 +173,7 @@ void request_thread::stop() {
     }
     changed_.notify_all();
     if (thread_.joinable()) thread_.join();
+    if (watch_.joinable()) watch_.join();
     turns_.reset();
 }
 

@@ -1,17 +1,23 @@
 // The requests of a region that go on by themselves, one after the other in the order in which they
 // were made, on a thread that the first of them starts.
 //
+// Each wait of a stream is bounded. A request needs calls of the driver, and the driver may hold
+// these up until the stream goes on: where a program loads a kernel or frees memory behind the
+// request, say. So a second thread lets the stream go on without a request that takes too long.
+//
 // Locks: `calls_` while a request is made, so that its number, its place in the queue and its turn
 // on the stream are in one order; `queue_` while the queue is changed. A caller that holds a lock
 // which a request needs must not call anything here.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "region/stream_turns.hpp"
@@ -23,6 +29,7 @@ class request_end {
 public:
     [[nodiscard]] bool is_done() const;
     std::int64_t wait() const;
+    // The first result stays.
     void set(std::int64_t result);
 
 private:
@@ -40,7 +47,11 @@ public:
     using work = std::function<std::int64_t()>;  // throws nothing
     using turns_maker = std::function<std::unique_ptr<stream_turns>(int& code)>;
 
-    explicit request_thread(turns_maker make_turns) : make_turns_(std::move(make_turns)) {}
+    // A stream waits no longer than `longest` for a request to which it has come; then the
+    // request's end is -ETIMEDOUT, and `late` is called.
+    request_thread(turns_maker make_turns, std::chrono::milliseconds longest,
+                   std::function<void()> late)
+        : make_turns_(std::move(make_turns)), longest_(longest), late_(std::move(late)) {}
     // Serves what was asked for.
     ~request_thread();
     request_thread(const request_thread&) = delete;
@@ -65,7 +76,9 @@ private:
         std::shared_ptr<request_end> end;
     };
     std::int64_t enter(void* stream, work&& todo, const std::shared_ptr<request_end>& end);
+    void start();
     void serve();
+    void watch();
     // Of the first that waits, under queue_. Numbers may begin again at 0 one day.
     [[nodiscard]] bool is_entered() const {
         return !waiting_.empty() &&
@@ -73,18 +86,22 @@ private:
     }
 
     const turns_maker make_turns_;
+    const std::chrono::milliseconds longest_;
+    const std::function<void()> late_;
     std::mutex calls_;
     // Guarded by calls_; the thread reads turns_, which it is started after:
     std::unique_ptr<stream_turns> turns_;
     std::uint32_t last_number_ = 0;
     bool refuses_ = false;
-    std::thread thread_;
+    std::thread thread_, watch_;
 
     std::mutex queue_;
     std::condition_variable changed_;
     // Guarded by queue_:
     std::deque<request> waiting_;  // the first is being served; the last may not be entered yet
     std::uint32_t entered_ = 0;    // the number of the last request whose turn has begun
+    // Of the first, once its stream has come to it and until its work is done:
+    std::optional<std::chrono::steady_clock::time_point> deadline_;
     bool ends_ = false;
 };
 

@@ -35,6 +35,9 @@ __global__ void count_others(const std::uint64_t* region, std::uint64_t step, st
         atomicAdd_system(others, 1u);
 }
 
+// Nothing launches it before a request is under way.
+__global__ void loaded_late(unsigned* words) { words[0] += 0; }
+
 class region_streams : public testing::Test {
 protected:
     void SetUp() override {
@@ -45,8 +48,15 @@ protected:
         let_files_settle();
         options o = gpu_options(folder_);
         o.writable = true;
+        o.request_wait_ms = 2000;
         rt_ = make_runtime(o);
         ASSERT_NE(rt_, nullptr);
+        // A first launch would wait for the kernels that run (penstock/region.hpp).
+        cudaFuncAttributes attributes;
+        for (const void* const kernel : {reinterpret_cast<const void*>(wait_for_host),
+                                         reinterpret_cast<const void*>(store_words),
+                                         reinterpret_cast<const void*>(count_others)})
+            ASSERT_EQ(cudaFuncGetAttributes(&attributes, kernel), cudaSuccess);
         writer_ = map(protection::read_write);
         reader_ = map(protection::read);
         for (cudaStream_t* stream : {&first_, &second_})
@@ -151,6 +161,30 @@ TEST_F(region_streams, a_failed_request_lets_its_stream_go_on) {
     const region_request in = reader_->acquire_async({}, first_);
     EXPECT_EQ(in.wait(), -ESTALE);
     EXPECT_EQ(cudaStreamSynchronize(first_), cudaSuccess);
+}
+
+// The driver may hold the request up until the stream goes on, which must go on then.
+TEST_F(region_streams, a_kernel_that_is_loaded_behind_a_request_ends_all_the_same) {
+    hold(first_);
+    store(first_, 1, 3);
+    const region_request out = writer_->release_async({}, first_),
+                         in = reader_->acquire_async({}, first_);
+    std::thread opener([this] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        let_go();
+    });
+    loaded_late<<<1, 1, 0, first_>>>(words_->get() + 1);
+    EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+    opener.join();
+    EXPECT_EQ(cudaStreamSynchronize(first_), cudaSuccess);
+    const std::int64_t released = out.wait(), acquired = in.wait();
+    EXPECT_TRUE(released == static_cast<std::int64_t>(pages) || released == -ETIMEDOUT) << released;
+    EXPECT_TRUE(acquired >= 0 || acquired == -ETIMEDOUT) << acquired;
+    std::cout << "released " << released << ", acquired " << acquired << "\n";
+    EXPECT_GE(reader_->acquire(), 0);
+    count(nullptr, 1, 3);
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    EXPECT_EQ(others(), 0u);
 }
 
 TEST_F(region_streams, the_default_stream_waits_too) {

@@ -198,7 +198,9 @@ struct request_order : testing::Test {
         facts.changed.notify_all();
     }
     slow_turns::facts facts;
-    region::request_thread requests{[this](int&) { return std::make_unique<slow_turns>(facts); }};
+    std::atomic<int> late{0};
+    region::request_thread requests{[this](int&) { return std::make_unique<slow_turns>(facts); },
+                                    std::chrono::hours(1), [this] { ++late; }};
 };
 
 }  // namespace
@@ -236,6 +238,32 @@ TEST_F(request_order, a_stream_that_fails_ends_its_request_without_work_and_goes
     requests.drain();
     EXPECT_EQ(done, 0);
     EXPECT_EQ(facts.ended, 1u);
+}
+
+TEST_F(request_order, a_stream_goes_on_without_a_request_that_takes_too_long) {
+    let_reach(9);
+    std::atomic<int> told{0};
+    region::request_thread hurried([this](int&) { return std::make_unique<slow_turns>(facts); },
+                                   std::chrono::milliseconds(1), [&] { ++told; });
+    std::atomic<bool> go_on{false};
+    const auto slow = hurried.add(nullptr, [&] {
+        while (!go_on) std::this_thread::yield();
+        return 5;
+    });
+    const auto next = hurried.add(nullptr, [] { return 6; });
+    EXPECT_EQ(slow->wait(), -ETIMEDOUT);
+    {
+        const std::lock_guard lock(facts.mutex);
+        EXPECT_EQ(facts.ended, 1u);
+    }
+    EXPECT_FALSE(next->is_done()) << "it comes after the work of the first all the same";
+    go_on = true;
+    const std::int64_t of_next = next->wait();
+    EXPECT_TRUE(of_next == 6 || of_next == -ETIMEDOUT) << of_next;  // on a busy machine
+    EXPECT_EQ(slow->wait(), -ETIMEDOUT);
+    hurried.refuse();
+    EXPECT_GE(told, 1);
+    EXPECT_EQ(facts.ended, 2u);
 }
 
 TEST_F(request_order, what_is_refused_is_taken_again_after_allow) {

@@ -36,8 +36,10 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint32_t bits_of(const T& value) {
     std::uint32_t words[(sizeof(T) + 3) / 4] = {};
     std::memcpy(words, &value, sizeof value);
     std::uint32_t bits = words[0];
-    PENSTOCK_UNROLL
-    for (std::uint32_t i = 4; i < sizeof(T) / 4; i += 4) bits |= words[i];
+    if constexpr (sizeof(T) > 16) {
+        PENSTOCK_UNROLL
+        for (std::uint32_t i = 4; i < sizeof(T) / 4; i += 4) bits |= words[i];
+    }
     return bits;
 }
 
