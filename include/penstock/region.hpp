@@ -168,8 +168,9 @@ public:
     // run also if it failed, and then see what was there. wait() tells. On cpu there is no stream:
     // wait() before the memory is used.
     // A stream waits for a request no longer than options::request_wait_ms from when it came to it;
-    // then wait() gives -ETIMEDOUT, the log says so, and kernels behind it may see some of its
-    // pages and not others. A request needs calls of the driver, and the driver holds these up for
+    // then wait() gives -ETIMEDOUT, the log says so, the request goes on beside the stream, and
+    // kernels behind it may see some of its pages and not others; the region's next call waits for
+    // its end. A request needs calls of the driver, and the driver holds these up for
     // a program that waits for the stream inside of it: so load kernels before (their first launch
     // does, unless CUDA_MODULE_LOADING=EAGER), and free no device memory behind a request.
     // Requests of a region end in the order in which they were made, and its other calls wait until

@@ -181,6 +181,7 @@ TEST_F(region_streams, a_kernel_that_is_loaded_behind_a_request_ends_all_the_sam
     EXPECT_TRUE(released == static_cast<std::int64_t>(pages) || released == -ETIMEDOUT) << released;
     EXPECT_TRUE(acquired >= 0 || acquired == -ETIMEDOUT) << acquired;
     std::cout << "released " << released << ", acquired " << acquired << "\n";
+    EXPECT_GE(writer_->release(), 0) << "after what the request still does";
     EXPECT_GE(reader_->acquire(), 0);
     count(nullptr, 1, 3);
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
