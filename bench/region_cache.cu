@@ -20,8 +20,9 @@ class cached_region_case {
 public:
     cached_region_case(context& here, std::uint64_t bytes, std::uint64_t page_bytes)
         : here_(here), bytes_(bytes), page_bytes_(page_bytes) {
+        // Room for the file as it was before, too.
         rt_ = here.make_runtime(
-            {.page_bytes = page_bytes, .cache_bytes = bytes + 64 * mib, .writable = true});
+            {.page_bytes = page_bytes, .cache_bytes = 2 * bytes + 64 * mib, .writable = true});
         others_ = memory(rt_->where(), 8);
         plain_ = memory(rt_->where(), 2 * bytes);
         reader_ = map(protection::read);
