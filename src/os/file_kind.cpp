@@ -9,6 +9,8 @@
 #include <unistd.h>
 #include <vector>
 
+#include "penstock/error.hpp"
+
 namespace penstock::host {
 
 namespace {
@@ -134,6 +136,31 @@ std::string why_not_by_size(file_kind kind) {
                    "first (cat FILE > COPY)";
     }
     return {};
+}
+
+int open_regular(environment& env, const std::string& path, file_facts& facts) {
+    const int found = env.find(AT_FDCWD, path);
+    if (found < 0) return found;
+    int fd = env.facts(found, facts);
+    if (fd == 0)
+        fd = facts.is_directory ? -EISDIR : !facts.is_regular ? -EOPNOTSUPP : env.open_found(found);
+    env.close(found);
+    if (fd < 0) return fd;
+    int code = env.facts(fd, facts);
+    if (code == 0 && facts.false_size) code = -EOPNOTSUPP;
+    if (code == 0) return fd;
+    env.close(fd);
+    return code;
+}
+
+std::string why_not_opened(int code, const std::string& path, bool writable) {
+    struct stat facts {};
+    file_kind kind{};
+    if ((code == -EOPNOTSUPP || code == -EISDIR) && look_at_file(path, facts, kind) == 0 &&
+        kind != file_kind::regular)
+        return why_not_by_size(kind);
+    return error_text(code) + (writable ? "; name a file that you may read and write"
+                                        : "; name a file that you may read");
 }
 
 }  // namespace penstock::host

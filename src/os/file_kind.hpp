@@ -71,4 +71,11 @@ int look_at_file(const std::string& path, struct stat& facts, file_kind& kind);
 // Empty for `regular`.
 std::string why_not_by_size(file_kind kind);
 
+// Opens a regular file for reading; others are not opened at all, since that may act on a device.
+// A descriptor, with the facts of the file, or a negative errno: -EISDIR, or -EOPNOTSUPP for what
+// is no regular file or does not tell its size.
+int open_regular(environment& env, const std::string& path, file_facts& facts);
+// Why it was refused, and the cure. What kind of file it is says more than the code.
+std::string why_not_opened(int code, const std::string& path, bool writable);
+
 }  // namespace penstock::host

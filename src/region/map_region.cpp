@@ -22,17 +22,6 @@ status refused(int code, const std::string& path, const std::string& reason) {
     return {code, "region of '" + path + "': " + reason};
 }
 
-// The cause and the cure. What kind of file it is says more than the code.
-std::string why_not_opened(int code, const std::string& path, bool writable) {
-    struct stat facts {};
-    host::file_kind kind{};
-    if ((code == -EOPNOTSUPP || code == -EISDIR) && host::look_at_file(path, facts, kind) == 0 &&
-        kind != host::file_kind::regular)
-        return host::why_not_by_size(kind);
-    return error_text(code) + (writable ? "; name a file that you may read and write"
-                                        : "; name a file that you may read");
-}
-
 // The part of the file that is meant: `bytes` 0 for all up to its end.
 status settle_range(const std::string& path, std::uint64_t size, std::uint64_t offset,
                     std::uint64_t& bytes) {
@@ -174,7 +163,7 @@ status map_region(runtime& rt, const std::string& path, std::uint64_t offset, st
     std::shared_ptr<region::shared_home> home;
     auto& files = region::shared_files::of(*state.hooks.shared);
     if (const int code = files.open_home(*state.hooks.env, path, writable, home); code != 0)
-        return refused(code, path, why_not_opened(code, path, writable));
+        return refused(code, path, host::why_not_opened(code, path, writable));
     const std::int64_t size = home->size_bytes();
     if (size < 0) return refused(static_cast<int>(size), path, error_text(size));
     if (status s = settle_range(path, static_cast<std::uint64_t>(size), offset, bytes); !s)

@@ -1,8 +1,6 @@
 // Maps a file in pieces: opens it, settles the options, and makes the memory.
 #include "penstock/pieces.hpp"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -21,32 +19,6 @@ constexpr std::uint64_t piece_step = std::uint64_t{2} << 20;
 
 status no_pieces(int code, const std::string& path, const std::string& reason) {
     return {code, "pieces of '" + path + "': " + reason};
-}
-
-// Opens a regular file for reading. A descriptor, or a negative errno.
-int open_file(host::environment& env, const std::string& path, host::file_facts& facts) {
-    const int found = env.find(AT_FDCWD, path);
-    if (found < 0) return found;
-    int fd = env.facts(found, facts);
-    if (fd == 0)
-        fd = facts.is_directory ? -EISDIR : !facts.is_regular ? -EOPNOTSUPP : env.open_found(found);
-    env.close(found);
-    if (fd < 0) return fd;
-    int code = env.facts(fd, facts);
-    if (code == 0 && facts.false_size) code = -EOPNOTSUPP;
-    if (code == 0) return fd;
-    env.close(fd);
-    return code;
-}
-
-// The cause and the cure. What kind of file it is says more than the code.
-std::string why_no_file(int code, const std::string& path) {
-    struct stat facts {};
-    host::file_kind kind{};
-    if ((code == -EOPNOTSUPP || code == -EISDIR) && host::look_at_file(path, facts, kind) == 0 &&
-        kind != host::file_kind::regular)
-        return host::why_not_by_size(kind);
-    return error_text(code) + "; name a file that you may read";
 }
 
 status settle_options(const std::string& path, const piece_options& settings, runtime& rt) {
@@ -108,8 +80,8 @@ status map_pieces(runtime& rt, const std::string& path, const piece_options& set
     const host::runtime_state& state = rt.state(settings.device);
     host::environment& env = *state.hooks.env;
     host::file_facts facts;
-    const int fd = open_file(env, path, facts);
-    if (fd < 0) return no_pieces(fd, path, why_no_file(fd, path));
+    const int fd = host::open_regular(env, path, facts);
+    if (fd < 0) return no_pieces(fd, path, host::why_not_opened(fd, path, false));
     const auto closes = [&env](const int* opened) { env.close(*opened); };
     std::unique_ptr<const int, decltype(closes)> guard(&fd, closes);
     if (facts.identity.size_bytes == 0)

@@ -1,12 +1,10 @@
 #include "region/programs.hpp"
-
-#include <fcntl.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <numeric>
 #include <vector>
 
+#include "os/file_kind.hpp"
 #include "penstock/base/hash.hpp"
 #include "region/shared_home.hpp"
 
@@ -52,26 +50,14 @@ shared_files::~shared_files() { hub_.remove_observer(*this); }
 
 int shared_files::open_home(host::environment& env, const std::string& path, bool writable,
                             std::shared_ptr<shared_home>& out) {
-    const int found = env.find(AT_FDCWD, path);
-    if (found < 0) return found;
     host::file_facts facts;
-    int fd = env.facts(found, facts);
-    if (fd == 0)
-        fd = facts.is_directory ? -EISDIR : !facts.is_regular ? -EOPNOTSUPP : env.open_found(found);
-    env.close(found);
+    const int fd = host::open_regular(env, path, facts);
     if (fd < 0) return fd;
-    int code = env.facts(fd, facts);
-    if (code == 0 && facts.false_size) code = -EOPNOTSUPP;
-    if (code == 0 && writable) {
-        code = env.open_writing(fd);
-        if (code >= 0) {
-            env.close(code);
-            code = 0;
-        }
-    }
-    if (code != 0) {
+    const int writing = writable ? env.open_writing(fd) : 0;
+    if (writable && writing >= 0) env.close(writing);
+    if (writing < 0) {
         env.close(fd);
-        return code;
+        return writing;
     }
     const std::lock_guard lock(homes_mutex_);
     auto& known = homes_[{file_key{facts.identity.device, facts.identity.inode}, &env}];
