@@ -1,4 +1,5 @@
 #include "region/programs.hpp"
+
 #include <algorithm>
 #include <cerrno>
 #include <numeric>

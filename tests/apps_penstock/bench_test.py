@@ -166,9 +166,17 @@ class Bench(InFolder):
         self.assertEqual([row["case"] for row in rows],
                          [f"acquire of a region of which {part} % of the pages changed"
                           for part in (0, 0.1, 1, 10, 50, 75, 100)]
+                         + [f"the caller's time in acquire_async, {part} % of the pages changed"
+                            for part in (0, 1)]
                          + ["release of a region of which nothing changed"])
         for row, pages in zip(rows, (0, 2, 20, 204, 1024, 1536, 2048)):
             self.assertIn(f"{pages} of 2048 pages, each found as released", row["note"])
+
+    def test_a_region_is_filled_from_the_cache(self):
+        rows = self.bench("region-cache", "--file", "8MiB", "--repeats", "2")
+        self.assertEqual([row["page_bytes"] for row in rows], [4096, 65536])
+        for row in rows:
+            self.assertIn("2048 pages of 4096, 100.0 % of them from the cache", row["note"])
 
     @unittest.skipUnless(HAS_FUSE, "no FUSE here")
     def test_reads_that_a_region_or_the_cache_may_answer(self):
