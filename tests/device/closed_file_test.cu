@@ -6,7 +6,7 @@
 #include "device/support.cuh"
 #include "penstock/write.hpp"
 
-namespace penstock::test {
+namespace penstock::test::closed_files {
 
 namespace {
 
@@ -143,4 +143,4 @@ TEST_F(closed_on_device, bytes_of_another_program_are_seen) {
 
 }  // namespace
 
-}  // namespace penstock::test
+}  // namespace penstock::test::closed_files

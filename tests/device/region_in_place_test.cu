@@ -8,7 +8,7 @@
 #include "device/support.cuh"
 #include "penstock/region.hpp"
 
-namespace penstock::test {
+namespace penstock::test::region_in_place_tests {
 
 namespace {
 
@@ -283,4 +283,4 @@ TEST_F(region_in_place, system_is_for_devices_that_read_pageable_memory) {
     EXPECT_EQ(sum_on_gpu(*r), sum_of(content_));
 }
 
-}  // namespace penstock::test
+}  // namespace penstock::test::region_in_place_tests

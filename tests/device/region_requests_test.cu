@@ -5,7 +5,7 @@
 #include "device/support.cuh"
 #include "penstock/region.hpp"
 
-namespace penstock::test {
+namespace penstock::test::region_requests {
 
 namespace {
 
@@ -199,4 +199,4 @@ TEST_F(region_streams, the_default_stream_waits_too) {
     EXPECT_EQ(others(), 0u);
 }
 
-}  // namespace penstock::test
+}  // namespace penstock::test::region_requests
