@@ -203,8 +203,9 @@ TEST_P(stand_back, loses_nothing_where_times_change_and_the_disk_fails) {
         kept_back += part.counts().kept_back;
     }
     EXPECT_GT(stand_backs, 2u);
-    EXPECT_GT(demotions, 1000u);
-    EXPECT_GT(kept_back, 1000u);
+    const std::uint64_t few = rounds(std::uint64_t{20'000}) / 5;
+    EXPECT_GT(demotions, few);
+    EXPECT_GT(kept_back, few);
 }
 
 INSTANTIATE_TEST_SUITE_P(on, stand_back,

@@ -39,7 +39,7 @@ protected:
     template <typename T>
     [[nodiscard]] std::vector<T> elements(std::uint64_t offset = 0) const {
         std::vector<T> out((size - offset) / sizeof(T));
-        std::memcpy(out.data(), bytes.data() + offset, out.size() * sizeof(T));
+        if (!out.empty()) std::memcpy(out.data(), bytes.data() + offset, out.size() * sizeof(T));
         return out;
     }
     template <typename T>
