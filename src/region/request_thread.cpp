@@ -85,7 +85,7 @@ std::int64_t request_thread::enter(void* stream, work&& todo,
             const std::lock_guard lock(queue_);
             waiting_.pop_back();
         }
-        changed_.notify_all();
+        fewer_wait_.notify_all();
         return code;
     }
     last_number_ = number;
@@ -93,7 +93,7 @@ std::int64_t request_thread::enter(void* stream, work&& todo,
         const std::lock_guard lock(queue_);
         entered_ = number;
     }
-    changed_.notify_all();
+    may_serve_.notify_one();
     return 0;
 } catch (const std::bad_alloc&) {
     return -ENOMEM;
@@ -104,7 +104,7 @@ std::int64_t request_thread::enter(void* stream, work&& todo,
 void request_thread::serve() {
     std::unique_lock lock(queue_);
     for (;;) {
-        changed_.wait(lock, [&] { return ends_ || is_entered(); });
+        may_serve_.wait(lock, [&] { return ends_ || is_entered(); });
         if (!is_entered()) return;
         const request& next = waiting_.front();
         lock.unlock();
@@ -113,7 +113,7 @@ void request_thread::serve() {
             lock.lock();
             deadline_ = std::chrono::steady_clock::now() + longest_;
             lock.unlock();
-            changed_.notify_all();
+            watch_began_.notify_one();
             result = next.todo();
         }
         lock.lock();
@@ -123,7 +123,7 @@ void request_thread::serve() {
         next.end->set(result);
         lock.lock();
         waiting_.pop_front();
-        changed_.notify_all();
+        fewer_wait_.notify_all();
     }
 }
 
@@ -133,11 +133,11 @@ void request_thread::watch() {
     std::unique_lock lock(queue_);
     while (!ends_) {
         if (!deadline_) {
-            changed_.wait(lock, [&] { return ends_ || deadline_.has_value(); });
+            watch_began_.wait(lock, [&] { return ends_ || deadline_.has_value(); });
             continue;
         }
         const auto until = *deadline_;
-        changed_.wait_until(lock, until, [&] { return ends_ || deadline_ != until; });
+        watch_began_.wait_until(lock, until, [&] { return ends_ || deadline_ != until; });
         if (ends_ || deadline_ != until) continue;
         deadline_.reset();
         turns_->end(waiting_.front().number);
@@ -150,7 +150,7 @@ void request_thread::watch() {
 
 void request_thread::drain() {
     std::unique_lock lock(queue_);
-    changed_.wait(lock, [&] { return waiting_.empty(); });
+    fewer_wait_.wait(lock, [&] { return waiting_.empty(); });
 }
 
 void request_thread::refuse() {
@@ -171,7 +171,8 @@ void request_thread::stop() {
         const std::lock_guard lock(queue_);
         ends_ = true;
     }
-    changed_.notify_all();
+    may_serve_.notify_one();
+    watch_began_.notify_one();
     if (thread_.joinable()) thread_.join();
     if (watch_.joinable()) watch_.join();
     turns_.reset();
