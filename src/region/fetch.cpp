@@ -213,9 +213,11 @@ void shared_home::fill_from_caches(const member& holder, page_list& missing, fet
                 for (const std::uint64_t page : batch)
                     pages.push_back({page - holder.pages.begin, page});
                 const int failed = holder.memory->fill_from_cache(worker, lent, pages);
-                const std::lock_guard lock(mutex);
-                for (std::size_t i = 0; i < batch.size(); ++i)
-                    if (pages[i].slot == 0) left.push_back(batch[i]);
+                for (std::size_t i = 0; i < batch.size(); ++i) {
+                    if (pages[i].slot != 0) continue;
+                    const std::lock_guard lock(mutex);
+                    left.push_back(batch[i]);
+                }
                 return failed;
             },
             settled_batch_pages);

@@ -34,24 +34,38 @@ __device__ std::uint64_t number_of_warp() {
     return std::uint64_t{blockIdx.x} * warps_of_block + threadIdx.x / 32;
 }
 
-__global__ void fill_pages(pages_of_region r, const staged_page* pages, const std::byte* staged) {
+// Which pages a fill is about. Mostly they follow each other, and then no list is read, which lies
+// in host memory.
+struct placed_pages {
+    const staged_page* list;  // null: from `first` on
+    staged_page first;
+
+    __device__ staged_page operator[](std::uint64_t i) const {
+        return list != nullptr ? list[i] : staged_page{first.number + i, first.slot + i};
+    }
+};
+
+__global__ void fill_pages(pages_of_region r, placed_pages pages, const std::byte* staged) {
     const std::uint64_t i = number_of_warp();
     if (i >= r.count) return;
-    const std::uint64_t at = pages[i].number * page_bytes;
+    const staged_page page = pages[i];
+    const std::uint64_t at = page.number * page_bytes;
     fill_page(warp{}, r.replica + at, r.base == nullptr ? nullptr : r.base + at,
-              staged + pages[i].slot * page_bytes);
+              staged + page.slot * page_bytes);
 }
 
+// Sets absent[i] of the pages that the cache does not have.
 __global__ void __launch_bounds__(32 * warps_of_block)
-    fill_from_frames(pages_of_region r, staged_page* pages,
+    fill_from_frames(pages_of_region r, placed_pages pages, bool* absent,
                      const __grid_constant__ runtime_ref runtime, lent_pages lent) {
     const std::uint64_t i = number_of_warp();
     if (i >= r.count) return;
     const warp g;
-    const std::uint64_t at = pages[i].number * page_bytes;
-    const bool filled = fill_from_cache(g, runtime.view, lent, pages[i].slot * page_bytes,
+    const staged_page page = pages[i];
+    const std::uint64_t at = page.number * page_bytes;
+    const bool filled = fill_from_cache(g, runtime.view, lent, page.slot * page_bytes,
                                         r.replica + at, r.base == nullptr ? nullptr : r.base + at);
-    if (g.is_leader()) pages[i].slot = filled ? 1 : 0;
+    if (!filled && g.is_leader()) absent[i] = true;
 }
 
 __global__ void collect_pages(pages_of_region r, std::byte* staged, std::byte* marks) {
@@ -107,7 +121,8 @@ struct worker_room {
     cudaStream_t stream = nullptr;
     std::byte* host = nullptr;
     std::byte* device = nullptr;       // only where something may be changed
-    staged_page* pages = nullptr;      // that a fill is about
+    staged_page* pages = nullptr;      // that a fill is about, where they do not follow each other
+    bool* absent = nullptr;            // of these, by a fill from a cache
     std::uint64_t* numbers = nullptr;  // of the others
 };
 
@@ -170,10 +185,9 @@ public:
         const device_guard guard(context_);
         if (!guard) return context_is_gone;
         const worker_room& room = rooms_[worker];
-        std::copy(pages.begin(), pages.end(), room.pages);
         const pages_of_region all{replica_.data(), base_.data(), nullptr, pages.size()};
         return errno_of(launch_kernel(fill_pages, blocks_for(pages.size()), warps_of_block * 32,
-                                      room.stream, all, room.pages, from));
+                                      room.stream, all, placed(room, pages), from));
     }
 
     int fill_from_cache(unsigned worker, const host::lent_file& from,
@@ -181,13 +195,14 @@ public:
         const device_guard guard(context_);
         if (!guard) return context_is_gone;
         const worker_room& room = rooms_[worker];
-        std::copy(pages.begin(), pages.end(), room.pages);
         const pages_of_region all{replica_.data(), base_.data(), nullptr, pages.size()};
-        const int code = ended(launch_kernel(fill_from_frames, blocks_for(pages.size()),
-                                             warps_of_block * 32, room.stream, all, room.pages,
-                                             *from.runtime, lent_pages{from.slot, from.generation}),
-                               room.stream);
-        std::copy_n(room.pages, pages.size(), pages.begin());
+        std::fill_n(room.absent, pages.size(), false);
+        const int code =
+            ended(launch_kernel(fill_from_frames, blocks_for(pages.size()), warps_of_block * 32,
+                                room.stream, all, placed(room, pages), room.absent, *from.runtime,
+                                lent_pages{from.slot, from.generation}),
+                  room.stream);
+        for (std::size_t i = 0; i < pages.size(); ++i) pages[i].slot = room.absent[i] ? 0 : 1;
         return code;
     }
 
@@ -338,6 +353,7 @@ private:
         for (worker_room& room : rooms_) {
             all = all && share(host_bytes, room.host) &&
                   share(settled_batch_pages * sizeof(staged_page), room.pages) &&
+                  share(settled_batch_pages * sizeof(bool), room.absent) &&
                   share(batch_pages * sizeof(std::uint64_t), room.numbers);
             if (!all || !writable) continue;
             room.device = static_cast<std::byte*>(small_.device_bytes(collected_bytes));
@@ -368,6 +384,16 @@ private:
         return busy != 0 ? busy : errno_of(cudaStreamSynchronize(on));
     }
 
+    // Of pages in the order of their numbers. `room` is in use until the kernel has ended.
+    static placed_pages placed(const worker_room& room, const std::vector<staged_page>& pages) {
+        const staged_page first = pages.front(), last = pages.back();
+        const std::uint64_t others = pages.size() - 1;
+        // Slots follow the order of the numbers too, so the ends tell about all between them.
+        if (last.number - first.number == others && last.slot - first.slot == others)
+            return {nullptr, first};
+        std::copy(pages.begin(), pages.end(), room.pages);
+        return {room.pages, {}};
+    }
     pages_of_region listed(const worker_room& room,
                            const std::vector<std::uint64_t>& numbers) const {
         std::copy(numbers.begin(), numbers.end(), room.numbers);
