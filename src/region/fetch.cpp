@@ -36,6 +36,8 @@ using consistency::place;
 
 namespace {
 
+shared_list share(page_list&& pages) { return std::make_shared<const page_list>(std::move(pages)); }
+
 // The pages of a region that lie in it as a whole.
 page_range whole_pages(const member& of) {
     return {of.pages.begin, std::min(of.pages.end, of.end_bytes / page_bytes)};
@@ -47,7 +49,7 @@ fetched_pages shared_home::fetch(place holder, const page_range& range, void* st
     std::lock_guard request(requests_);
     fetched_pages out;
     consistency::step filling{consistency::work::fill, holder, only(consistency::cpu), 0};
-    page_list wanted;
+    shared_list all;
     member self;
     {
         std::lock_guard lock(state_);
@@ -56,27 +58,29 @@ fetched_pages shared_home::fetch(place holder, const page_range& range, void* st
         // Whatever is released after this has a later stamp, and is for the next acquire, whether
         // it is among the bytes or not.
         filling.seen = clock_;
-        wanted = versions_.pages_where(common(self.pages, range), [&](const page_state& p) {
+        all = share(versions_.pages_where(common(self.pages, range), [&](const page_state& p) {
             return next_for_access(p, holder).kind != consistency::work::nothing;
-        });
+        }));
     }
+    const page_list& wanted = *all;
     if (wanted.empty()) return out;
     std::uint64_t written = 0;
     out.code = bring_home(wanted, written);
     // What no kernel has seen yet waits for no stream of the caller.
     if (out.code == 0 && !self.untouched) out.code = self.memory->begin(stream);
     if (out.code != 0) return out;
-    page_list missing = self.untouched ? without_holes(wanted) : wanted;
+    shared_list missing = self.untouched ? share(without_holes(wanted)) : all;
     fill_from_neighbours(holder, missing, out);
     fill_from_caches(self, missing, out);
-    out.code = fill(self, missing);
+    out.code = fill(self, *missing);
     if (out.code != 0) return out;
     std::lock_guard lock(state_);
     versions_.change(wanted, [&](page_state& p) { finish(p, filling, true); });
     out.pages = wanted.size();
     if (self.promote && !self.untouched) {  // the first fill of all says nothing
-        for (std::uint64_t& page : wanted) page -= self.pages.begin;
-        self.memory->used(wanted);
+        page_list numbers = wanted;
+        for (std::uint64_t& page : numbers) page -= self.pages.begin;
+        self.memory->used(numbers);
     }
     return out;
 }
@@ -109,40 +113,38 @@ std::string shared_home::meet(place holder) {
 
 // Takes out of `missing` the pages that the region `from` has, as the file has them. Sets `source`
 // to what that region is now.
-page_list shared_home::take_held(place holder, place from, page_list& missing, member& source) {
+shared_list shared_home::take_held(place holder, place from, shared_list& missing, member& source) {
     std::lock_guard lock(state_);
     const member& self = members_[holder];
     source = members_[from];
-    if (self.outside_writers && !source.outside_writers) return {};
+    if (self.outside_writers && !source.outside_writers) return share({});
     const page_range range = common(self.pages, whole_pages(source));
     const auto is_wanted = [&](const page_state& p) {
         return next_for_access(p, holder).kind != consistency::work::nothing;
     };
     const auto is_held = [&](const page_state& p) { return has(sources(p), from); };
-    page_list out;
     // Mostly it has all of them, and then no page is looked at.
-    const bool inside = range.begin <= missing.front() && missing.back() < range.end;
-    if (inside && !versions_.any({missing.front(), missing.back() + 1}, [&](const page_state& p) {
-            return is_wanted(p) && !is_held(p);
-        })) {
-        out.swap(missing);
-        return out;
-    }
+    const page_list& before = *missing;
+    const page_range span{before.front(), before.back() + 1};
+    const bool inside = range.begin <= span.begin && span.end <= range.end;
+    if (inside &&
+        !versions_.any(span, [&](const page_state& p) { return is_wanted(p) && !is_held(p); }))
+        return std::exchange(missing, share({}));
     const page_list held = versions_.pages_where(
         range, [&](const page_state& p) { return is_wanted(p) && is_held(p); });
-    page_list left;
-    std::set_intersection(missing.begin(), missing.end(), held.begin(), held.end(),
+    page_list out, left;
+    std::set_intersection(before.begin(), before.end(), held.begin(), held.end(),
                           std::back_inserter(out));
-    if (out.empty()) return out;
-    std::set_difference(missing.begin(), missing.end(), out.begin(), out.end(),
+    if (out.empty()) return share({});
+    std::set_difference(before.begin(), before.end(), out.begin(), out.end(),
                         std::back_inserter(left));
-    missing.swap(left);
-    return out;
+    missing = share(std::move(left));
+    return share(std::move(out));
 }
 
 // Whole lists of pages from one region after the other, the nearest first: to choose for each page
 // costs more than to copy it. What could not be copied is missing still.
-void shared_home::fill_from_neighbours(place holder, page_list& missing, fetched_pages& out) {
+void shared_home::fill_from_neighbours(place holder, shared_list& missing, fetched_pages& out) {
     // Asked before the states: a program that has written by then has told so.
     if (with_.writers_of(key_) != 0 || is_passed_to_writers()) return;
     neighbours near;
@@ -153,20 +155,20 @@ void shared_home::fill_from_neighbours(place holder, page_list& missing, fetched
         self = members_[holder];
     }
     const auto take = [&](place from) {
-        if (missing.empty()) return;
+        if (missing->empty()) return;
         member source;
-        const page_list pages = take_held(holder, from, missing, source);
-        if (pages.empty()) return;
-        const int code = source.memory->lost().ok() ? copy_pages(self, source, pages) : -EIO;
+        const shared_list pages = take_held(holder, from, missing, source);
+        if (pages->empty()) return;
+        const int code = source.memory->lost().ok() ? copy_pages(self, source, *pages) : -EIO;
         if (code == 0) {
-            out.from_neighbours += pages.size();
+            out.from_neighbours += pages->size();
             return;
         }
         out.neighbour_code = code;
-        page_list all;
-        std::merge(missing.begin(), missing.end(), pages.begin(), pages.end(),
-                   std::back_inserter(all));
-        missing.swap(all);
+        page_list both;
+        std::merge(missing->begin(), missing->end(), pages->begin(), pages->end(),
+                   std::back_inserter(both));
+        missing = share(std::move(both));
     };
     for (const consistency::place_set of : {near.same_memory, near.reached & ~near.same_memory})
         for (place from = 1; from <= most_devices; ++from)
@@ -191,8 +193,8 @@ int shared_home::copy_pages(const member& to, const member& from, const page_lis
 // What kernels have read lies in the cache of a runtime, where its pages need not come from the
 // file. Only of the file as the region knows it: a file that changed since then is read, as is one
 // that a program may have changed without a trace.
-void shared_home::fill_from_caches(const member& holder, page_list& missing, fetched_pages& out) {
-    if (missing.empty() || !with_.hub().known.may_have(key_)) return;
+void shared_home::fill_from_caches(const member& holder, shared_list& missing, fetched_pages& out) {
+    if (missing->empty() || !with_.hub().known.may_have(key_)) return;
     // Asked before the facts: a program has written, or will.
     if (with_.writers_of(key_) != 0 || is_passed_to_writers()) return;
     host::file_facts facts;
@@ -202,11 +204,11 @@ void shared_home::fill_from_caches(const member& holder, page_list& missing, fet
         if (!(facts.identity == known_)) return;
     }
     const auto use = [&](host::page_source& source, const host::lent_file& lent) {
-        if (missing.empty() || !holder.memory->reaches(lent)) return;
+        if (missing->empty() || !holder.memory->reaches(lent)) return;
         std::mutex mutex;
         page_list left;
         const int code = for_batches(
-            *holder.memory, missing,
+            *holder.memory, *missing,
             [&](unsigned worker, const page_list& batch) {
                 std::vector<staged_page> pages;
                 pages.reserve(batch.size());
@@ -224,8 +226,8 @@ void shared_home::fill_from_caches(const member& holder, page_list& missing, fet
         // What is filled all the same is filled again, around changes of the region's own.
         if (code != 0 || !source.is_lent_as_is(lent)) return;
         std::sort(left.begin(), left.end());
-        out.from_caches += missing.size() - left.size();
-        missing.swap(left);
+        out.from_caches += missing->size() - left.size();
+        missing = share(std::move(left));
     };
     with_.hub().visit_caches(facts.identity, use);
 }

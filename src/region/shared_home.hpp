@@ -36,6 +36,9 @@ struct member {
     bool untouched = true;  // its memory is all zeros: nothing was filled, or tried to be
 };
 
+// A list that several hold. To copy one of 262,144 pages takes as long as to copy the pages.
+using shared_list = std::shared_ptr<const page_list>;
+
 struct fetched_pages {
     int code = 0;                       // or a negative errno
     std::uint64_t pages = 0;            // all that came
@@ -112,10 +115,10 @@ private:
     int collect(consistency::place place, const page_list& pages, std::uint64_t& written);
     int collect_slice(consistency::place place, const page_list& pages, bool masked,
                       std::uint64_t& written);
-    page_list take_held(consistency::place holder, consistency::place from, page_list& missing,
-                        member& source);
-    void fill_from_neighbours(consistency::place holder, page_list& missing, fetched_pages& out);
-    void fill_from_caches(const member& holder, page_list& missing, fetched_pages& out);
+    shared_list take_held(consistency::place holder, consistency::place from, shared_list& missing,
+                          member& source);
+    void fill_from_neighbours(consistency::place holder, shared_list& missing, fetched_pages& out);
+    void fill_from_caches(const member& holder, shared_list& missing, fetched_pages& out);
     static int copy_pages(const member& to, const member& from, const page_list& pages);
     int fill(const member& holder, const page_list& pages);
     [[nodiscard]] page_list without_holes(const page_list& pages) const;
