@@ -1,0 +1,93 @@
+#include "copier.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "command.hpp"
+#include "os/env.hpp"
+
+namespace penstock::cli {
+
+using apps::shown;
+using apps::unique_fd;
+using apps::with_commas;
+using cp::file_range;
+using cp::open_copy;
+
+std::string bytes_text(std::uint64_t bytes) {
+    return with_commas(bytes) + (bytes == 1 ? " byte" : " bytes");
+}
+
+std::uint64_t data_bytes_of(const open_copy& copy) {
+    std::uint64_t out = 0;
+    for (const file_range& part : copy.data) out += part.bytes;
+    return out;
+}
+
+void count(const open_copy& copy, bool good, copy_totals& totals) {
+    ++(good ? totals.files : totals.failed);
+    totals.bytes += good ? copy.bytes : 0;
+    totals.hole_bytes += good ? copy.bytes - data_bytes_of(copy) : 0;
+}
+
+std::string reach_of(const planned_copy& plan, const open_copy& copy) {
+    return "the first " + with_commas(copy.reached_bytes) + " of " + bytes_text(copy.bytes) +
+           " are in " + shown(plan.to);
+}
+
+status copying_failed(const planned_copy& plan, const open_copy& copy,
+                      const std::string& reason_of_writing) {
+    if (copy.code == -ECANCELED) return {copy.code, "interrupted; " + reach_of(plan, copy)};
+    std::string place = plan.to, reason = error_text(copy.code),
+                cure = apps::cure_for(copy.code, "make room, or give another place");
+    if (copy.reading) {
+        place = plan.from;
+        cure = cure_of_reading(copy.code, "cp");
+        if (copy.code == -ESTALE) {
+            reason = "it became shorter while it was copied (ESTALE)";
+            cure = "run again when no program writes to it";
+        }
+    } else if (!reason_of_writing.empty()) {
+        reason = reason_of_writing;
+    }
+    return {copy.code, shown(place) + ": " + reason + "; " + reach_of(plan, copy) + "; " + cure};
+}
+
+status open_place(const planned_copy& plan, unique_fd& out) {
+    out = unique_fd(::open(plan.to.c_str(),
+                           (plan.is_new ? O_CREAT | O_EXCL : 0) | O_WRONLY | flags_of_any, 0600));
+    return out >= 0 ? status{} : place_failed(plan, -errno, "give another name");
+}
+
+status place_failed(const planned_copy& plan, int code, const char* cure) {
+    return {code, shown(plan.to) + ": " + error_text(code) + "; " + apps::cure_for(code, cure)};
+}
+
+int sync_directory_of(const std::string& path) {
+    const unique_fd directory(
+        ::open(directory_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    return directory >= 0 ? host::sync_file(host::linux_environment(), directory) : -errno;
+}
+
+status ending_failed(const planned_copy& plan, const open_copy& copy, int code,
+                     const std::string& reason) {
+    return {code, shown(plan.to) + ": " + (reason.empty() ? error_text(code) : reason) +
+                      "; not all of its " + bytes_text(copy.bytes) + " can be relied on; " +
+                      apps::cure_for(code, "make room, or give another place")};
+}
+
+status comparing_failed(const planned_copy& plan, const open_copy& copy) {
+    const std::string at = "byte " + with_commas(copy.reached_bytes);
+    if (copy.code == -EILSEQ)
+        return {copy.code, shown(plan.to) + ": " + at + " differs from " + shown(plan.from) +
+                               "; copy it again when no program writes to either"};
+    return {copy.code, shown(plan.to) + ": reading it back stopped at " + at + ": " +
+                           error_text(copy.code) + "; run again"};
+}
+
+status length_differs(const planned_copy& plan, std::uint64_t bytes, std::uint64_t wanted) {
+    return {-EILSEQ, shown(plan.to) + ": has " + bytes_text(bytes) + " and not " +
+                         with_commas(wanted) + "; copy it again when no program writes to it"};
+}
+
+}  // namespace penstock::cli
