@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Measures `penstock cp` beside `cp`, whole programs in turns, from the operating system's page cache
-to new files in it:
+"""Measures `penstock cp` beside `cp`, whole programs in turns, from the operating system's page
+cache to new files in it:
 
   tools/cp_bench.py PROGRAM -o RESULT.json [--dir DIR] [--repeats 11] [--kernel]
 

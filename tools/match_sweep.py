@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Measures the image search by sizes of the cache and of pages, as GPUfs (Table III) and SYSTOR 2016
-(Fig. 10) did:
+"""Measures the image search by sizes of the cache and of pages, as GPUfs (Table III) and SYSTOR
+2016 (Fig. 10) did:
 
   tools/match_sweep.py BIN_DIR DATA_DIR -o RESULT.json [--repeats 5] [--images 25000]
 
