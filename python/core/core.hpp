@@ -1,0 +1,46 @@
+// What the parts of the module share: objects of the library as Python holds them. Python hands in
+// integers, addresses and text; what they mean is decided in python/penstock.
+//
+// Each object is shared: a call takes its part before it gives up the GIL, so a close() of another
+// thread ends the object after the call and not during it.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/unique_ptr.h>
+
+#include <memory>
+#include <string>
+
+#include "core/log_queue.hpp"
+#include "penstock/runtime.hpp"
+#include "penstock/table.hpp"
+
+namespace penstock::python {
+
+// A runtime, with the queue that its log goes to.
+struct runtime_box {
+    ~runtime_box();
+    // Throws ValueError once it is closed.
+    std::shared_ptr<runtime> open() const;
+    void close();
+
+    std::shared_ptr<runtime> rt;
+    std::shared_ptr<log_queue> log;  // null: lines go to standard error, or nowhere
+};
+
+// A table with a use of its runtime, so that neither order of ends does harm.
+struct table_box {
+    ~table_box();
+    std::shared_ptr<table> open() const;
+    void close();
+
+    std::shared_ptr<runtime> rt;
+    std::shared_ptr<table> rows;
+    bool on_gpu = false;
+};
+
+void bind_layout(nanobind::module_& m);
+void bind_runtime(nanobind::module_& m);
+void bind_table(nanobind::module_& m);
+
+}  // namespace penstock::python

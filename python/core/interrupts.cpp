@@ -1,0 +1,117 @@
+#include "core/interrupts.hpp"
+
+#include <nanobind/nanobind.h>
+#include <semaphore.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+#include "penstock/runtime.hpp"
+
+namespace penstock::python {
+
+namespace {
+
+// Never freed: its thread waits while the process ends.
+struct watch_state {
+    watch_state() { sem_init(&wake, 0, 0); }
+
+    sem_t wake{};
+    std::mutex mutex;
+    runtime* target = nullptr;  // under the mutex
+    std::atomic<bool> seen{false};
+    struct sigaction before = {};  // written before the handler is installed
+    pid_t process = 0;             // in which the thread runs; main thread only
+};
+
+watch_state& state() {
+    static watch_state& only = *new watch_state;
+    return only;
+}
+
+void run_watch(watch_state& s) {
+    for (;;) {
+        while (sem_wait(&s.wake) != 0) {
+        }
+        const std::lock_guard lock(s.mutex);
+        if (s.target != nullptr) s.target->interrupt();
+    }
+}
+
+// Calls only what a handler may call.
+void on_signal(int number, siginfo_t* info, void* context) {
+    watch_state& s = state();
+    s.seen.store(true);
+    sem_post(&s.wake);
+    if ((s.before.sa_flags & SA_SIGINFO) != 0) s.before.sa_sigaction(number, info, context);
+    else s.before.sa_handler(number);
+}
+
+// The thread does not handle signals of the process. In a child of fork() there is none yet.
+bool start_watch(watch_state& s) {
+    if (s.process == getpid()) return true;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool started = true;
+    try {
+        std::thread(run_watch, std::ref(s)).detach();
+    } catch (const std::system_error&) {
+        started = false;  // Ctrl-C then waits for the end of the call
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    if (started) s.process = getpid();
+    return started;
+}
+
+bool is_main_thread() { return syscall(SYS_gettid) == getpid(); }
+
+}  // namespace
+
+interruptible_call::interruptible_call(runtime& rt) : rt_(rt) {
+    if (!is_main_thread()) return;
+    watch_state& s = state();
+    if (sigaction(SIGINT, nullptr, &before_) != 0 || before_.sa_handler == SIG_DFL ||
+        before_.sa_handler == SIG_IGN || !start_watch(s))
+        return;
+    s.before = before_;
+    s.seen.store(false);
+    {
+        const std::lock_guard lock(s.mutex);
+        s.target = &rt_;
+    }
+    struct sigaction ours = before_;
+    ours.sa_flags |= SA_SIGINFO;
+    ours.sa_sigaction = on_signal;
+    watching_ = sigaction(SIGINT, &ours, nullptr) == 0;
+    if (!watching_) {
+        const std::lock_guard lock(s.mutex);
+        s.target = nullptr;
+    }
+}
+
+bool interruptible_call::end() {
+    if (!watching_) return false;
+    watching_ = false;
+    watch_state& s = state();
+    sigaction(SIGINT, &before_, nullptr);
+    {
+        const std::lock_guard lock(s.mutex);
+        s.target = nullptr;
+    }
+    if (!s.seen.load()) return false;
+    rt_.resume();
+    return true;
+}
+
+interruptible_call::~interruptible_call() { end(); }
+
+void raise_pending() {
+    if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
+}
+
+}  // namespace penstock::python

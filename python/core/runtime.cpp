@@ -1,0 +1,175 @@
+// A runtime for Python: made from options as text, and closed without the GIL.
+#include "penstock/runtime.hpp"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstring>
+#include <tuple>
+
+#include "core/core.hpp"
+#include "core/errors.hpp"
+#include "runtime/runtime_state.hpp"
+#include "settings/tables.hpp"
+
+namespace penstock::python {
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+// An option: its name in C++, what the caller calls it, and its value as text.
+using setting = std::tuple<std::string, std::string, std::string>;
+
+enum class log_to { standard_error, queue, nowhere };
+
+void set(const setting& of, options& out) {
+    const auto& [name, label, text] = of;
+    for (const settings::option_entry& entry : settings::option_entries()) {
+        if (name != entry.name) continue;
+        // Python's True and False come as on and off.
+        const bool is_number = entry.unit == settings::unit::zero_or_one;
+        const std::string value = !is_number      ? text
+                                  : text == "on"  ? "1"
+                                  : text == "off" ? "0"
+                                                  : text;
+        return check(settings::set_option(entry, label, value, out));
+    }
+    std::string names;
+    for (const settings::option_entry& entry : settings::option_entries())
+        names += std::string(names.empty() ? "" : ", ") + entry.name;
+    raise(-EINVAL, "Runtime: there is no option '" + label + "'; there are " + names);
+}
+
+std::unique_ptr<runtime_box> make_runtime(const std::vector<setting>& settings,
+                                          const std::optional<std::vector<std::string>>& roots,
+                                          const std::optional<table_layout>& suits, int log) {
+    options wanted;
+    check(options::from_environment(wanted));
+    for (const setting& s : settings) set(s, wanted);
+    if (roots) wanted.roots = *roots;
+    if (suits) wanted = options_for(*suits, wanted);
+    check(wanted.check());
+    auto box = std::make_unique<runtime_box>();
+    if (log == static_cast<int>(log_to::queue)) {
+        box->log = std::make_shared<log_queue>();
+        wanted.log = [queue = box->log](const std::string& line) { queue->put(line); };
+    } else if (log == static_cast<int>(log_to::nowhere)) {
+        wanted.log = [](const std::string&) {};
+    }
+    status s;
+    {
+        const nb::gil_scoped_release free;
+        std::unique_ptr<runtime> made;
+        s = runtime::make(wanted, made);
+        box->rt = std::move(made);
+    }
+    check(s);
+    return box;
+}
+
+std::vector<std::tuple<std::string, std::string, std::string>> settings_of(const runtime_box& box,
+                                                                           std::uint32_t device) {
+    const std::shared_ptr<runtime> rt = box.open();
+    std::vector<std::tuple<std::string, std::string, std::string>> out;
+    for (const settings::option_entry& entry : settings::option_entries())
+        out.emplace_back(entry.name, entry.variable,
+                         settings::shown_text(entry, rt->settings(device)));
+    return out;
+}
+
+void check_all(const runtime_box& box) {
+    const std::shared_ptr<runtime> rt = box.open();
+    check(rt->health());
+    const status view = rt->view_status();
+    if (!view) rt->clear_view_status();
+    check(view);
+    const status writing = rt->write_status();
+    if (!writing) rt->clear_write_status();
+    check(writing);
+}
+
+nb::bytes bytes_of_ref(const runtime_box& box, std::uint32_t device) {
+    const runtime_ref ref = box.open()->ref(device);
+    return nb::bytes(&ref, sizeof ref);
+}
+
+}  // namespace
+
+std::shared_ptr<runtime> runtime_box::open() const {
+    if (rt == nullptr) raise(-EBADF, "the runtime is closed; make another");
+    return rt;
+}
+
+// The device first has to end what was launched: kernels use the runtime's memory.
+void runtime_box::close() {
+    std::shared_ptr<runtime> last = std::move(rt);
+    rt = nullptr;
+    if (last == nullptr) return;
+    const nb::gil_scoped_release free;
+    const bool is_ours = last->process_code() == 0;  // else a child of fork(): all is the parent's
+    if (is_ours && last->where() == backend::gpu)
+        for (std::uint32_t i = 0; i < last->device_count(); ++i)
+            last->state(i).device->wait_for_groups();
+    last.reset();
+    if (is_ours && log != nullptr) log->close();
+}
+
+runtime_box::~runtime_box() {
+    if (rt != nullptr) close();
+}
+
+void bind_runtime(nb::module_& m) {
+    nb::class_<log_queue>(m, "LogQueue", "Log lines that wait for a thread of Python.")
+        .def("take", &log_queue::take, "seconds"_a, nb::call_guard<nb::gil_scoped_release>(),
+             "All lines; waits up to so many seconds for the first.")
+        .def("close", &log_queue::close, nb::call_guard<nb::gil_scoped_release>())
+        .def_prop_ro("closed", &log_queue::is_closed);
+    nb::class_<runtime_box>(m, "Runtime", "A runtime of the library.")
+        .def("close", &runtime_box::close, "Waits for the device, then ends the runtime.")
+        .def_prop_ro("closed", [](const runtime_box& box) { return box.rt == nullptr; })
+        .def_prop_ro("log", [](const runtime_box& box) { return box.log; })
+        .def_prop_ro("backend", [](const runtime_box& box) { return name_of(box.open()->where()); })
+        .def_prop_ro("device_count",
+                     [](const runtime_box& box) { return box.open()->device_count(); })
+        .def("device_name",
+             [](const runtime_box& box, std::uint32_t i) { return box.open()->device_name(i); })
+        .def("device_number",
+             [](const runtime_box& box, std::uint32_t i) { return box.open()->settings(i).device; })
+        .def("page_bytes", [](const runtime_box& box) { return box.open()->settings().page_bytes; })
+        .def_prop_ro("writable",
+                     [](const runtime_box& box) { return box.open()->settings().writable; })
+        .def_prop_ro("io_name", [](const runtime_box& box) { return box.open()->io_name(); })
+        .def_prop_ro("is_shared", [](const runtime_box& box) { return box.open()->is_shared(); })
+        .def("linked_processes",
+             [](const runtime_box& box) { return box.open()->linked_processes(); })
+        .def("process_code", [](const runtime_box& box) { return box.open()->process_code(); })
+        .def("settings", settings_of, "device"_a,
+             "Name, variable and value of each option, as resolved.")
+        .def("check", check_all, "Raises what went wrong since, and forgets it.")
+        .def("statistics",
+             [](const runtime_box& box) {
+                 const std::shared_ptr<runtime> rt = box.open();
+                 const nb::gil_scoped_release free;
+                 return rt->stats().to_json();
+             })
+        .def("ref", bytes_of_ref, "device"_a, "The bytes of penstock::runtime_ref.");
+    m.def("make_runtime", make_runtime, "settings"_a, "roots"_a.none(), "suits"_a.none(), "log"_a);
+    m.def(
+        "parse_size",
+        [](const std::string& label, const std::string& text) {
+            std::uint64_t bytes = 0;
+            check(parse_size(label, text, bytes));
+            return bytes;
+        },
+        "label"_a, "text"_a);
+    m.def("format_size", format_size, "bytes"_a);
+}
+
+}  // namespace penstock::python

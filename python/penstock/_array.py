@@ -1,0 +1,332 @@
+"""Arrays in files, of which rows are read by their numbers."""
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Union
+
+from . import _core
+from ._errors import path_text
+from ._frameworks import NUMPY, Numbers, framework_of, stream_of
+from ._runtime import Runtime, default
+
+Path = Union[str, "os.PathLike[str]"]
+
+
+def describe(path: Path, tensor: str = "", *, dtype: object = None,
+             shape: Sequence[int] | None = None, offset: int = 0,
+             stride: int | None = None) -> _core.Layout:
+    """Where the rows of a file lie, by its header; reads no row. Arguments and errors are those of
+    ``open_array``. ``page_bytes`` of the result says which pages suit such rows."""
+    name = path_text(path)
+    if dtype is None and shape is None:
+        if offset or stride:
+            raise ValueError(f"{name!r}: offset and stride are for files without a header; give "
+                             "dtype and shape too")
+        return _core.describe(name, tensor)
+    if tensor:
+        raise ValueError(f"{name!r}: tensor {tensor!r} has its dtype and shape in the header; "
+                         "leave dtype and shape out")
+    extents = list(shape) if shape is not None else [-1]
+    if not extents or any(n < 0 for n in extents[1:]) or extents[0] < -1:
+        raise ValueError(f"shape: {tuple(extents)} counts no rows; give the rows first, -1 for as "
+                         "many as the file has")
+    return _core.describe_raw(name, 0, stride or 0, offset, max(extents[0], 0),
+                              dtype_name("uint8" if dtype is None else dtype), extents[1:])
+
+
+def dtype_name(dtype: object) -> str:
+    """"float16" for that name, a dtype of numpy or torch, or a type of numpy's scalars."""
+    if isinstance(dtype, str):
+        name = dtype
+        if not name.isidentifier() or len(name) < 3:  # "<f4", "f4"
+            import numpy as np
+
+            name = np.dtype(dtype).name
+    elif type(dtype).__module__.partition(".")[0] == "torch":
+        name = str(dtype).rpartition(".")[2]
+    else:
+        name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
+    return name
+
+
+def open_array(path: Path | _core.Layout, tensor: str = "", *, dtype: object = None,
+               shape: Sequence[int] | None = None, offset: int = 0, stride: int | None = None,
+               mode: str = "r", runtime: Runtime | None = None) -> Array:
+    """Opens an array in a file, of which rows are read by number. Nothing is read but its header.
+
+    path
+        A ``.npy`` file; a ``.safetensors`` file, its index (``model.safetensors.index.json``) or
+        the folder of a checkpoint; or any file, with ``dtype`` and ``shape``. Or what ``describe``
+        gave.
+    tensor
+        The name of a tensor of a checkpoint, where ``*`` stands for any characters: all that match
+        are one table, in the order of their names (``shard_2`` before ``shard_10``).
+    dtype, shape
+        Of a file without a header. The first extent counts the rows, -1 takes as many as the file
+        has.
+    offset, stride
+        In bytes: where the first row begins, and from one row to the next (None: no gap).
+    mode
+        ``"r"``, or ``"r+"`` for ``scatter``, which needs a runtime with ``writable=True``.
+    runtime
+        Whose cache the rows come through. None: the process's own for pages that suit the rows
+        (``default``).
+
+    Raises FileNotFoundError and its like; FormatError for a damaged file, Fortran order, big-endian
+    numbers or records; ValueError for values that do not fit together. Takes some tens of
+    microseconds for each file. On a GPU call it between kernels, for it may allocate memory.
+    """
+    if mode not in ("r", "r+"):
+        raise ValueError(f'mode: {mode!r} is none; give "r" or "r+"')
+    layout = path if isinstance(path, _core.Layout) else \
+        describe(path, tensor, dtype=dtype, shape=shape, offset=offset, stride=stride)
+    if runtime is None:
+        runtime = default(writable=mode == "r+", _suits=layout)
+    return Array(layout, runtime, mode)
+
+
+def concat(arrays: Sequence[Array], *, runtime: Runtime | None = None) -> Array:
+    """One array of the rows of several, one behind the other, for instance the shards of a table.
+    They have equal dtype, shape of a row and stride; their files are opened once more. The arrays
+    themselves may be closed afterwards. ValueError: they differ, or there is none."""
+    layout = _core.join([array.layout for array in arrays])
+    return Array(layout, arrays[0].runtime if runtime is None else runtime, arrays[0].mode)
+
+
+class Array:
+    """Rows of equal size in files: what ``open_array`` and ``concat`` give.
+
+    Not an array of numpy: rows come by ``gather``, by ``t[ids]``, ``t[3]`` and ``t[a:b]``. Every
+    call may be made from any thread. Close it, or use it in a ``with`` statement; its runtime
+    closes it too.
+
+    On a GPU ``gather``, ``scatter`` and ``prefetch`` return before the work has begun, so an error
+    of a row cannot be raised by the call: such a row is zeros, and the next call of this array, or
+    ``check()``, raises the error. On CPU threads the call itself raises it.
+    """
+
+    def __init__(self, layout: _core.Layout, runtime: Runtime, mode: str) -> None:
+        self._core = _core.make_table(runtime._core, layout, mode == "r+")
+        self._runtime = runtime
+        self._layout = layout
+        self._mode = mode
+        self._row_shape = tuple(layout.row_shape) if layout.dtype else (layout.row_bytes,)
+        self._dtype = layout.dtype or "uint8"
+        self._shape = (layout.rows, *self._row_shape)
+        self._row_bytes = layout.row_bytes
+        self._on_gpu = runtime.backend == "gpu"
+        self._places = {n: i for i, n in enumerate(runtime.device_numbers)}
+        runtime._users.add(self)
+
+    # What it is
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of rows, then the shape of a row."""
+        return self._shape
+
+    @property
+    def dtype(self) -> str:
+        """The name of the elements' type, as numpy, ml_dtypes and torch have it: "float32",
+        "bfloat16", "float8_e4m3fn". Raw bytes are "uint8"."""
+        return self._dtype
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row."""
+        return self._row_bytes
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all rows, without gaps between them."""
+        return self._shape[0] * self._row_bytes
+
+    @property
+    def path(self) -> str:
+        """The file of its first row; ``layout.pieces`` has all of them."""
+        return self._layout.pieces[0][0]
+
+    @property
+    def layout(self) -> _core.Layout:
+        """Where the rows lie."""
+        return self._layout
+
+    @property
+    def runtime(self) -> Runtime:
+        """Whose cache the rows come through."""
+        return self._runtime
+
+    @property
+    def mode(self) -> str:
+        """``"r"`` or ``"r+"``."""
+        return self._mode
+
+    @property
+    def closed(self) -> bool:
+        """Whether ``close`` has been called, here or of the runtime."""
+        return self._core.closed
+
+    def __len__(self) -> int:
+        return self._shape[0]
+
+    def ref_bytes(self, device: int = 0) -> bytes:
+        """The bytes of ``penstock::table_ref``, for a kernel of your own. Valid until ``close``."""
+        return self._core.ref(device)
+
+    # Rows by number
+
+    def gather(self, ids: Any, *, out: Any = None, stream: object = None,
+               pad: int | None = None) -> Any:
+        """Rows ``ids[0]``, ``ids[1]`` ... as an array of shape ``ids.shape + t.shape[1:]``.
+
+        ids
+            int32 or int64 (or unsigned) numbers of rows from 0 on, in any order and as often as you
+            like: on a GPU an array of torch, cupy, jax or numba there; else of numpy, torch, or a
+            list. Numbers in host memory work on a GPU too, but the call then waits.
+        out
+            Memory for the rows, of that shape and dtype; its rows may lie apart. None: a new array
+            of the framework and device of ``ids``.
+        stream
+            On a GPU: where the rows are copied, after all work that is on it. None: the current
+            stream of the framework of ``ids``. A stream of torch, cupy, numba or cuda.core, or its
+            address.
+        pad
+            A number that stands for no row and gives zeros, for lists of fixed length.
+
+        With ``out`` nothing is allocated and nothing is waited for: a CUDA graph may contain the
+        call, and may be launched again with new numbers in the same memory. Raises IndexError for a
+        number that is no row (negative ones too) and OSError for a row that cannot be read; on a
+        GPU the next call of this array or ``check()`` raises them. ValueError: ids or out that do
+        not fit, or the array is closed. Blocks on CPU threads until the rows are there, without
+        the GIL.
+        """
+        framework = framework_of(ids)
+        numbers = framework.numbers(ids)
+        shape = numbers.shape + self._row_shape
+        kind = framework if out is None else framework_of(out)
+        if out is None:
+            out = framework.empty(shape, self._dtype, ids)
+        rows = kind.rows(out, shape, self._dtype)
+        if numbers.device < 0 and rows.device < 0:
+            self._core.gather(numbers.address, numbers.type, numbers.count, rows.address,
+                              rows.stride, 0, pad, -1)
+            return out
+        place = self._place_of(numbers, rows.device)
+        current = framework.stream(ids)
+        used = current if stream is None else stream_of(stream)
+        self._core.gather(numbers.address, numbers.type, numbers.count, rows.address, rows.stride,
+                          used, pad, place)
+        if used != current:
+            kind.used_on(out, used, stream)
+        return kind.finish(out, used)
+
+    def _place_of(self, numbers: Numbers, rows_device: int) -> int:
+        """The place of the GPU of the numbers among those of the runtime."""
+        place = self._places.get(numbers.device, -1) if self._on_gpu else -1
+        if numbers.device != rows_device or place < 0:
+            def name(device: int) -> str:
+                return "host memory" if device < 0 else f"GPU {device}"
+            has = ", ".join(f"GPU {n}" for n in self._places) if self._on_gpu else "host memory"
+            raise ValueError(f"ids lie in {name(numbers.device)}, the rows go to "
+                             f"{name(rows_device)}, and the runtime uses {has}; move ids and out "
+                             "there")
+        return place
+
+    def __getitem__(self, key: Any) -> Any:
+        """``t[3]``: a row, of numpy; negative numbers count from the end. ``t[a:b]``: a lazy
+        ``View``. ``t[ids]``: ``gather(ids)``."""
+        if isinstance(key, slice):
+            return View(self, range(*key.indices(len(self))))
+        if isinstance(key, tuple) or key is None or key is Ellipsis:
+            raise TypeError("an Array is indexed by rows alone: t[3], t[a:b] or t[ids]; index the "
+                            "result further")
+        try:
+            row = operator.index(key) if getattr(key, "ndim", 0) == 0 else None
+        except TypeError:
+            row = None
+        if row is None:
+            return self.gather(key)
+        if row < 0:
+            row += len(self)
+        if not 0 <= row < len(self):
+            raise IndexError(f"row {operator.index(key)} of {len(self)}")
+        return self.gather([row])[0]
+
+    # Errors, and the end
+
+    def check(self) -> None:
+        """Raises the first error of a row since the last check, and forgets it. Reads words of host
+        memory and waits for nothing, so work on a stream has to have ended to be seen."""
+        self._core.check()
+
+    def _check(self) -> None:
+        if not self._core.closed:
+            self._core.check()
+
+    def close(self) -> None:
+        """Closes the files; on a GPU waits first until no kernel runs. Captured graphs that gather
+        from the array must not be launched any more. A second call does nothing."""
+        self._core.close()
+
+    def __enter__(self) -> Array:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = ", closed" if self.closed else ""
+        return f"<penstock.Array {self.path!r}, shape {self.shape}, {self.dtype}{state}>"
+
+
+class View:
+    """Rows ``a`` to ``b`` of an Array, read when they are wanted: ``np.asarray(view)``, or
+    ``view.to("cuda")``. Keeps no bytes."""
+
+    def __init__(self, array: Array, rows: range) -> None:
+        self._array = array
+        self._rows = rows
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of rows, then the shape of a row."""
+        return (len(self._rows), *self._array.shape[1:])
+
+    @property
+    def dtype(self) -> str:
+        """As of the array."""
+        return self._array.dtype
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice):
+            return View(self._array, self._rows[key])
+        return self._array[self._rows[operator.index(key)]]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        import numpy as np
+
+        if copy is False:
+            raise ValueError("the rows of a View lie in a file, so an array of them is a copy")
+        ids = np.arange(self._rows.start, self._rows.stop, self._rows.step, dtype=np.int64)
+        rows = self._array.gather(ids)
+        return rows if dtype is None else rows.astype(dtype, copy=False)
+
+    def to(self, device: object) -> Any:
+        """The rows as a tensor of torch on that device; ValueError: the runtime does not use it."""
+        import torch
+
+        ids = torch.arange(self._rows.start, self._rows.stop, self._rows.step, device=device)
+        return self._array.gather(ids)
+
+    def __repr__(self) -> str:
+        return f"<penstock.View of {len(self)} rows of {self._array!r}>"
+
+
+__all__ = ["Array", "NUMPY", "View", "concat", "describe", "open_array"]

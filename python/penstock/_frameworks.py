@@ -1,0 +1,343 @@
+"""Arrays of other libraries, as addresses: where lists of row numbers and results lie, and on which
+stream their users work. No library is imported here that the caller's objects are not of."""
+from __future__ import annotations
+
+import ctypes
+import math
+import sys
+from typing import Any, NamedTuple, Protocol
+
+# The numbers of penstock::engine::number_type.
+INT32, INT64, UINT32, UINT64 = range(4)
+NUMBER_TYPES = {"int32": INT32, "int64": INT64, "uint32": UINT32, "uint64": UINT64}
+_TYPESTRS = {"<i4": INT32, "<i8": INT64, "<u4": UINT32, "<u8": UINT64}
+
+# Elements that numpy alone does not know, as integers of their size, unless ml_dtypes is there.
+_STAND_INS = {"bfloat16": "uint16"}
+
+
+class Numbers(NamedTuple):
+    """A list of row numbers. ``keep`` lives until the call has begun, ``device`` is the number of
+    a GPU, or -1 for host memory."""
+
+    address: int
+    type: int
+    count: int
+    shape: tuple[int, ...]
+    device: int
+    keep: object
+
+
+class Rows(NamedTuple):
+    """Memory for rows: its address, and the bytes from one row to the next (0: close together)."""
+
+    address: int
+    stride: int
+    device: int
+
+
+class Framework(Protocol):
+    """How a library's arrays are made and looked at."""
+
+    def numbers(self, ids: Any) -> Numbers: ...
+    def empty(self, shape: tuple[int, ...], dtype: str, ids: Any) -> Any: ...
+    def rows(self, out: Any, shape: tuple[int, ...], dtype: str) -> Rows: ...
+    def stream(self, ids: Any) -> int: ...
+    def used_on(self, result: Any, stream: int, given: object) -> None: ...
+    def finish(self, result: Any, stream: int) -> Any: ...
+
+
+def not_numbers(ids: object, text: str) -> ValueError:
+    return ValueError(f"ids: {text}; give int32 or int64 numbers in an array of numpy, torch, "
+                      f"cupy, jax or numba, and not {type(ids).__name__}")
+
+
+def wrong_out(text: str) -> ValueError:
+    return ValueError(f"out: {text}")
+
+
+def check_shape(got: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+    if tuple(got) != wanted:
+        raise wrong_out(f"its shape is {tuple(got)} and the rows have {wanted}; give that shape")
+
+
+def row_stride(strides: tuple[int, ...] | None, shape: tuple[int, ...], itemsize: int) -> int:
+    """Bytes from one row to the next of memory with such strides in bytes; 0 if all of it is
+    contiguous. ValueError: a row itself is not."""
+    if strides is None or 0 in shape:
+        return 0
+    expected = itemsize
+    for axis in range(len(shape) - 1, -1, -1):
+        if shape[axis] != 1 and strides[axis] != expected:
+            if axis == 0 and strides[0] > expected:
+                return strides[0]
+            raise wrong_out("its rows do not lie contiguous; give a contiguous array")
+        expected *= shape[axis]
+    return 0
+
+
+def numpy_dtype(name: str) -> Any:
+    """The numpy dtype of elements. What numpy does not know comes from ml_dtypes if that is
+    installed, else as unsigned integers of the same size."""
+    import numpy as np
+
+    try:
+        return np.dtype(name)
+    except TypeError:
+        pass
+    try:
+        import ml_dtypes
+
+        return np.dtype(getattr(ml_dtypes, name))
+    except (ImportError, AttributeError, TypeError):
+        return np.dtype(_STAND_INS.get(name, "uint8"))
+
+
+class Numpy:
+    """Host memory. Lists and other sequences become arrays of numpy."""
+
+    def numbers(self, ids: Any) -> Numbers:
+        import numpy as np
+
+        array = np.asarray(ids)
+        if array.dtype.name not in NUMBER_TYPES or not array.flags.c_contiguous \
+                or not array.dtype.isnative:
+            if array.dtype.kind not in "iu" and array.size:
+                raise not_numbers(ids, f"{array.dtype} counts no rows")
+            array = np.ascontiguousarray(array, dtype=np.int64).reshape(array.shape)
+        return Numbers(array.__array_interface__["data"][0], NUMBER_TYPES[array.dtype.name],
+                       array.size, array.shape, -1, array)
+
+    def empty(self, shape: tuple[int, ...], dtype: str, ids: Any) -> Any:
+        import numpy as np
+
+        return np.empty(shape, numpy_dtype(dtype))
+
+    def rows(self, out: Any, shape: tuple[int, ...], dtype: str) -> Rows:
+        check_shape(out.shape, shape)
+        wanted = numpy_dtype(dtype)
+        if out.dtype != wanted:
+            raise wrong_out(f"its elements are {out.dtype} and those of the rows {wanted}; "
+                            f"give {wanted}")
+        if not out.flags.writeable:
+            raise wrong_out("it cannot be written; give an array that can")
+        stride = 0
+        if not out.flags.c_contiguous:
+            stride = row_stride(out.strides, shape, out.dtype.itemsize)
+        return Rows(out.__array_interface__["data"][0], stride, -1)
+
+    def stream(self, ids: Any) -> int:
+        return 0
+
+    def used_on(self, result: Any, stream: int, given: object) -> None:
+        pass
+
+    def finish(self, result: Any, stream: int) -> Any:
+        return result
+
+
+class Torch:
+    """Tensors, on the host or a GPU. Takes addresses and streams directly: no exchange protocol."""
+
+    def __init__(self, torch: Any) -> None:
+        self.torch = torch
+        self.types = {getattr(torch, name): number for name, number in NUMBER_TYPES.items()
+                      if hasattr(torch, name)}
+
+    def numbers(self, ids: Any) -> Numbers:
+        number = self.types.get(ids.dtype)
+        if number is None:
+            raise not_numbers(ids, f"{ids.dtype} counts no rows")
+        if not ids.is_contiguous():
+            ids = ids.contiguous()
+        device = ids.device
+        where = device.index if device.type == "cuda" else -1
+        return Numbers(ids.data_ptr(), number, ids.numel(), tuple(ids.shape), where, ids)
+
+    def dtype(self, name: str) -> Any:
+        found = getattr(self.torch, name, None)
+        return found if isinstance(found, self.torch.dtype) else self.torch.uint8
+
+    def empty(self, shape: tuple[int, ...], dtype: str, ids: Any) -> Any:
+        return self.torch.empty(shape, dtype=self.dtype(dtype), device=ids.device)
+
+    def rows(self, out: Any, shape: tuple[int, ...], dtype: str) -> Rows:
+        check_shape(out.shape, shape)
+        if out.dtype != self.dtype(dtype):
+            raise wrong_out(f"its elements are {out.dtype} and those of the rows "
+                            f"{self.dtype(dtype)}; give these")
+        stride = 0
+        if not out.is_contiguous():
+            size = out.element_size()
+            stride = row_stride(tuple(s * size for s in out.stride()), shape, size)
+        return Rows(out.data_ptr(), stride, out.device.index if out.device.type == "cuda" else -1)
+
+    def stream(self, ids: Any) -> int:
+        if ids.device.type != "cuda":
+            return 0
+        return int(self.torch.cuda.current_stream(ids.device).cuda_stream)
+
+    def used_on(self, result: Any, stream: int, given: object) -> None:
+        """The allocator must not hand the memory out again before the stream is past the call."""
+        if result.device.type != "cuda":
+            return
+        cuda = self.torch.cuda
+        if not isinstance(given, cuda.Stream):
+            given = cuda.ExternalStream(stream, device=result.device)
+        result.record_stream(given)
+
+    def finish(self, result: Any, stream: int) -> Any:
+        return result
+
+
+class CudaArray:
+    """Arrays with ``__cuda_array_interface__`` (cupy, numba): results are made by ``make``."""
+
+    def __init__(self, make: Any, current_stream: Any) -> None:
+        self.make = make
+        self.current_stream = current_stream
+
+    def numbers(self, ids: Any) -> Numbers:
+        facts = ids.__cuda_array_interface__
+        shape = tuple(facts["shape"])
+        number = _TYPESTRS.get(facts["typestr"])
+        if number is None:
+            raise not_numbers(ids, f"{facts['typestr']} counts no rows")
+        if facts.get("strides") is not None:
+            try:
+                spread = row_stride(facts["strides"], shape, int(facts["typestr"][2:]))
+            except ValueError:
+                spread = 1
+            if spread:
+                raise not_numbers(ids, "the numbers do not lie contiguous")
+        return Numbers(facts["data"][0], number, math.prod(shape), shape, device_of(ids), ids)
+
+    def empty(self, shape: tuple[int, ...], dtype: str, ids: Any) -> Any:
+        return self.make(shape, numpy_dtype(dtype))
+
+    def rows(self, out: Any, shape: tuple[int, ...], dtype: str) -> Rows:
+        facts = out.__cuda_array_interface__
+        check_shape(facts["shape"], shape)
+        wanted = numpy_dtype(dtype)
+        if facts["typestr"] != wanted.str and int(facts["typestr"][2:]) != wanted.itemsize:
+            raise wrong_out(f"its elements are {facts['typestr']} and those of the rows {wanted}; "
+                            f"give {wanted}")
+        if facts["data"][1]:
+            raise wrong_out("it cannot be written; give an array that can")
+        stride = row_stride(facts.get("strides"), shape, int(facts["typestr"][2:]))
+        return Rows(facts["data"][0], stride, device_of(out))
+
+    def stream(self, ids: Any) -> int:
+        return int(self.current_stream())
+
+    def used_on(self, result: Any, stream: int, given: object) -> None:
+        pass  # these allocators are ordered by their own stream: docs/guide/python.md
+
+    def finish(self, result: Any, stream: int) -> Any:
+        return result
+
+
+class Jax(CudaArray):
+    """Arrays that cannot be written and streams that cannot be named: the rows come into a fresh
+    array, and the call waits for them."""
+
+    def __init__(self, jax: Any) -> None:
+        super().__init__(None, lambda: 0)
+        self.jax = jax
+
+    def numbers(self, ids: Any) -> Numbers:
+        ids.block_until_ready()
+        if device_of(ids) < 0:
+            return NUMPY.numbers(ids)
+        return super().numbers(ids)
+
+    def empty(self, shape: tuple[int, ...], dtype: str, ids: Any) -> Any:
+        import numpy as np
+
+        # A copy of memory of numpy is nobody else's: no constant of a compiled program.
+        made = self.jax.device_put(np.empty(shape, numpy_dtype(dtype)), next(iter(ids.devices())))
+        return made.block_until_ready()
+
+    def rows(self, out: Any, shape: tuple[int, ...], dtype: str) -> Rows:
+        check_shape(out.shape, shape)
+        return Rows(out.unsafe_buffer_pointer(), 0, device_of(out))
+
+    def finish(self, result: Any, stream: int) -> Any:
+        from . import _core
+
+        _core.wait_for_stream(stream)
+        return result
+
+
+def device_of(array: Any) -> int:
+    """The number of the GPU that has the array; -1: none. 0 if it does not say."""
+    ask = getattr(array, "__dlpack_device__", None)
+    if ask is None:
+        return 0
+    kind, number = ask()
+    return int(number) if int(kind) in (2, 13) else -1
+
+
+NUMPY = Numpy()
+_known: dict[type, Framework] = {}
+
+
+def _is_of(array: object, module: str, name: str) -> bool:
+    found = getattr(sys.modules.get(module), name, None)
+    return isinstance(found, type) and isinstance(array, found)
+
+
+def framework_of(array: object) -> Framework:
+    """How to look at such an object. Sequences and what numpy understands are numpy's."""
+    kind = type(array)
+    found = _known.get(kind)
+    if found is None:
+        found = _known[kind] = _find_framework(array)
+    return found
+
+
+def _find_framework(array: object) -> Framework:
+    if _is_of(array, "numpy", "ndarray") or isinstance(array, (list, tuple, range, int)):
+        return NUMPY
+    if _is_of(array, "torch", "Tensor"):
+        return Torch(sys.modules["torch"])
+    if _is_of(array, "jax", "Array"):
+        return Jax(sys.modules["jax"])
+    if _is_of(array, "cupy", "ndarray"):
+        cupy: Any = sys.modules["cupy"]
+        return CudaArray(cupy.empty, lambda: cupy.cuda.get_current_stream().ptr)
+    if hasattr(array, "__cuda_array_interface__"):
+        if type(array).__module__.partition(".")[0] == "numba":
+            cuda: Any = sys.modules["numba"].cuda
+            return CudaArray(cuda.device_array, lambda: 0)
+        return CudaArray(_no_maker(array), lambda: 0)
+    if hasattr(array, "__dlpack__") and not hasattr(array, "__array__"):
+        from ._dlpack import Exchanged
+
+        return Exchanged()
+    return NUMPY
+
+
+def _no_maker(array: object) -> Any:
+    def fail(shape: object, dtype: object) -> None:
+        raise wrong_out(f"rows for ids of {type(array).__name__} need memory that is ready; "
+                        "give out=")
+
+    return fail
+
+
+def stream_of(stream: object) -> int:
+    """The address of a stream: a number, or an object of any library that has one."""
+    if isinstance(stream, int):
+        return stream
+    named = getattr(stream, "__cuda_stream__", None)
+    if named is not None:
+        return int((named() if callable(named) else named)[1])
+    for name in ("cuda_stream", "ptr", "handle"):
+        found = getattr(stream, name, None)
+        if isinstance(found, ctypes.c_void_p):
+            return found.value or 0
+        if found is not None:
+            return int(found)
+    raise ValueError(f"stream: {stream!r} has none of __cuda_stream__, cuda_stream and ptr; give "
+                     "a stream of torch, cupy or cuda.core, or its address as a number")

@@ -1,0 +1,294 @@
+"""The runtime: a page cache on one device or several, and the threads that fill it."""
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Union
+
+from . import _core
+from ._errors import path_text
+
+if TYPE_CHECKING:
+    from ._array import Array
+
+Size = Union[int, str]
+Log = Union[str, None, Callable[[str], object]]
+
+_TO_STDERR, _TO_QUEUE, _NOWHERE = 0, 1, 2
+
+# What Runtime() calls otherwise than options.hpp.
+_OPTION_NAMES = {
+    "cache": "cache_bytes",
+    "page": "page_bytes",
+    "host_tier": "tier_bytes",
+    "windows": "window_bytes",
+    "table": "table_bytes",
+    "staging": "staging_bytes",
+}
+
+
+def _text_of(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, (int, str)):
+        return str(value)
+    if isinstance(value, Sequence):
+        return ",".join(str(item) for item in value)
+    raise ValueError(f"{name}: {value!r} is no value of an option; give a number, text or a bool")
+
+
+def _device_settings(device: object) -> list[tuple[str, str, str]]:
+    """The settings for "auto", "cpu", "gpu", "cuda:1", 1, a torch.device, or a list of numbers."""
+    if isinstance(device, (list, tuple)):
+        return [("devices", "device", ",".join(str(item) for item in device))]
+    if isinstance(device, int) and not isinstance(device, bool):
+        return [("where", "device", "gpu"), ("device", "device", str(device))]
+    text = str(device)
+    name, _, number = text.partition(":")
+    if name in ("cuda", "gpu"):
+        settings = [("where", "device", "gpu")]
+        if number:
+            settings.append(("device", "device", number))
+        return settings
+    return [("where", "device", text)]
+
+
+def _drain(queue: _core.LogQueue, write: Callable[[str], object]) -> None:
+    """Runs on a thread of its own until the queue is closed and empty."""
+    closed = False
+    while not closed:
+        closed = queue.closed
+        for line in queue.take(60.0):
+            try:
+                write(line)
+            except Exception:
+                logging.getLogger("penstock").exception("the log function of a Runtime failed")
+
+
+class Runtime:
+    """A page cache on a GPU, or in host memory for CPU threads, and what fills it.
+
+    Open arrays and regions in it; close it when they are no longer used, or use it in a ``with``
+    statement. Several may live in one process, each with a cache of its own.
+
+    device
+        ``"auto"`` takes a GPU if one is usable, else CPU threads; ``backend`` tells which, and a
+        log line why. ``"gpu"`` or ``"cuda:1"`` make it an error if there is none; ``"cpu"``
+        takes CPU
+        threads. A list of numbers gives one cache for each of these GPUs.
+    cache
+        Bytes of page frames on the device: ``"8GiB"`` or a number. None: a quarter of the free
+        memory of a GPU, a sixteenth of the memory of the machine (at most 1 GiB) on CPU threads.
+        Frameworks budget GPU memory themselves, so say how much, and make the Runtime first.
+    page
+        Bytes of a page, a power of two from 512 to 2 MiB. None: 64 KiB. For a table choose
+        ``describe(path).page_bytes``; ``open_array`` without a runtime does so by itself.
+    host_tier
+        Bytes of host memory (pinned, on a GPU) for pages that the cache dropped. None: no tier.
+    windows
+        Most bytes of the operating system's page cache that GPUs read in place. None: half of the
+        machine's memory.
+    writable
+        Whether arrays and regions may be opened with mode ``"r+"``. Costs an eighth of ``cache``.
+    roots
+        Directories below which kernels may open files by name. None: the working directory. Arrays
+        and regions are opened wherever they lie.
+    log
+        ``"stderr"``; ``"logging"`` for the logger ``penstock`` (level INFO); a function that takes
+        a line, called on a thread of Python; or None for no log.
+    options
+        Every other option of penstock/options.hpp by its name, for instance ``share="job1"``,
+        ``worker_threads=4``. What is not set comes from the environment (``PENSTOCK_CACHE`` ...),
+        then from the library.
+
+    Raises ValueError for a value that cannot be used, MemoryError if memory is missing, and
+    OSError: ENODEV without the GPU that was asked for. Takes some tens of milliseconds for
+    each device.
+    Thread-safe, but for ``close``. In a child of ``os.fork`` every call raises ChildProcessError.
+    """
+
+    def __init__(
+        self,
+        device: object = "auto",
+        cache: Size | None = None,
+        page: Size | None = None,
+        host_tier: Size | None = None,
+        windows: Size | None = None,
+        writable: bool = False,
+        roots: Iterable[str | os.PathLike[str]] | None = None,
+        log: Log = "stderr",
+        *,
+        _suits: _core.Layout | None = None,
+        **options: object,
+    ) -> None:
+        settings = [] if device == "auto" else _device_settings(device)
+        named = {"cache": cache, "page": page, "host_tier": host_tier, "windows": windows}
+        for name, value in {**named, **options}.items():
+            if value is not None:
+                settings.append((_OPTION_NAMES.get(name, name), name, _text_of(name, value)))
+        if writable:
+            settings.append(("writable", "writable", "on"))
+        write: Callable[[str], object] | None = None
+        if log == "logging":
+            write = logging.getLogger("penstock").info
+        elif callable(log):
+            write = log
+        elif log not in ("stderr", None):
+            raise ValueError(f'log: {log!r} is no place for lines; give "stderr", "logging", a '
+                             "function or None")
+        where = _TO_QUEUE if write is not None else _NOWHERE if log is None else _TO_STDERR
+        folders = None if roots is None else [path_text(folder) for folder in roots]
+        self._users: weakref.WeakSet[object] = weakref.WeakSet()
+        self._process = os.getpid()
+        self._core = _core.make_runtime(settings, folders, _suits, where)
+        self._writer: threading.Thread | None = None
+        if write is not None:
+            self._writer = threading.Thread(target=_drain, args=(self._core.log, write),
+                                            name="penstock log", daemon=True)
+            self._writer.start()
+        _runtimes.add(self)
+
+    # What runs on which device
+
+    @property
+    def backend(self) -> str:
+        """``"gpu"`` or ``"cpu"``."""
+        return self._core.backend
+
+    @property
+    def device_count(self) -> int:
+        """How many devices, each with a cache of its own."""
+        return self._core.device_count
+
+    @property
+    def device_names(self) -> list[str]:
+        """The names of the devices, for people."""
+        return [self._core.device_name(i) for i in range(self.device_count)]
+
+    @property
+    def device_numbers(self) -> list[int]:
+        """The CUDA numbers of the devices; on CPU threads only names."""
+        return [self._core.device_number(i) for i in range(self.device_count)]
+
+    @property
+    def page_bytes(self) -> int:
+        """Bytes of a page."""
+        return self._core.page_bytes()
+
+    @property
+    def writable(self) -> bool:
+        """Whether arrays and regions may be opened with mode ``"r+"``."""
+        return self._core.writable
+
+    @property
+    def io(self) -> str:
+        """How requested pages are read: ``"io_uring"`` or ``"pread"``."""
+        return self._core.io_name
+
+    @property
+    def linked_processes(self) -> int:
+        """With ``share``: how many other processes this cache is linked with now."""
+        return self._core.linked_processes()
+
+    def settings(self, device: int = 0) -> dict[str, str]:
+        """Every option of that device as resolved, for people: ``{"cache_bytes": "8 GiB"}``."""
+        return {name: shown for name, _, shown in self._core.settings(device)}
+
+    def ref_bytes(self, device: int = 0) -> bytes:
+        """The bytes of ``penstock::runtime_ref``, the argument by which a kernel of your own uses
+        this runtime on that device. Valid until ``close``."""
+        return self._core.ref(device)
+
+    # What went wrong, and the end
+
+    def check(self) -> None:
+        """Raises the first error since the last check, of any array of this runtime, of writing
+        files, or of the device; the error is forgotten then, unless the device is broken. Reads
+        words of host memory and waits for nothing: work on a stream has to have ended to be seen.
+        IndexError and OSError name file, row and cause."""
+        self._core.check()
+        for user in list(self._users):
+            user._check()  # type: ignore[attr-defined]
+
+    @property
+    def closed(self) -> bool:
+        """Whether ``close`` has been called."""
+        return self._core.closed
+
+    def close(self) -> None:
+        """Ends the runtime with its arrays and regions: waits until no kernel runs on its devices,
+        writes changed pages of files, and frees the memory. Captured graphs that gather from its
+        arrays must not be launched any more. A second call does nothing. In a child of ``os.fork``
+        it leaves all to the parent."""
+        if self._core.closed:
+            return
+        try:
+            for user in list(self._users):
+                user.close()  # type: ignore[attr-defined]
+        finally:
+            in_child = self._process != os.getpid()
+            self._core.close()
+            if not in_child and self._writer is not None \
+                    and self._writer is not threading.current_thread():
+                self._writer.join()
+            _runtimes.discard(self)
+
+    def __enter__(self) -> Runtime:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return "<penstock.Runtime, closed>"
+        return f"<penstock.Runtime on {self.backend}: {', '.join(self.device_names)}>"
+
+
+_runtimes: weakref.WeakSet[Runtime] = weakref.WeakSet()
+_defaults: dict[tuple[int, bool], Runtime] = {}
+_defaults_lock = threading.Lock()
+
+
+def default(page: Size | None = None, *, writable: bool = False,
+            _suits: _core.Layout | None = None) -> Runtime:
+    """The process's runtime for pages of so many bytes, made on first use with the settings of the
+    environment (``PENSTOCK_CACHE`` ...) and logging to the logger ``penstock``. Each has a cache of
+    its own, so programs that budget memory make a ``Runtime`` and pass it to ``open_array``."""
+    if page is not None:
+        page_bytes = page if isinstance(page, int) else _core.parse_size("page", page)
+    else:
+        page_bytes = 0 if _suits is None else _suits.page_bytes
+    with _defaults_lock:
+        found = _defaults.get((page_bytes, writable))
+        if found is None or found.closed:
+            found = Runtime(page=page, writable=writable, log="logging", _suits=_suits)
+            _defaults[page_bytes, writable] = found
+        return found
+
+
+def _close_all() -> None:
+    """Before CUDA's own end, and while threads of Python still run."""
+    for runtime in list(_runtimes):
+        try:
+            runtime.close()
+        except Exception as error:
+            logging.getLogger("penstock").warning("closing a runtime at exit: %s", error)
+
+
+def _forget_in_child() -> None:
+    """A child of fork() has none of the parent's threads: it makes runtimes of its own."""
+    global _defaults_lock
+    _defaults_lock = threading.Lock()
+    _defaults.clear()
+    _runtimes.clear()
+
+
+atexit.register(_close_all)
+os.register_at_fork(after_in_child=_forget_in_child)
