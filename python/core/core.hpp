@@ -40,6 +40,7 @@ struct table_box {
 };
 
 void bind_layout(nanobind::module_& m);
+void bind_region(nanobind::module_& m);
 void bind_runtime(nanobind::module_& m);
 void bind_table(nanobind::module_& m);
 

@@ -95,7 +95,15 @@ void bind_layout(nb::module_& m) {
             "page_bytes",
             [](const table_layout& of) { return options_for(of, options{}).page_bytes; },
             "Bytes of the pages that suit such rows.")
-        .def("__eq__", [](const table_layout& a, const table_layout& b) { return a == b; });
+        .def(
+            "__eq__", [](const table_layout& a, const table_layout& b) { return a == b; },
+            nb::is_operator(), nb::sig("def __eq__(self, other: object, /) -> bool"))
+        .def("__repr__", [](const table_layout& of) {
+            return "<penstock.Layout of " + std::to_string(of.rows()) + " rows of " +
+                   std::to_string(of.row_bytes) + " bytes, " +
+                   (of.dtype.empty() ? "raw" : of.dtype) + ", in " +
+                   std::to_string(of.pieces.size()) + " pieces>";
+        });
     m.def("describe", describe_file, "path"_a, "tensor"_a,
           "Reads the header of a file or of a checkpoint.");
     m.def("describe_raw", describe_rows, "path"_a, "row_bytes"_a, "stride_bytes"_a, "first_byte"_a,

@@ -17,5 +17,6 @@ NB_MODULE(_core, m) {
 #endif
     penstock::python::bind_layout(m);
     penstock::python::bind_runtime(m);
+    penstock::python::bind_region(m);
     penstock::python::bind_table(m);
 }

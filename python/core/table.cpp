@@ -5,9 +5,13 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
+#include <set>
+
 #include "core/core.hpp"
 #include "core/errors.hpp"
+#include "core/host_rows.hpp"
 #include "core/interrupts.hpp"
+#include "penstock/advise.hpp"
 #include "runtime/runtime_state.hpp"
 
 namespace penstock::python {
@@ -17,101 +21,129 @@ using namespace nb::literals;
 
 namespace {
 
-// A list of row numbers, as Python's side found it in an array of any framework.
+// A list of row numbers, as Python's side found it in an array of any framework, and what belongs
+// to it.
 struct list {
     std::uintptr_t numbers;
     int type;  // engine::number_type
     std::uint64_t count;
+    std::uintptr_t rows;  // 0: the verb moves none
+    std::uint64_t stride;
+    std::uintptr_t stream;
+    std::optional<std::int64_t> padding;
+    int device;  // its place in the runtime; negative: all lies in host memory
 };
 
-template <typename Call>
-int with_numbers(const list& of, Call&& call) {
-    switch (static_cast<engine::number_type>(of.type)) {
-        case engine::number_type::int32:
-            return call(reinterpret_cast<const std::int32_t*>(of.numbers));
-        case engine::number_type::int64:
-            return call(reinterpret_cast<const std::int64_t*>(of.numbers));
-        case engine::number_type::uint32:
-            return call(reinterpret_cast<const std::uint32_t*>(of.numbers));
-        case engine::number_type::uint64:
-            return call(reinterpret_cast<const std::uint64_t*>(of.numbers));
+row_options options_of(const list& of) {
+    row_options out;
+    if (of.device >= 0) out.device = static_cast<std::uint32_t>(of.device);
+    out.stream = reinterpret_cast<device_stream>(of.stream);
+    out.padding = of.padding;
+    out.stride_bytes = of.stride;
+    return out;
+}
+
+enum class verb { gather, scatter, prefetch, will_need };
+
+template <typename Number>
+int call_with(table& rows, verb which, const list& of) {
+    const auto* const numbers = reinterpret_cast<const Number*>(of.numbers);
+    void* const memory = reinterpret_cast<void*>(of.rows);
+    const row_options settings = options_of(of);
+    switch (which) {
+        case verb::gather: return rows.gather(numbers, of.count, memory, settings);
+        case verb::scatter: return rows.scatter(numbers, of.count, memory, settings);
+        case verb::prefetch: return rows.prefetch(numbers, of.count, settings);
+        case verb::will_need: return rows.will_need(numbers, of.count, settings);
     }
     return -EINVAL;
 }
 
-// Runs the call without the GIL. On cpu all is done then, so what could not be had is raised at
-// once; on gpu the next call raises it. A row that only Ctrl-C kept from coming is asked for again
-// if Python's handler does not raise.
-template <typename Call>
-void run(table_box& box, const std::string& verb, const Call& call) {
+int call(table& rows, verb which, const list& of) {
+    switch (static_cast<engine::number_type>(of.type)) {
+        case engine::number_type::int32: return call_with<std::int32_t>(rows, which, of);
+        case engine::number_type::int64: return call_with<std::int64_t>(rows, which, of);
+        case engine::number_type::uint32: return call_with<std::uint32_t>(rows, which, of);
+        case engine::number_type::uint64: return call_with<std::uint64_t>(rows, which, of);
+    }
+    return -EINVAL;
+}
+
+std::uint64_t number_bytes(const list& of) {
+    const auto type = static_cast<engine::number_type>(of.type);
+    return type == engine::number_type::int32 || type == engine::number_type::uint32 ? 4 : 8;
+}
+
+int call_through_pinned(table& rows, verb which, const list& of, int device) {
+    const host_list host{reinterpret_cast<const std::byte*>(of.numbers),
+                         number_bytes(of),
+                         of.count,
+                         reinterpret_cast<std::byte*>(of.rows),
+                         rows.row_bytes(),
+                         of.stride,
+                         which == verb::gather};
+    return run_through_pinned(
+        device, host, [&](const void* numbers, std::uint64_t count, void* memory, void* stream) {
+            list piece = of;
+            piece.numbers = reinterpret_cast<std::uintptr_t>(numbers);
+            piece.count = count;
+            piece.rows = reinterpret_cast<std::uintptr_t>(memory);
+            piece.stride = 0;
+            piece.stream = reinterpret_cast<std::uintptr_t>(stream);
+            piece.device = 0;
+            return call(rows, which, piece);
+        });
+}
+
+// Runs the call without the GIL. Where it has ended when it returns, a row that could not be had is
+// raised at once; else the next call raises it. A row that only Ctrl-C kept from coming is asked
+// for again if Python's handler does not raise.
+void run(table_box& box, const char* name, verb which, const list& of) {
     const std::shared_ptr<table> rows = box.open();
+    const bool waits = !box.on_gpu || of.device < 0;
     for (;;) {
         int code = 0;
         status noted;
         bool interrupted = false;
         {
             const nb::gil_scoped_release free;
-            if (box.on_gpu) {
-                code = call(*rows);
+            if (!waits) {
+                code = call(*rows, which, of);
             } else {
                 interruptible_call watched(*box.rt);
-                code = call(*rows);
+                code = box.on_gpu ? call_through_pinned(*rows, which, of, box.rt->settings().device)
+                                  : call(*rows, which, of);
                 interrupted = watched.end();
             }
-            if (code != 0 || !box.on_gpu) noted = rows->check();
+            if (code != 0 || waits) noted = rows->check();
         }
         if (interrupted) {
             raise_pending();
             if (code == -ECANCELED || noted.code == -ECANCELED) continue;
         }
         check(noted);
-        check(code, verb);
+        check(code, name);
         return;
     }
-}
-
-// A negative device: the one that the stream is of.
-row_options options_of(std::uintptr_t stream, std::optional<std::int64_t> padding,
-                       std::uint64_t stride, int device) {
-    row_options out;
-    if (device >= 0) out.device = static_cast<std::uint32_t>(device);
-    out.stream = reinterpret_cast<device_stream>(stream);
-    out.padding = padding;
-    out.stride_bytes = stride;
-    return out;
 }
 
 void gather(table_box& box, std::uintptr_t numbers, int type, std::uint64_t count,
             std::uintptr_t out, std::uint64_t stride, std::uintptr_t stream,
             std::optional<std::int64_t> padding, int device) {
-    run(box, "gather", [&](table& rows) {
-        return with_numbers({numbers, type, count}, [&](auto* list) {
-            return rows.gather(list, count, reinterpret_cast<void*>(out),
-                               options_of(stream, padding, stride, device));
-        });
-    });
+    run(box, "gather", verb::gather, {numbers, type, count, out, stride, stream, padding, device});
 }
 
 void scatter(table_box& box, std::uintptr_t numbers, int type, std::uint64_t count,
              std::uintptr_t from, std::uint64_t stride, std::uintptr_t stream,
              std::optional<std::int64_t> padding, int device) {
-    run(box, "scatter", [&](table& rows) {
-        return with_numbers({numbers, type, count}, [&](auto* list) {
-            return rows.scatter(list, count, reinterpret_cast<const void*>(from),
-                                options_of(stream, padding, stride, device));
-        });
-    });
+    run(box, "scatter", verb::scatter,
+        {numbers, type, count, from, stride, stream, padding, device});
 }
 
 void prefetch(table_box& box, std::uintptr_t numbers, int type, std::uint64_t count,
-              std::uintptr_t stream, bool wait, int device) {
-    run(box, "prefetch", [&](table& rows) {
-        return with_numbers({numbers, type, count}, [&](auto* list) {
-            const row_options settings = options_of(stream, std::nullopt, 0, device);
-            return wait ? rows.prefetch(list, count, settings)
-                        : rows.will_need(list, count, settings);
-        });
-    });
+              std::uintptr_t stream, bool into_cache, int device) {
+    run(box, "prefetch", into_cache ? verb::prefetch : verb::will_need,
+        {numbers, type, count, 0, 0, stream, std::nullopt, device});
 }
 
 std::unique_ptr<table_box> make_table(const runtime_box& of, const table_layout& layout,
@@ -131,20 +163,81 @@ std::unique_ptr<table_box> make_table(const runtime_box& of, const table_layout&
 }
 
 template <typename Verb>
-std::int64_t count_of(table_box& box, const std::string& name, Verb verb) {
+std::int64_t count_of(table_box& box, const char* name, Verb of_table) {
     const std::shared_ptr<table> rows = box.open();
     std::int64_t done = 0;
     {
         const nb::gil_scoped_release free;
-        done = verb(*rows);
+        done = of_table(*rows);
     }
     return check(done, name);
+}
+
+// Calls `of_part(file, offset, bytes)` for each part of a file that has rows of [begin, end), until
+// one returns a negative errno. Returns the sum.
+template <typename Verb>
+std::int64_t for_parts(runtime& rt, const table_layout& layout, std::uint64_t begin,
+                       std::uint64_t end, Verb of_part) {
+    const std::uint64_t stride = layout.stride_bytes != 0 ? layout.stride_bytes : layout.row_bytes;
+    std::int64_t sum = 0;
+    std::uint64_t first = 0;  // row of the piece
+    for (const table_piece& piece : layout.pieces) {
+        const std::uint64_t from = std::max(begin, first);
+        const std::uint64_t to = std::min(end, first + piece.rows);
+        if (from < to) {
+            const shared_file file = rt.open_everywhere(piece.path);
+            if (file.code() != 0) return file.code();
+            const std::int64_t done =
+                of_part(file, static_cast<std::int64_t>(piece.first_byte + (from - first) * stride),
+                        static_cast<std::int64_t>((to - from - 1) * stride + layout.row_bytes));
+            rt.close(file);
+            if (done < 0) return done;
+            sum += done;
+        }
+        first += piece.rows;
+    }
+    return sum;
+}
+
+std::int64_t advise_rows(table_box& box, int kind, std::uint64_t begin, std::uint64_t end) {
+    const std::shared_ptr<runtime> rt = box.rt;
+    return count_of(box, "advise", [&](table& rows) {
+        return for_parts(*rt, rows.layout(), begin, end,
+                         [&](const shared_file& file, std::int64_t offset, std::int64_t bytes) {
+                             std::int64_t done = 0;
+                             for (std::uint32_t i = 0; i < rt->device_count() && done >= 0; ++i)
+                                 done = rt->state(i).device->advise(rt->ref(i), file.of(i),
+                                                                    static_cast<advice>(kind),
+                                                                    offset, bytes);
+                             return done;
+                         });
+    });
+}
+
+// Of rows [begin, end), on a GPU: on CPU threads a table has windows for all of its rows or none.
+std::int64_t open_windows(table_box& box, std::uint64_t begin, std::uint64_t end) {
+    const std::shared_ptr<runtime> rt = box.rt;
+    return count_of(box, "windows", [&](table& rows) {
+        if (!box.on_gpu || (begin == 0 && end >= rows.size())) return rows.open_windows();
+        return for_parts(*rt, rows.layout(), begin, end,
+                         [&](const shared_file& file, std::int64_t offset, std::int64_t bytes) {
+                             return rt->open_windows(file, offset, bytes);
+                         });
+    });
+}
+
+nb::bytes ref_of(const table_box& box, std::uint32_t device) {
+    const std::shared_ptr<table> rows = box.open();
+    if (device >= box.rt->device_count())
+        raise(-EINVAL, "device: the runtime has no device " + std::to_string(device));
+    const table_ref ref = rows->ref(device);
+    return nb::bytes(&ref, sizeof ref);
 }
 
 }  // namespace
 
 std::shared_ptr<table> table_box::open() const {
-    if (rows == nullptr) raise(-EBADF, "the table is closed; open the array again");
+    if (rows == nullptr) raise(-EBADF, "the array is closed; open it again");
     return rows;
 }
 
@@ -173,26 +266,32 @@ void bind_table(nb::module_& m) {
              "padding"_a.none(), "device"_a)
         .def("scatter", scatter, "numbers"_a, "type"_a, "count"_a, "rows"_a, "stride"_a, "stream"_a,
              "padding"_a.none(), "device"_a)
-        .def("prefetch", prefetch, "numbers"_a, "type"_a, "count"_a, "stream"_a, "wait"_a,
+        .def("prefetch", prefetch, "numbers"_a, "type"_a, "count"_a, "stream"_a, "into_cache"_a,
              "device"_a)
         .def("check", [](const table_box& box) { check(box.open()->check()); })
         .def("sync",
              [](table_box& box) {
                  count_of(box, "sync", [](table& t) { return std::int64_t{t.sync()}; });
              })
-        .def("open_windows",
-             [](table_box& box) {
-                 return count_of(box, "windows", [](table& t) { return t.open_windows(); });
-             })
+        .def("advise", advise_rows, "kind"_a, "begin"_a, "end"_a)
+        .def("open_windows", open_windows, "begin"_a, "end"_a)
         .def("grow_windows",
              [](table_box& box) {
                  return count_of(box, "windows", [](table& t) { return t.grow_windows(); });
              })
-        .def("ref", [](const table_box& box, std::uint32_t device) {
-            const table_ref ref = box.open()->ref(device);
-            return nb::bytes(&ref, sizeof ref);
-        });
+        .def("ref", ref_of, "device"_a, "The bytes of penstock::table_ref.");
     m.def("make_table", make_table, "runtime"_a, "layout"_a, "writable"_a);
+    m.def(
+        "wait_for_stream",
+        [](std::uintptr_t stream) {
+            int code = 0;
+            {
+                const nb::gil_scoped_release free;
+                code = wait_for_stream(reinterpret_cast<void*>(stream));
+            }
+            check(code, "waiting for a stream");
+        },
+        "stream"_a);
 }
 
 }  // namespace penstock::python

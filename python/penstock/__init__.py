@@ -13,14 +13,18 @@ Calls on a GPU return before their work has begun, so the errors of rows come la
 call of the same array, or by ``check()``. Without a GPU the same calls work on arrays of numpy.
 """
 from ._array import Array, View, concat, describe, open_array
+from ._check import check
 from ._core import Layout
 from ._core import version as __version__
 from ._core import with_cuda as built_with_cuda
 from ._errors import FormatError
 from ._install import get_cmake_dir, get_include
+from ._region import Region, open_region
 from ._runtime import Runtime, default
+from ._stats import Statistics, monitor, stats
 
 __all__ = [
-    "Array", "FormatError", "Layout", "Runtime", "View", "__version__", "built_with_cuda", "concat",
-    "default", "describe", "get_cmake_dir", "get_include", "open_array",
+    "Array", "FormatError", "Layout", "Region", "Runtime", "Statistics", "View", "__version__",
+    "built_with_cuda", "check", "concat", "default", "describe", "get_cmake_dir", "get_include",
+    "monitor", "open_array", "open_region", "stats",
 ]

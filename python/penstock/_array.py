@@ -9,10 +9,12 @@ from typing import Any, Union
 
 from . import _core
 from ._errors import path_text
-from ._frameworks import NUMPY, Numbers, framework_of, stream_of
+from ._frameworks import Numbers, framework_of, numpy_dtype, stream_of
 from ._runtime import Runtime, default
 
 Path = Union[str, "os.PathLike[str]"]
+
+_ADVICE = ("normal", "sequential", "random", "willneed", "dontneed")  # penstock::advice
 
 
 def describe(path: Path, tensor: str = "", *, dtype: object = None,
@@ -211,13 +213,13 @@ class Array:
             out = framework.empty(shape, self._dtype, ids)
         rows = kind.rows(out, shape, self._dtype)
         if numbers.device < 0 and rows.device < 0:
-            self._core.gather(numbers.address, numbers.type, numbers.count, rows.address,
+            self._core.gather(numbers.address, numbers.type, numbers.size, rows.address,
                               rows.stride, 0, pad, -1)
             return out
         place = self._place_of(numbers, rows.device)
         current = framework.stream(ids)
         used = current if stream is None else stream_of(stream)
-        self._core.gather(numbers.address, numbers.type, numbers.count, rows.address, rows.stride,
+        self._core.gather(numbers.address, numbers.type, numbers.size, rows.address, rows.stride,
                           used, pad, place)
         if used != current:
             kind.used_on(out, used, stream)
@@ -254,6 +256,86 @@ class Array:
         if not 0 <= row < len(self):
             raise IndexError(f"row {operator.index(key)} of {len(self)}")
         return self.gather([row])[0]
+
+    # Rows ahead of their use, and changes
+
+    def scatter(self, ids: Any, values: Any, *, stream: object = None,
+                pad: int | None = None) -> None:
+        """Writes row ``values[i]`` to row ``ids[i]``, in mode ``"r+"``; ``sync`` brings it to the
+        file. ``values`` has shape ``ids.shape + t.shape[1:]``, the dtype of the array, and lies
+        where ``ids`` lie. If a number repeats, each byte of its row comes from one of the rows.
+        Stream, ``pad`` and errors are as of ``gather``; OSError: EROFS in mode ``"r"``."""
+        framework = framework_of(ids)
+        numbers = framework.numbers(ids)
+        if isinstance(values, (list, tuple, int, float)):
+            import numpy as np
+
+            values = np.asarray(values, dtype=numpy_dtype(self._dtype))
+        kind = framework_of(values)
+        rows = kind.rows(values, numbers.shape + self._row_shape, self._dtype, False)
+        place, used = -1, 0
+        if numbers.device >= 0 or rows.device >= 0:
+            place = self._place_of(numbers, rows.device)
+            used = framework.stream(ids) if stream is None else stream_of(stream)
+        self._core.scatter(numbers.address, numbers.type, numbers.size, rows.address, rows.stride,
+                           used, pad, place)
+        if place >= 0 and used != framework.stream(ids):
+            kind.used_on(values, used, stream)
+
+    def _bring(self, ids: Any, stream: object, into_cache: bool) -> None:
+        if isinstance(ids, slice):
+            import numpy as np
+
+            ids = np.arange(*ids.indices(len(self)), dtype=np.int64)
+        framework = framework_of(ids)
+        numbers = framework.numbers(ids)
+        place, used = -1, 0
+        if numbers.device >= 0:
+            place = self._place_of(numbers, numbers.device)
+            used = framework.stream(ids) if stream is None else stream_of(stream)
+        self._core.prefetch(numbers.address, numbers.type, numbers.size, used, into_cache, place)
+
+    def prefetch(self, ids: Any, *, stream: object = None) -> None:
+        """Brings the pages of these rows (numbers, or a slice) into the cache, each once. On a GPU
+        they are there when the stream is past the call, whose kernel waits for them; on CPU threads
+        when the call returns."""
+        self._bring(ids, stream, True)
+
+    def will_need(self, ids: Any, *, stream: object = None) -> None:
+        """Says that these rows (numbers, or a slice) will be wanted soon, and waits for nothing:
+        their bytes are then on their way to the host tier, or without one to the operating system's
+        page cache. A hint: numbers of no row are passed over."""
+        self._bring(ids, stream, False)
+
+    def advise(self, kind: str, part: slice = slice(None)) -> None:
+        """How the files will be read: ``"normal"``, ``"sequential"`` or ``"random"``, for the whole
+        files; ``"willneed"`` (into the host tier) or ``"dontneed"`` (out of the cache) for the rows
+        of a slice. A hint. ValueError: no such kind."""
+        if kind not in _ADVICE:
+            raise ValueError(f"kind: {kind!r} is no advice; give one of {', '.join(_ADVICE)}")
+        begin, end, _ = part.indices(len(self))
+        self._core.advise(_ADVICE.index(kind), begin, end)
+
+    def windows(self, fraction: float = 1.0) -> int:
+        """Opens windows: rows that lie in the operating system's page cache are then read in place,
+        with no request to the host. Takes in what is in memory now, of the first ``fraction`` of
+        the rows; again, after a time: what has come into memory since. How many bytes lie in
+        windows then. OSError: why there can be none. On a GPU call it between kernels. On CPU
+        threads an array that gathers many rows opens its windows by itself, for all of its rows."""
+        if not 0.0 < fraction <= 1.0:
+            raise ValueError(f"fraction: {fraction} is none; give more than 0 and at most 1")
+        return self._core.open_windows(0, max(1, int(fraction * len(self))))
+
+    def grow_windows(self) -> int:
+        """Takes into windows what was asked for since and lies in memory by now: cheap, for every
+        batch. How many bytes it took in. On a GPU call it between kernels."""
+        return self._core.grow_windows()
+
+    def sync(self) -> None:
+        """What ``scatter`` wrote is on storage when it returns. On a GPU the work on the stream has
+        to have ended. Blocks, without the GIL. OSError: what could not be written, and why; the
+        next ``sync`` tries again."""
+        self._core.sync()
 
     # Errors, and the end
 
@@ -329,4 +411,4 @@ class View:
         return f"<penstock.View of {len(self)} rows of {self._array!r}>"
 
 
-__all__ = ["Array", "NUMPY", "View", "concat", "describe", "open_array"]
+__all__ = ["Array", "View", "concat", "describe", "dtype_name", "open_array"]

@@ -39,8 +39,7 @@ def error_of(code: int, text: str, path: str = "") -> Exception:
         # OSError appends the file name to its text; most texts begin with it already.
         shown = text.removeprefix(f"'{path}': ").removeprefix(f"{path}: ") if path else text
         return OSError(code, shown, path or None)
-    error.errno = code  # type: ignore[attr-defined]
-    error.filename = path or None  # type: ignore[attr-defined]
+    vars(error).update(errno=code, filename=path or None)
     return error
 
 

@@ -1,0 +1,251 @@
+// Regions for Python, and the tensors of DLPack that share their memory.
+#include "penstock/region.hpp"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <system_error>
+#include <thread>
+
+#include "core/core.hpp"
+#include "core/dlpack.hpp"
+#include "core/errors.hpp"
+#include "runtime/runtime_state.hpp"
+
+namespace penstock::python {
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+using shared_region = std::shared_ptr<file_region>;
+
+// The last use of a region's memory may end anywhere: in the collector of a framework, on any
+// thread, without the GIL, after the interpreter. Closing a region waits for the device, so a
+// thread does that.
+void end_use(shared_region use) {
+    if (use.use_count() > 1) return;
+    try {
+        std::thread([last = std::move(use)]() mutable { last.reset(); }).detach();
+    } catch (const std::system_error&) {
+        // No thread: the memory is given back here after all.
+    }
+}
+
+struct tensor_use {
+    shared_region region;
+    std::vector<std::int64_t> shape, strides;
+};
+
+template <typename Managed>
+void end_tensor(Managed* tensor) {
+    if (tensor == nullptr) return;
+    auto* const use = static_cast<tensor_use*>(tensor->context);
+    end_use(std::move(use->region));
+    delete use;
+    delete tensor;
+}
+
+// A capsule that no consumer took ends the tensor itself; a consumer renames what it takes.
+template <typename Managed>
+void end_capsule(PyObject* capsule, const char* name) {
+    if (PyCapsule_IsValid(capsule, name) == 0) return;
+    end_tensor(static_cast<Managed*>(PyCapsule_GetPointer(capsule, name)));
+}
+
+constexpr const char* plain_name = "dltensor";
+constexpr const char* versioned_name = "dltensor_versioned";
+
+class region_box {
+public:
+    region_box(shared_region region, bool on_gpu) : region_(std::move(region)), on_gpu_(on_gpu) {}
+    ~region_box() {
+        const nb::gil_scoped_release free;
+        region_.reset();
+    }
+
+    // Keeps the memory as long as this lives: its address was handed out by number.
+    void keep() { kept_ = true; }
+
+    [[nodiscard]] shared_region open() const {
+        if (closed_) raise(-EBADF, "the region is closed; open it again");
+        return region_;
+    }
+    [[nodiscard]] bool is_closed() const { return closed_; }
+
+    void close(std::uintptr_t stream) {
+        if (closed_) return;
+        shared_region last = region_;
+        closed_ = true;
+        if (!kept_) region_.reset();
+        std::int64_t code = 0;
+        {
+            const nb::gil_scoped_release free;
+            const auto on = reinterpret_cast<device_stream>(stream);
+            // Tensors that share the memory may live on.
+            if (last.use_count() > 1) code = std::min<std::int64_t>(last->release(on), 0);
+            else code = last->close(on);
+            last.reset();
+        }
+        if (code != -ECHILD) check(code, "closing a region");
+    }
+
+    [[nodiscard]] dlpack::tensor tensor_of(tensor_use& use, const std::vector<std::int64_t>& shape,
+                                           int code, int bits, std::uint64_t front,
+                                           int device) const {
+        use.region = open();
+        use.shape = shape;
+        use.strides.assign(shape.size(), 1);
+        for (std::size_t i = shape.size(); i-- > 1;) use.strides[i - 1] = use.strides[i] * shape[i];
+        return {static_cast<std::byte*>(use.region->data()) + front,
+                {on_gpu_ ? 2 : 1, device},
+                static_cast<std::int32_t>(shape.size()),
+                {static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(bits), 1},
+                use.shape.data(),
+                use.strides.data(),
+                0};
+    }
+
+private:
+    shared_region region_;
+    bool on_gpu_, kept_ = false, closed_ = false;
+};
+
+nb::object exported(const region_box& box, const std::vector<std::int64_t>& shape, int code,
+                    int bits, std::uint64_t front, int device, bool versioned, bool read_only) {
+    auto use = std::make_unique<tensor_use>();
+    const dlpack::tensor tensor = box.tensor_of(*use, shape, code, bits, front, device);
+    PyObject* capsule = nullptr;
+    if (versioned) {
+        using managed = dlpack::managed_tensor_versioned;
+        auto made = std::make_unique<managed>(
+            managed{1, 1, use.get(), end_tensor<managed>, read_only ? 1u : 0u, tensor});
+        capsule = PyCapsule_New(made.get(), versioned_name,
+                                [](PyObject* of) { end_capsule<managed>(of, versioned_name); });
+        if (capsule != nullptr) made.release();
+    } else {
+        using managed = dlpack::managed_tensor;
+        auto made = std::make_unique<managed>(managed{tensor, use.get(), end_tensor<managed>});
+        capsule = PyCapsule_New(made.get(), plain_name,
+                                [](PyObject* of) { end_capsule<managed>(of, plain_name); });
+        if (capsule != nullptr) made.release();
+    }
+    if (capsule == nullptr) throw nb::python_error();
+    use.release();
+    return nb::steal(capsule);
+}
+
+// Holds the memory of a region for an object of Python that has its address.
+struct region_use {
+    shared_region region;
+    ~region_use() { end_use(std::move(region)); }
+};
+
+std::unique_ptr<region_box> make_region(const runtime_box& of, const std::string& path,
+                                        std::uint64_t offset, std::uint64_t bytes, bool writes,
+                                        bool outside_writers,
+                                        std::optional<std::uint64_t> device_bytes, bool promote_hot,
+                                        std::uint32_t device, int placement) {
+    const std::shared_ptr<runtime> rt = of.open();
+    std::unique_ptr<file_region> made;
+    status s;
+    {
+        const nb::gil_scoped_release free;
+        s = map_region(*rt, path, offset, bytes, writes ? protection::read_write : protection::read,
+                       {outside_writers, device_bytes, promote_hot, device,
+                        static_cast<region_placement>(placement)},
+                       made);
+    }
+    check(s, path);
+    return std::make_unique<region_box>(std::move(made), rt->where() == backend::gpu);
+}
+
+template <typename Verb>
+std::int64_t count_of_region(region_box& box, const char* name, Verb of_region) {
+    shared_region region = box.open();
+    std::int64_t done = 0;
+    {
+        const nb::gil_scoped_release free;
+        done = of_region(*region);
+        region.reset();
+    }
+    return check(done, name);
+}
+
+device_stream stream_at(std::uintptr_t address) { return reinterpret_cast<device_stream>(address); }
+
+using counts = std::vector<std::pair<std::string, std::uint64_t>>;
+
+counts traffic_of(const region_box& box) {
+    const region_traffic t = box.open()->traffic();
+    return {{"pages_fetched", t.pages_fetched},
+            {"pages_from_neighbours", t.pages_from_neighbours},
+            {"pages_from_caches", t.pages_from_caches},
+            {"pages_released", t.pages_released},
+            {"bytes_written", t.bytes_written},
+            {"bytes_on_device", t.bytes_on_device},
+            {"bytes_promoted", t.bytes_promoted},
+            {"bytes_registered", t.bytes_registered},
+            {"register_ns", t.register_ns}};
+}
+
+}  // namespace
+
+void bind_region(nb::module_& m) {
+    nb::class_<region_use>(m, "RegionUse", "Keeps the memory of a region.");
+    nb::class_<region_box>(m, "Region", "A part of a file as plain memory.")
+        .def("close", &region_box::close, "stream"_a)
+        .def("keep", &region_box::keep)
+        .def_prop_ro("closed", &region_box::is_closed)
+        .def("data",
+             [](const region_box& box) {
+                 return reinterpret_cast<std::uintptr_t>(box.open()->data());
+             })
+        .def("size_bytes", [](const region_box& box) { return box.open()->size_bytes(); })
+        .def("use",
+             [](const region_box& box) {
+                 return std::make_unique<region_use>(region_use{box.open()});
+             })
+        .def("acquire",
+             [](region_box& box, std::uint64_t offset, std::optional<std::uint64_t> bytes,
+                std::uintptr_t stream) {
+                 return count_of_region(box, "acquire", [&](file_region& r) {
+                     return r.acquire(region_part{offset, bytes}, stream_at(stream));
+                 });
+             })
+        .def("release",
+             [](region_box& box, std::uint64_t offset, std::optional<std::uint64_t> bytes,
+                std::uintptr_t stream) {
+                 return count_of_region(box, "release", [&](file_region& r) {
+                     return r.release(region_part{offset, bytes}, stream_at(stream));
+                 });
+             })
+        .def("prefer",
+             [](region_box& box, std::uint64_t offset, std::uint64_t bytes, std::uintptr_t stream) {
+                 return count_of_region(box, "prefer", [&](file_region& r) {
+                     return r.prefer(offset, bytes, stream_at(stream));
+                 });
+             })
+        .def("sync",
+             [](region_box& box) {
+                 count_of_region(box, "sync",
+                                 [](file_region& r) { return std::int64_t{r.sync()}; });
+             })
+        .def("traffic", traffic_of)
+        .def("placement",
+             [](const region_box& box) {
+                 const shared_region region = box.open();
+                 return std::pair<int, std::string>(static_cast<int>(region->placement()),
+                                                    region->placement_reason());
+             })
+        .def("dlpack", exported, "shape"_a, "code"_a, "bits"_a, "front"_a, "device"_a,
+             "versioned"_a, "read_only"_a);
+    m.def("make_region", make_region, "runtime"_a, "path"_a, "offset"_a, "bytes"_a, "writes"_a,
+          "outside_writers"_a, "device_bytes"_a.none(), "promote_hot"_a, "device"_a, "placement"_a);
+}
+
+}  // namespace penstock::python

@@ -1,0 +1,279 @@
+"""Regions: a part of a file as plain memory that tensors share."""
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+from . import _core
+from ._array import Path, describe, dtype_name
+from ._errors import path_text
+from ._frameworks import numpy_dtype, stream_of
+from ._runtime import Runtime, Size, default
+
+# Code and bits of DLPack. The small floats are of DLPack 1.1.
+_DLPACK = {
+    "bool": (6, 8), "float16": (2, 16), "float32": (2, 32), "float64": (2, 64),
+    "bfloat16": (4, 16), "complex64": (5, 64), "complex128": (5, 128),
+    "float8_e4m3fn": (10, 8), "float8_e4m3fnuz": (11, 8), "float8_e5m2": (12, 8),
+    "float8_e5m2fnuz": (13, 8), "float8_e8m0fnu": (14, 8),
+    **{f"int{n}": (0, n) for n in (8, 16, 32, 64)},
+    **{f"uint{n}": (1, n) for n in (8, 16, 32, 64)},
+}
+_PLACEMENTS = ("filled", "in_place", "system", "automatic")
+_HOST, _CUDA = 1, 2
+_PAGE = 4096
+
+
+def open_region(path: Path, mode: str = "r", dtype: object = None,
+                shape: Sequence[int] | None = None, offset: int = 0, *,
+                runtime: Runtime | None = None, device: int = 0, placement: str = "filled",
+                outside_writers: bool = True, device_bytes: Size | None = None,
+                promote_hot: bool = False) -> Region:
+    """Maps a part of a file as plain memory, which tensors share without a copy.
+
+    path
+        A ``.npy`` file, whose header gives dtype and shape; or any file, with ``dtype`` and
+        ``shape`` (-1 for as many rows as the file has; raw bytes without).
+    mode
+        ``"r"``, or ``"r+"`` to write it, which needs a runtime with ``writable=True``.
+    offset
+        Where the region begins, in bytes.
+    device
+        The place of the device among those of the runtime.
+    placement
+        ``"filled"``: a copy. ``"in_place"`` and ``"system"``, for mode ``"r"``: the operating
+        system's page cache. ``"automatic"`` chooses. docs/guide/regions.md has what each costs.
+    outside_writers
+        Whether other programs write the file meanwhile.
+    device_bytes
+        Most bytes of device memory; the rest lies in host memory. None: all that is free.
+    promote_hot
+        Whether ``acquire`` moves pieces that change often into device memory.
+
+    The first ``acquire`` is done when it returns. Reads the file, or that part of it. Raises
+    FileNotFoundError and its like, ValueError for values that do not fit together, MemoryError. On
+    a GPU call it between kernels, for it allocates memory.
+    """
+    name = path_text(path)
+    if mode not in ("r", "r+"):
+        raise ValueError(f'mode: {mode!r} is none; give "r" or "r+"')
+    if placement not in _PLACEMENTS:
+        raise ValueError(f"placement: {placement!r} is none; give one of {', '.join(_PLACEMENTS)}")
+    if dtype is None and shape is None and name.endswith(".npy"):
+        layout = describe(name)
+        if not layout.dtype:
+            raise ValueError(f"{name!r}: its elements are raw bytes; give dtype and shape")
+        kind, extents = layout.dtype, (layout.rows, *layout.row_shape)
+        offset += layout.pieces[0][1]
+    else:
+        kind = dtype_name("uint8" if dtype is None else dtype)
+        extents = tuple(shape) if shape is not None else (-1,)
+    if kind not in _DLPACK:
+        raise ValueError(f"dtype: {kind!r} is no element of tensors; give one of "
+                         f"{', '.join(_DLPACK)}")
+    if any(n < 0 for n in extents[1:]) or extents[:1] < (-1,):
+        raise ValueError(f"shape: {tuple(extents)} has a negative extent; only the first may be -1")
+    if offset < 0:
+        raise ValueError(f"offset: {offset} is negative; give a place in the file")
+    if runtime is None:
+        runtime = default(writable=mode == "r+")
+    limit = _core.parse_size("device_bytes", device_bytes) if isinstance(device_bytes, str) \
+        else device_bytes
+    # The library maps whole pages from the front; what lies before the offset is left out here.
+    front = offset % _PAGE
+    item = _DLPACK[kind][1] // 8
+    row = math.prod(extents[1:]) * item
+    wanted = 0 if extents and extents[0] == -1 else math.prod(extents) * item + front
+    core = _core.make_region(runtime._core, name, offset - front, wanted, mode == "r+",
+                             outside_writers, limit, promote_hot, device,
+                             _PLACEMENTS.index(placement))
+    if extents and extents[0] == -1:
+        left = core.size_bytes() - front
+        if row == 0 or left % row:
+            core.close(0)
+            raise ValueError(f"{name!r}: {left} bytes from byte {offset} on are no whole number of "
+                             f"rows of {row}; give the number of rows")
+        extents = (left // row, *extents[1:])
+    return Region(core, runtime, name, mode, kind, tuple(extents), front, device)
+
+
+class Region:
+    """A part of a file as plain memory: what ``open_region`` gives.
+
+    ``torch.from_dlpack(w)``, ``cupy.asarray(w)``, ``jax.dlpack.from_dlpack(w)`` and, on CPU
+    threads, ``np.asarray(w)`` share its memory. ``acquire`` brings changes of the file in,
+    ``release`` brings changes of the memory out to the file; ``acquired()`` does both around a
+    ``with`` block. Tensors that share the memory may outlive the region: after ``close`` they keep
+    the memory, and nothing of it reaches the file any more.
+
+    Calls may be made from any thread; use of the memory meanwhile is ordered by the stream alone.
+    """
+
+    def __init__(self, core: _core.Region, runtime: Runtime, path: str, mode: str, dtype: str,
+                 shape: tuple[int, ...], front: int, device: int) -> None:
+        self._core = core
+        self._runtime = runtime
+        self._path = path
+        self._mode = mode
+        self._dtype = dtype
+        self._shape = shape
+        self._front = front
+        self._on_gpu = runtime.backend == "gpu"
+        self._device = runtime.device_numbers[device] if self._on_gpu else 0
+        runtime._users.add(self)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents of the memory as an array in C order."""
+        return self._shape
+
+    @property
+    def dtype(self) -> str:
+        """The name of the elements' type."""
+        return self._dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+        return math.prod(self._shape) * _DLPACK[self._dtype][1] // 8
+
+    @property
+    def path(self) -> str:
+        """The file."""
+        return self._path
+
+    @property
+    def mode(self) -> str:
+        """``"r"`` or ``"r+"``."""
+        return self._mode
+
+    @property
+    def runtime(self) -> Runtime:
+        """The runtime that it was opened in."""
+        return self._runtime
+
+    @property
+    def closed(self) -> bool:
+        """Whether ``close`` has been called, here or of the runtime."""
+        return self._core.closed
+
+    @property
+    def address(self) -> int:
+        """The address of the first element; on a GPU of the device. It holds nothing: it is valid
+        while the region is open."""
+        return self._core.data() + self._front
+
+    @property
+    def placement(self) -> tuple[str, str]:
+        """Where the bytes lie ("filled", "in_place", "system"), and why."""
+        kind, reason = self._core.placement()
+        return _PLACEMENTS[kind], reason
+
+    # Bringing changes in and out
+
+    def acquire(self, stream: object = None) -> int:
+        """Brings in what others wrote to the file, for kernels that come after it on the stream or
+        that are launched after it returned. The number of pages fetched. OSError: ESTALE, the file
+        is shorter now. Waits for the work on the stream if there are pages to fetch."""
+        return self._core.acquire(0, None, self._stream(stream))
+
+    def release(self, stream: object = None) -> int:
+        """Brings the changes of kernels that come before it on the stream to the file, byte by
+        byte. The number of pages that had changed, 0 in mode ``"r"``. OSError: what could not be
+        written stays changed and goes with the next release. Waits for the work on the stream."""
+        return self._core.release(0, None, self._stream(stream))
+
+    @contextmanager
+    def acquired(self, stream: object = None) -> Iterator[Region]:
+        """``acquire`` on entry and ``release`` on a clean exit. After an exception nothing is
+        released: the changes stay in the memory, and go with the next release."""
+        self.acquire(stream)
+        yield self
+        self.release(stream)
+
+    def prefer(self, part: slice = slice(None), stream: object = None) -> int:
+        """Of a region larger than device memory: moves these bytes of it to device memory, in
+        exchange for others. ``part`` is a slice of bytes. How many lie there then."""
+        begin, end, step = part.indices(self.nbytes)
+        if step != 1:
+            raise ValueError("part: its bytes lie apart; give a slice without a step")
+        if end <= begin:
+            return 0
+        return self._core.prefer(self._front + begin, end - begin, self._stream(stream))
+
+    def sync(self) -> None:
+        """Brings all released bytes to storage."""
+        self._core.sync()
+
+    def traffic(self) -> dict[str, int]:
+        """What was fetched, released and moved since the region was opened, by name
+        (penstock/region.hpp: ``region_traffic``)."""
+        return dict(self._core.traffic())
+
+    def close(self, stream: object = None) -> None:
+        """Releases the changes and ends the region; OSError: some could not be written. The memory
+        is given back when no tensor shares it. A second call does nothing."""
+        if not self.closed:
+            self._core.close(self._stream(stream))
+
+    def _check(self) -> None:
+        pass
+
+    def _stream(self, stream: object) -> int:
+        return 0 if stream is None else stream_of(stream)
+
+    # The memory for others
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Kind and number of the device, as DLPack has them."""
+        return (_CUDA, self._device) if self._on_gpu else (_HOST, 0)
+
+    def __dlpack__(self, *, stream: object = None, max_version: tuple[int, int] | None = None,
+                   dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
+        """The memory as a DLPack capsule, versioned if the caller takes version 1. What an
+        ``acquire`` that has returned brought in is there on every stream, so ``stream`` asks for
+        nothing."""
+        if copy:
+            raise BufferError("a Region shares its memory; make a copy of the tensor")
+        if dl_device is not None and (int(dl_device[0]), int(dl_device[1])) \
+                != self.__dlpack_device__():
+            raise BufferError(f"the region lies on device {self.__dlpack_device__()} and not on "
+                              f"{tuple(dl_device)}; move the tensor")
+        code, bits = _DLPACK[self._dtype]
+        versioned = max_version is not None and max_version[0] >= 1
+        return self._core.dlpack(list(self._shape), code, bits, self._front,
+                                 self.__dlpack_device__()[1], versioned, self._mode == "r")
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        if not self._on_gpu:
+            raise AttributeError("the region lies in host memory: __array_interface__")
+        self._core.keep()  # those that look hold this object, and know nothing of close()
+        return {"shape": self._shape, "typestr": numpy_dtype(self._dtype).str, "version": 3,
+                "data": (self.address, self._mode == "r"), "strides": None, "stream": None}
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        if self._on_gpu:
+            raise AttributeError("the region lies on a GPU: __cuda_array_interface__")
+        memory = (ctypes.c_char * self.nbytes).from_address(self.address)
+        # numpy keeps the memory, and that keeps the region's.
+        vars(memory)["use"] = self._core.use()
+        view = memoryview(memory)
+        return {"shape": self._shape, "typestr": numpy_dtype(self._dtype).str, "version": 3,
+                "data": view.toreadonly() if self._mode == "r" else view, "strides": None}
+
+    def __enter__(self) -> Region:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = ", closed" if self.closed else ""
+        return f"<penstock.Region {self._path!r}, shape {self._shape}, {self._dtype}{state}>"
