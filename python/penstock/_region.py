@@ -63,22 +63,7 @@ def open_region(path: Path, mode: str = "r", dtype: object = None,
         raise ValueError(f'mode: {mode!r} is none; give "r" or "r+"')
     if placement not in _PLACEMENTS:
         raise ValueError(f"placement: {placement!r} is none; give one of {', '.join(_PLACEMENTS)}")
-    if dtype is None and shape is None and name.endswith(".npy"):
-        layout = describe(name)
-        if not layout.dtype:
-            raise ValueError(f"{name!r}: its elements are raw bytes; give dtype and shape")
-        kind, extents = layout.dtype, (layout.rows, *layout.row_shape)
-        offset += layout.pieces[0][1]
-    else:
-        kind = dtype_name("uint8" if dtype is None else dtype)
-        extents = tuple(shape) if shape is not None else (-1,)
-    if kind not in _DLPACK:
-        raise ValueError(f"dtype: {kind!r} is no element of tensors; give one of "
-                         f"{', '.join(_DLPACK)}")
-    if any(n < 0 for n in extents[1:]) or extents[:1] < (-1,):
-        raise ValueError(f"shape: {tuple(extents)} has a negative extent; only the first may be -1")
-    if offset < 0:
-        raise ValueError(f"offset: {offset} is negative; give a place in the file")
+    kind, extents, offset = _elements(name, dtype, shape, offset)
     if runtime is None:
         runtime = default(writable=mode == "r+")
     limit = _core.parse_size("device_bytes", device_bytes) if isinstance(device_bytes, str) \
@@ -98,7 +83,29 @@ def open_region(path: Path, mode: str = "r", dtype: object = None,
             raise ValueError(f"{name!r}: {left} bytes from byte {offset} on are no whole number of "
                              f"rows of {row}; give the number of rows")
         extents = (left // row, *extents[1:])
-    return Region(core, runtime, name, mode, kind, tuple(extents), front, device)
+    return Region(core, runtime, name, mode, kind, extents, front, device)
+
+
+def _elements(name: str, dtype: object, shape: Sequence[int] | None,
+              offset: int) -> tuple[str, tuple[int, ...], int]:
+    """The type of the elements, their extents, and where they begin."""
+    if dtype is None and shape is None and name.endswith(".npy"):
+        layout = describe(name)
+        if not layout.dtype:
+            raise ValueError(f"{name!r}: its elements are raw bytes; give dtype and shape")
+        kind, extents = layout.dtype, (layout.rows, *layout.row_shape)
+        offset += layout.pieces[0][1]
+    else:
+        kind = dtype_name("uint8" if dtype is None else dtype)
+        extents = tuple(shape) if shape is not None else (-1,)
+    if kind not in _DLPACK:
+        raise ValueError(f"dtype: {kind!r} is no element of tensors; give one of "
+                         f"{', '.join(_DLPACK)}")
+    if any(n < 0 for n in extents[1:]) or extents[:1] < (-1,):
+        raise ValueError(f"shape: {tuple(extents)} has a negative extent; only the first may be -1")
+    if offset < 0:
+        raise ValueError(f"offset: {offset} is negative; give a place in the file")
+    return kind, tuple(extents), offset
 
 
 class Region:

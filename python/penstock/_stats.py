@@ -159,8 +159,8 @@ def stats(runtime: Runtime) -> Statistics:
 
 
 class monitor:
-    """``with monitor(runtime) as m: ...``, then ``m.statistics`` has what was counted meanwhile, and
-    ``print(m)`` says it. Work on a stream counts when it has ended."""
+    """``with monitor(runtime) as m: ...``, then ``m.statistics`` has what was counted meanwhile,
+    and ``print(m)`` says it. Work on a stream counts when it has ended."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime

@@ -1,0 +1,249 @@
+#!/usr/bin/env python3
+"""Arrays of files beside numpy.memmap: random files, lists and shapes, and what is refused."""
+import errno
+import unittest
+
+import common
+
+common.need("numpy")
+import numpy as np  # noqa: E402
+import penstock as ps  # noqa: E402
+
+DTYPES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
+          "float16", "float32", "float64", "complex64", "complex128"]
+NUMBERS = [np.int32, np.int64, np.uint32, np.uint64]
+
+
+class raw_files(common.Case):
+    def random_file(self, rng):
+        """A file without a header, and the memmap of its rows."""
+        dtype = np.dtype(self.random.choice(DTYPES))
+        row_shape = tuple(self.random.choice([1, 2, 3, 7, 16, 33])
+                          for _ in range(self.random.randrange(3)))
+        row_bytes = int(np.prod(row_shape, dtype=np.int64)) * dtype.itemsize
+        rows = self.random.choice([1, 2, 5, 100, 3000])
+        offset = self.random.choice([0, 1, 8, 100, 4095, 4096])
+        stride = row_bytes + self.random.choice([0, 0, 1, 8, 100])
+        size = offset + (rows - 1) * stride + row_bytes
+        path = self.folder / f"{self.random.randrange(1 << 40)}.bin"
+        content = rng.integers(0, 2 if dtype == bool else 256, size, dtype=np.uint8)
+        content.tofile(path)
+        mapped = np.memmap(path, np.uint8, "r")
+        strides = np.lib.stride_tricks.as_strided(
+            mapped[offset:], (rows, row_bytes), (stride, 1), writeable=False)
+        expected = np.ascontiguousarray(strides).view(dtype).reshape(rows, *row_shape)
+        array = ps.open_array(path, dtype=self.random.choice([dtype, dtype.name, dtype.type]),
+                              shape=(self.random.choice([rows, -1]) if stride == row_bytes
+                                     else rows, *row_shape),
+                              offset=offset, stride=stride if stride != row_bytes else None,
+                              runtime=self.rt)
+        return array, expected
+
+    def test_every_way_to_name_rows_gives_those_of_memmap(self):
+        self.rt = self.runtime()
+        rng = np.random.default_rng(self.seed)
+        for turn in range(40):
+            array, expected = self.random_file(rng)
+            with self.subTest(turn=turn, array=repr(array)), array:
+                self.assertEqual(array.shape, expected.shape)
+                self.assertEqual(np.dtype(array.dtype), expected.dtype)
+                self.assertEqual((len(array), array.nbytes), (len(expected), expected.nbytes))
+                rows = len(expected)
+                shape = self.random.choice([(0,), (1,), (64,), (5, 7), (), (2000,)])
+                ids = rng.integers(0, rows, shape).astype(self.random.choice(NUMBERS))
+                self.same(array.gather(ids), expected[ids])
+                out = np.empty(ids.shape + expected.shape[1:], expected.dtype)
+                self.assertIs(array.gather(ids, out=out), out)
+                self.same(out, expected[ids])
+                self.same(array[ids.ravel()], expected[ids.ravel()])
+                row = self.random.randrange(-rows, rows)
+                self.same(array[row], expected[row])
+                begin, end = (self.random.randrange(-rows - 2, rows + 2) for _ in range(2))
+                step = self.random.choice([1, 1, 2, -1])
+                self.same(np.asarray(array[begin:end:step]), expected[begin:end:step])
+
+    def same(self, got, expected):
+        self.assertEqual(got.shape, expected.shape)
+        self.assertEqual(got.dtype, expected.dtype)
+        self.assertEqual(np.ascontiguousarray(got).tobytes(),
+                         np.ascontiguousarray(expected).tobytes())
+
+    def test_lists_that_lie_apart_and_other_integers(self):
+        self.rt = self.runtime()
+        path = self.folder / "rows.npy"
+        expected = np.arange(1000 * 3, dtype=np.float32).reshape(1000, 3)
+        np.save(path, expected)
+        with ps.open_array(path, runtime=self.rt) as array:
+            ids = np.arange(200)[::2]
+            self.same(array.gather(ids), expected[ids])
+            for kind in (np.int8, np.uint16, ">i8"):
+                self.same(array.gather(np.array([3, 1, 4], kind)), expected[[3, 1, 4]])
+            self.same(array.gather([3, 1, 4]), expected[[3, 1, 4]])
+            self.same(array.gather(range(5, 9)), expected[5:9])
+            wide = np.zeros((4, 8), np.float32)
+            array.gather([1, 2, 3, 4], out=wide[:, 2:5])  # rows that lie apart
+            self.same(wide[:, 2:5], expected[1:5])
+            self.assertFalse(wide[:, :2].any() or wide[:, 5:].any())
+
+    def test_a_padding_number_gives_zeros(self):
+        self.rt = self.runtime()
+        path = self.folder / "rows.bin"
+        np.full((10, 4), 7, np.int32).tofile(path)
+        with ps.open_array(path, dtype="int32", shape=(-1, 4), runtime=self.rt) as array:
+            got = array.gather([3, -1, 9, -1], pad=-1)
+            self.assertEqual(got[:, 0].tolist(), [7, 0, 7, 0])
+            self.assertEqual(array.gather([2, 5], pad=5)[1].tolist(), [0] * 4)
+
+    def test_numbers_of_no_row_raise_and_are_forgotten(self):
+        self.rt = self.runtime()
+        path = self.folder / "rows.bin"
+        np.arange(40, dtype=np.int32).tofile(path)
+        with ps.open_array(path, dtype="int32", shape=(-1, 4), runtime=self.rt) as array:
+            for wrong in (10, -1, 1 << 40):
+                with self.assertRaisesRegex(IndexError, str(wrong)) as caught:
+                    array.gather([1, wrong, 2])
+                self.assertEqual(caught.exception.errno, errno.ERANGE)
+                self.assertEqual(array.gather([1])[0].tolist(), [4, 5, 6, 7])
+            for wrong in (10, -11):
+                with self.assertRaises(IndexError):
+                    array[wrong]
+            array.check()
+            self.rt.check()
+
+    def test_what_does_not_fit_is_refused_before_anything_is_written(self):
+        self.rt = self.runtime()
+        path = self.folder / "rows.bin"
+        np.arange(40, dtype=np.int32).tofile(path)
+        array = ps.open_array(path, dtype="int32", shape=(-1, 4), runtime=self.rt)
+        read_only = np.zeros((1, 4), np.int32)
+        read_only.flags.writeable = False
+        for ids, out, text in [
+            ([0.5], None, "float64"), (np.zeros(10, bool), None, "mask"),
+            ([0], np.zeros((2, 4), np.int32), "shape"), ([0], np.zeros((1, 4)), "float64"),
+            ([0], read_only, "written"), ([0], np.zeros((1, 8), np.int32)[:, ::2], "contiguous"),
+        ]:
+            with self.subTest(text=text), self.assertRaisesRegex(ValueError, text):
+                array.gather(ids, out=out)
+        for key in (None, (0, 1), ...):
+            with self.assertRaises(TypeError):
+                array[key]
+        array.close()
+        array.close()
+        self.assertTrue(array.closed)
+        with self.assertRaisesRegex(ValueError, "closed"):
+            array.gather([0])
+
+    def test_a_file_that_grows_or_changes_is_seen_as_the_library_promises(self):
+        self.rt = self.runtime()
+        path = self.folder / "rows.bin"
+        np.zeros(40, np.int32).tofile(path)
+        with ps.open_array(path, dtype="int32", shape=(-1, 4), runtime=self.rt) as array:
+            self.assertFalse(array.gather([5]).any())
+        np.full(80, 9, np.int32).tofile(path)
+        with ps.open_array(path, dtype="int32", shape=(-1, 4), runtime=self.rt) as array:
+            self.assertEqual(len(array), 20)
+            self.assertEqual(array.gather([5, 19]).tolist(), [[9] * 4] * 2)
+            with open(path, "r+b") as file:
+                file.truncate(16)
+            with self.assertRaises(OSError) as caught:
+                array.gather(np.arange(1, 20))
+            self.assertEqual(caught.exception.errno, errno.ESTALE)
+            self.assertIn("rows.bin", str(caught.exception))
+
+
+class npy_files(common.Case):
+    def test_versions_and_orders(self):
+        rt = self.runtime()
+        expected = np.arange(600, dtype=np.float64).reshape(100, 2, 3)
+        for version in ((1, 0), (2, 0), (3, 0)):
+            path = self.folder / "rows.npy"
+            with open(path, "wb") as file:
+                np.lib.format.write_array(file, expected, version=version)
+            with ps.open_array(path, runtime=rt) as array:
+                self.assertEqual(array.gather([99, 0]).tobytes(), expected[[99, 0]].tobytes())
+        refused = {"fortran": np.asfortranarray(expected), "big": expected.astype(">f8"),
+                   "records": np.zeros(4, [("a", "<i4"), ("b", "<f4")]),
+                   "empty": np.zeros((0, 3))}
+        for name, content in refused.items():
+            path = self.folder / f"{name}.npy"
+            np.save(path, content)
+            with self.subTest(name=name), self.assertRaises(ps.FormatError) as caught:
+                ps.open_array(path, runtime=rt)
+            self.assertIsInstance(caught.exception, (OSError, ValueError))
+            self.assertEqual(caught.exception.filename, str(path))
+        for path, kind in ((self.folder / "none.npy", FileNotFoundError),
+                           (self.folder, (IsADirectoryError, FileNotFoundError, ValueError))):
+            with self.assertRaises(kind):
+                ps.open_array(path, runtime=rt)
+
+    def test_concat_is_one_table(self):
+        rt = self.runtime()
+        parts = []
+        for i, rows in enumerate((10, 10, 4)):
+            content = np.full((rows, 5), i, np.int16) + np.arange(rows, dtype=np.int16)[:, None]
+            np.save(self.folder / f"{i}.npy", content)
+            parts.append(content)
+        expected = np.concatenate(parts)
+        arrays = [ps.open_array(self.folder / f"{i}.npy", runtime=rt) for i in range(3)]
+        with ps.concat(arrays) as joined:
+            for array in arrays:
+                array.close()
+            ids = np.array([23, 0, 9, 10, 19, 20, 0])
+            self.assertEqual(joined.gather(ids).tobytes(), expected[ids].tobytes())
+            self.assertEqual(joined.shape, (24, 5))
+        np.save(self.folder / "other.npy", np.zeros((3, 4), np.int16))
+        with self.assertRaisesRegex(ValueError, "differs"):
+            ps.concat([ps.open_array(self.folder / "0.npy", runtime=rt),
+                       ps.open_array(self.folder / "other.npy", runtime=rt)])
+
+
+class writing(common.Case):
+    def test_scattered_rows_are_read_back_and_reach_the_file(self):
+        rt = self.runtime(writable=True)
+        path = self.folder / "rows.bin"
+        expected = np.zeros((500, 6), np.float32)
+        expected.tofile(path)
+        rng = np.random.default_rng(self.seed)
+        with ps.open_array(path, dtype="float32", shape=(-1, 6), mode="r+", runtime=rt) as array:
+            for _ in range(20):
+                ids = rng.permutation(500)[:60]
+                values = rng.random((60, 6), np.float32)
+                array.scatter(ids, values)
+                expected[ids] = values
+                self.assertEqual(array.gather(ids).tobytes(), values.tobytes())
+            array.scatter([7, -1], np.ones((2, 6), np.float32), pad=-1)
+            expected[7] = 1
+            array.sync()
+            self.assertEqual(np.fromfile(path, np.float32).tobytes(), expected.tobytes())
+        with ps.open_array(path, dtype="float32", shape=(-1, 6), runtime=rt) as array:
+            with self.assertRaises(OSError) as caught:
+                array.scatter([0], np.zeros((1, 6), np.float32))
+            self.assertEqual(caught.exception.errno, errno.EROFS)
+
+    def test_ahead_of_use(self):
+        rt = self.runtime(host_tier="1MiB")
+        path = self.folder / "rows.bin"
+        expected = np.arange(2000 * 16, dtype=np.int64).reshape(-1, 16)
+        expected.tofile(path)
+        with ps.open_array(path, dtype="int64", shape=(-1, 16), runtime=rt) as array:
+            for kind in ("normal", "random", "sequential", "willneed", "dontneed"):
+                array.advise(kind, slice(10, 500))
+            with self.assertRaisesRegex(ValueError, "advice"):
+                array.advise("fast")
+            array.prefetch(slice(0, 1000))
+            array.prefetch(np.arange(5))
+            array.will_need([1, 2, 5000])
+            before = ps.stats(rt)
+            self.assertEqual(array.gather(np.arange(100)).tobytes(), expected[:100].tobytes())
+            self.assertEqual((ps.stats(rt) - before).misses, 0)
+            try:
+                self.assertGreater(array.windows(0.5), 0)
+                array.grow_windows()
+            except OSError as error:  # this file system gives no lease
+                self.assertIn(error.errno, (errno.EOPNOTSUPP, errno.EAGAIN))
+            with self.assertRaises(ValueError):
+                array.windows(0)
+
+
+if __name__ == "__main__":
+    unittest.main()

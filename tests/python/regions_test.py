@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""Regions on CPU threads: changes in and out, tensors that share the memory, and their ends."""
+import ctypes
+import gc
+import threading
+import unittest
+
+import common
+
+common.need("numpy")
+import numpy as np  # noqa: E402
+import penstock as ps  # noqa: E402
+
+
+class regions(common.Case):
+    def setUp(self):
+        super().setUp()
+        self.rt = self.runtime(writable=True)
+        self.path = self.folder / "matrix.bin"
+        self.content = np.arange(3000 * 5, dtype=np.float32).reshape(3000, 5)
+        self.content.tofile(self.path)
+
+    def open(self, mode="r", **options):
+        return ps.open_region(self.path, mode, "float32", (-1, 5), runtime=self.rt, **options)
+
+    def test_memory_is_that_of_the_file_and_is_shared(self):
+        with self.open() as region:
+            self.assertEqual((region.shape, region.dtype, region.nbytes),
+                             ((3000, 5), "float32", 60000))
+            seen = np.asarray(region)
+            self.assertEqual(seen.__array_interface__["data"][0], region.address)
+            self.assertFalse(seen.flags.writeable)
+            self.assertEqual(seen.tobytes(), self.content.tobytes())
+            exchanged = np.from_dlpack(region)
+            self.assertEqual(exchanged.__array_interface__["data"][0], region.address)
+            self.assertEqual(region.placement[0], "filled")
+            self.assertEqual(region.__dlpack_device__(), (1, 0))
+            self.assertFalse(hasattr(region, "__cuda_array_interface__"))
+
+    def test_changes_go_out_on_a_clean_exit_and_stay_after_an_exception(self):
+        with self.open("r+") as region:
+            memory = np.asarray(region)
+            with region.acquired() as inside:
+                self.assertIs(inside, region)
+                memory[7] = 1
+            self.assertEqual(np.fromfile(self.path, np.float32)[35:40].tolist(), [1] * 5)
+            with self.assertRaisesRegex(RuntimeError, "mine"), region.acquired():
+                memory[8] = 2
+                raise RuntimeError("mine")
+            self.assertEqual(np.fromfile(self.path, np.float32)[40:45].tolist(),
+                             self.content[8].tolist())
+            self.assertEqual(region.release(), 1)
+            self.assertEqual(np.fromfile(self.path, np.float32)[40:45].tolist(), [2] * 5)
+            region.sync()
+            traffic = region.traffic()
+            self.assertEqual(traffic["bytes_written"] > 0, True)
+
+    def test_what_others_write_comes_in(self):
+        with self.open() as region:
+            with open(self.path, "r+b") as file:
+                file.write(np.full(5, 9, np.float32).tobytes())
+            region.acquire()
+            self.assertEqual(np.asarray(region)[0].tolist(), [9] * 5)
+
+    def test_an_offset_within_a_page_and_npy_headers(self):
+        with ps.open_region(self.path, dtype="float32", shape=(10, 5), offset=20,
+                            runtime=self.rt) as region:
+            self.assertEqual(np.asarray(region).tobytes(), self.content[1:11].tobytes())
+            self.assertEqual(np.from_dlpack(region).tobytes(), self.content[1:11].tobytes())
+        np.save(self.folder / "m.npy", self.content)
+        with ps.open_region(self.folder / "m.npy", runtime=self.rt) as region:
+            self.assertEqual(np.asarray(region).tobytes(), self.content.tobytes())
+
+    def test_tensors_outlive_the_region_and_the_runtime(self):
+        region = self.open("r+")
+        kept = [np.asarray(region), np.from_dlpack(region)]
+        region.close()
+        region.close()
+        self.assertTrue(region.closed)
+        with self.assertRaisesRegex(ValueError, "closed"):
+            region.acquire()
+        with self.assertRaisesRegex(ValueError, "closed"):
+            np.asarray(region)
+        self.rt.close()
+        for array in kept:
+            self.assertEqual(array.tobytes(), self.content.tobytes())
+        ended = threading.Thread(target=kept.clear)  # the last use ends on another thread
+        ended.start()
+        ended.join()
+        del region
+        gc.collect()
+
+    def test_capsules(self):
+        name_of = ctypes.pythonapi.PyCapsule_GetName
+        name_of.argtypes, name_of.restype = [ctypes.py_object], ctypes.c_char_p
+        with self.open("r+") as region:
+            self.assertEqual(name_of(region.__dlpack__()), b"dltensor")
+            self.assertEqual(name_of(region.__dlpack__(max_version=(0, 8))), b"dltensor")
+            self.assertEqual(name_of(region.__dlpack__(max_version=(1, 0), stream=-1)),
+                             b"dltensor_versioned")
+            for wrong in ({"copy": True}, {"dl_device": (2, 0)}):
+                with self.assertRaises(BufferError):
+                    region.__dlpack__(**wrong)
+            unused = [region.__dlpack__() for _ in range(100)]
+            del unused  # capsules that no consumer took
+
+    def test_what_is_refused(self):
+        for arguments, kind in [
+            (("w",), ValueError), (("r", "float99"), ValueError),
+            (("r", "float32", (-1, 7)), ValueError), (("r", "float32", (3, -1)), ValueError),
+            (("r", "float32", (1 << 40, 5)), ValueError), (("r", "float32", None, -4), ValueError),
+        ]:
+            with self.subTest(arguments=arguments), self.assertRaises(kind):
+                ps.open_region(self.path, *arguments, runtime=self.rt)
+        with self.assertRaises(FileNotFoundError):
+            ps.open_region(self.folder / "none", runtime=self.rt)
+        with self.assertRaises(OSError):
+            ps.open_region(self.path, "r+", runtime=self.runtime())
+        region = self.open()
+        self.assertEqual(region.prefer(slice(0, 4096)), 4096)
+        self.rt.close()
+        self.assertTrue(region.closed)
+
+
+if __name__ == "__main__":
+    unittest.main()
