@@ -28,15 +28,26 @@ struct runtime_box {
     std::shared_ptr<log_queue> log;  // null: lines go to standard error, or nowhere
 };
 
-// A table with a use of its runtime, so that neither order of ends does harm.
-struct table_box {
-    ~table_box();
-    std::shared_ptr<table> open() const;
-    void close();
+// A table with a use of its runtime. The last of its users ends it, first waiting until no kernel
+// of the device runs, for some gather may just have been launched.
+struct open_table {
+    explicit open_table(std::shared_ptr<runtime> of);
+    ~open_table();
+    open_table(const open_table&) = delete;
+    open_table& operator=(const open_table&) = delete;
 
-    std::shared_ptr<runtime> rt;
-    std::shared_ptr<table> rows;
-    bool on_gpu = false;
+    const std::shared_ptr<runtime> rt;
+    const bool on_gpu;
+    std::unique_ptr<table> rows;
+};
+
+struct table_box {
+    // Throws ValueError once it is closed.
+    std::shared_ptr<open_table> open() const;
+    void close();
+    ~table_box();
+
+    std::shared_ptr<open_table> of;
 };
 
 void bind_layout(nanobind::module_& m);

@@ -99,8 +99,8 @@ int call_through_pinned(table& rows, verb which, const list& of, int device) {
 // raised at once; else the next call raises it. A row that only Ctrl-C kept from coming is asked
 // for again if Python's handler does not raise.
 void run(table_box& box, const char* name, verb which, const list& of) {
-    const std::shared_ptr<table> rows = box.open();
-    const bool waits = !box.on_gpu || of.device < 0;
+    std::shared_ptr<open_table> table = box.open();
+    const bool waits = !table->on_gpu || of.device < 0;
     for (;;) {
         int code = 0;
         status noted;
@@ -108,14 +108,16 @@ void run(table_box& box, const char* name, verb which, const list& of) {
         {
             const nb::gil_scoped_release free;
             if (!waits) {
-                code = call(*rows, which, of);
+                code = call(*table->rows, which, of);
             } else {
-                interruptible_call watched(*box.rt);
-                code = box.on_gpu ? call_through_pinned(*rows, which, of, box.rt->settings().device)
-                                  : call(*rows, which, of);
+                interruptible_call watched(*table->rt);
+                code = table->on_gpu ? call_through_pinned(*table->rows, which, of,
+                                                           table->rt->settings().device)
+                                     : call(*table->rows, which, of);
                 interrupted = watched.end();
             }
-            if (code != 0 || waits) noted = rows->check();
+            if (code != 0 || waits) noted = table->rows->check();
+            if (!interrupted) table.reset();  // it may be the last use, which waits
         }
         if (interrupted) {
             raise_pending();
@@ -149,26 +151,25 @@ void prefetch(table_box& box, std::uintptr_t numbers, int type, std::uint64_t co
 std::unique_ptr<table_box> make_table(const runtime_box& of, const table_layout& layout,
                                       bool writable) {
     auto box = std::make_unique<table_box>();
-    box->rt = of.open();
-    box->on_gpu = box->rt->where() == backend::gpu;
+    box->of = std::make_shared<open_table>(of.open());
     status s;
     {
         const nb::gil_scoped_release free;
-        std::unique_ptr<table> made;
-        s = table::make(*box->rt, layout, {.writable = writable}, made);
-        box->rows = std::move(made);
+        s = table::make(*box->of->rt, layout, {.writable = writable}, box->of->rows);
     }
     check(s, layout.pieces.empty() ? "" : layout.pieces[0].path);
     return box;
 }
 
+// Of a verb of the table and its runtime that returns a count or a negative errno.
 template <typename Verb>
 std::int64_t count_of(table_box& box, const char* name, Verb of_table) {
-    const std::shared_ptr<table> rows = box.open();
+    std::shared_ptr<open_table> table = box.open();
     std::int64_t done = 0;
     {
         const nb::gil_scoped_release free;
-        done = of_table(*rows);
+        done = of_table(*table);
+        table.reset();
     }
     return check(done, name);
 }
@@ -200,15 +201,15 @@ std::int64_t for_parts(runtime& rt, const table_layout& layout, std::uint64_t be
 }
 
 std::int64_t advise_rows(table_box& box, int kind, std::uint64_t begin, std::uint64_t end) {
-    const std::shared_ptr<runtime> rt = box.rt;
-    return count_of(box, "advise", [&](table& rows) {
-        return for_parts(*rt, rows.layout(), begin, end,
+    return count_of(box, "advise", [&](open_table& table) {
+        runtime& rt = *table.rt;
+        return for_parts(rt, table.rows->layout(), begin, end,
                          [&](const shared_file& file, std::int64_t offset, std::int64_t bytes) {
                              std::int64_t done = 0;
-                             for (std::uint32_t i = 0; i < rt->device_count() && done >= 0; ++i)
-                                 done = rt->state(i).device->advise(rt->ref(i), file.of(i),
-                                                                    static_cast<advice>(kind),
-                                                                    offset, bytes);
+                             for (std::uint32_t i = 0; i < rt.device_count() && done >= 0; ++i)
+                                 done = rt.state(i).device->advise(rt.ref(i), file.of(i),
+                                                                   static_cast<advice>(kind),
+                                                                   offset, bytes);
                              return done;
                          });
     });
@@ -216,68 +217,73 @@ std::int64_t advise_rows(table_box& box, int kind, std::uint64_t begin, std::uin
 
 // Of rows [begin, end), on a GPU: on CPU threads a table has windows for all of its rows or none.
 std::int64_t open_windows(table_box& box, std::uint64_t begin, std::uint64_t end) {
-    const std::shared_ptr<runtime> rt = box.rt;
-    return count_of(box, "windows", [&](table& rows) {
-        if (!box.on_gpu || (begin == 0 && end >= rows.size())) return rows.open_windows();
-        return for_parts(*rt, rows.layout(), begin, end,
+    return count_of(box, "windows", [&](open_table& table) {
+        if (!table.on_gpu || (begin == 0 && end >= table.rows->size()))
+            return table.rows->open_windows();
+        return for_parts(*table.rt, table.rows->layout(), begin, end,
                          [&](const shared_file& file, std::int64_t offset, std::int64_t bytes) {
-                             return rt->open_windows(file, offset, bytes);
+                             return table.rt->open_windows(file, offset, bytes);
                          });
     });
 }
 
 nb::bytes ref_of(const table_box& box, std::uint32_t device) {
-    const std::shared_ptr<table> rows = box.open();
-    if (device >= box.rt->device_count())
+    const std::shared_ptr<open_table> table = box.open();
+    if (device >= table->rt->device_count())
         raise(-EINVAL, "device: the runtime has no device " + std::to_string(device));
-    const table_ref ref = rows->ref(device);
+    const table_ref ref = table->rows->ref(device);
     return nb::bytes(&ref, sizeof ref);
 }
 
 }  // namespace
 
-std::shared_ptr<table> table_box::open() const {
-    if (rows == nullptr) raise(-EBADF, "the array is closed; open it again");
-    return rows;
+open_table::open_table(std::shared_ptr<runtime> of)
+    : rt(std::move(of)), on_gpu(rt->where() == backend::gpu) {}
+
+open_table::~open_table() {
+    if (on_gpu && rows != nullptr && rt->process_code() == 0)
+        for (std::uint32_t i = 0; i < rt->device_count(); ++i)
+            rt->state(i).device->wait_for_groups();
+    rows.reset();
+}
+
+std::shared_ptr<open_table> table_box::open() const {
+    if (of == nullptr) raise(-EBADF, "the array is closed; open it again");
+    return of;
 }
 
 void table_box::close() {
-    std::shared_ptr<table> last = std::move(rows);
-    std::shared_ptr<runtime> of = std::move(rt);
-    rows = nullptr;
-    rt = nullptr;
+    std::shared_ptr<open_table> last = std::move(of);
+    of = nullptr;
     const nb::gil_scoped_release free;
-    if (on_gpu && of != nullptr && of->process_code() == 0)
-        for (std::uint32_t i = 0; i < of->device_count(); ++i)
-            of->state(i).device->wait_for_groups();
     last.reset();
-    of.reset();
 }
 
 table_box::~table_box() {
-    if (rows != nullptr) close();
+    if (of != nullptr) close();
 }
 
 void bind_table(nb::module_& m) {
     nb::class_<table_box>(m, "Table", "Rows of equal size in files.")
         .def("close", &table_box::close, "Waits for the device, then closes the files.")
-        .def_prop_ro("closed", [](const table_box& box) { return box.rows == nullptr; })
+        .def_prop_ro("closed", [](const table_box& box) { return box.of == nullptr; })
         .def("gather", gather, "numbers"_a, "type"_a, "count"_a, "out"_a, "stride"_a, "stream"_a,
              "padding"_a.none(), "device"_a)
         .def("scatter", scatter, "numbers"_a, "type"_a, "count"_a, "rows"_a, "stride"_a, "stream"_a,
              "padding"_a.none(), "device"_a)
         .def("prefetch", prefetch, "numbers"_a, "type"_a, "count"_a, "stream"_a, "into_cache"_a,
              "device"_a)
-        .def("check", [](const table_box& box) { check(box.open()->check()); })
+        .def("check", [](const table_box& box) { check(box.open()->rows->check()); })
         .def("sync",
              [](table_box& box) {
-                 count_of(box, "sync", [](table& t) { return std::int64_t{t.sync()}; });
+                 count_of(box, "sync", [](open_table& t) { return std::int64_t{t.rows->sync()}; });
              })
         .def("advise", advise_rows, "kind"_a, "begin"_a, "end"_a)
         .def("open_windows", open_windows, "begin"_a, "end"_a)
         .def("grow_windows",
              [](table_box& box) {
-                 return count_of(box, "windows", [](table& t) { return t.grow_windows(); });
+                 return count_of(box, "windows",
+                                 [](open_table& t) { return t.rows->grow_windows(); });
              })
         .def("ref", ref_of, "device"_a, "The bytes of penstock::table_ref.");
     m.def("make_table", make_table, "runtime"_a, "layout"_a, "writable"_a);

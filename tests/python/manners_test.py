@@ -1,0 +1,261 @@
+#!/usr/bin/env python3
+"""How the package behaves in a process: forks, spawned workers, ends without a close, exceptions,
+Ctrl-C, many runtimes, and no numpy. manners_test.py [COMPILER] also tries calls that wait."""
+import errno
+import multiprocessing
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+import unittest
+
+import common
+
+common.need("numpy")
+import numpy as np  # noqa: E402
+import penstock as ps  # noqa: E402
+
+HERE = pathlib.Path(__file__).resolve().parent
+COMPILER = sys.argv.pop() if len(sys.argv) > 1 and not sys.argv[-1].startswith("-") else None
+
+OPEN = """
+import sys, os, numpy as np, penstock as ps
+rt = ps.Runtime("cpu", cache="2MiB", page="4KiB", writable=True, log=None)
+t = ps.open_array(sys.argv[1], dtype="int64", shape=(-1, 8), mode="r+", runtime=rt)
+w = ps.open_region(sys.argv[1], "r+", "int64", (-1, 8), runtime=rt)
+"""
+
+
+def gather_in_worker(path):
+    with common.small_runtime() as rt, \
+            ps.open_array(path, dtype="int64", shape=(-1, 8), runtime=rt) as array:
+        return array.gather([3, 5]).tolist()
+
+
+class processes(common.Case):
+    def setUp(self):
+        super().setUp()
+        self.path = str(self.folder / "rows.bin")
+        self.rows = np.arange(400, dtype=np.int64).reshape(-1, 8)
+        self.rows.tofile(self.path)
+
+    def test_ends_without_a_close(self):
+        for code in ("", "rt = t = w = None", "del rt", "x = np.from_dlpack(w); a = np.asarray(w)",
+                     "t.scatter([1], np.zeros((1, 8), np.int64))", "sys.exit(0)", "t.rt = rt",
+                     "ps.default(); ps.open_array(sys.argv[1], dtype='int64', shape=(-1, 8))",
+                     "rt2 = ps.Runtime('cpu', cache='2MiB', log='logging')"):
+            with self.subTest(code=code):
+                done = self.child(OPEN + code, self.path)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+        done = self.child(OPEN + "raise RuntimeError('mine')", self.path)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("RuntimeError: mine", done.stderr)
+
+    def test_a_forked_child_is_told_and_ends(self):
+        code = OPEN + """
+child = os.fork()
+if child == 0:
+    told = []
+    for call in (lambda: t.gather([1]), rt.check, w.acquire,
+                 lambda: ps.open_array(sys.argv[1], dtype="int64", shape=(-1, 8), runtime=rt)):
+        try:
+            call()
+        except ChildProcessError as error:
+            told.append("spawn" in str(error))
+    with ps.Runtime("cpu", cache="2MiB", log=None) as own:
+        a = ps.open_array(sys.argv[1], dtype="int64", shape=(-1, 8), runtime=own)
+        rows = a.gather([1]).tolist()
+    rt.close() if sys.argv[2] == "close" else None
+    print(told, rows, flush=True)
+    sys.exit(3)
+_, status = os.waitpid(child, 0)
+assert os.waitstatus_to_exitcode(status) == 3, status
+assert t.gather([1]).tolist() == [list(range(8, 16))]
+"""
+        for end in ("close", "leave"):
+            with self.subTest(end=end):
+                done = self.child(code, self.path, end)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                self.assertIn(f"[True, True, True, True] {self.rows[1:2].tolist()}", done.stdout)
+
+    def test_workers(self):
+        for method in ("spawn", "fork"):
+            with self.subTest(method=method):
+                with multiprocessing.get_context(method).Pool(1) as pool:
+                    got = pool.apply(gather_in_worker, (self.path,))
+                self.assertEqual(got, self.rows[[3, 5]].tolist())
+
+    def test_import_needs_no_numpy_and_brings_no_framework(self):
+        done = self.child("""
+import sys
+class none:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("numpy", "torch", "cupy", "jax", "numba", "ml_dtypes"):
+            raise ImportError(name)
+sys.meta_path.insert(0, none())
+import penstock as ps
+with ps.Runtime("cpu", cache="2MiB", log=None) as rt:
+    t = ps.open_array(sys.argv[1], dtype="int64", shape=(-1, 8), runtime=rt)
+    assert t.shape == (50, 8)
+    t.advise("random")
+    w = ps.open_region(sys.argv[1], dtype="int64", shape=(-1, 8), runtime=rt)
+    assert w.nbytes == 3200
+    ps.check(sys.argv[1])
+    try:
+        t.gather([1])
+    except ImportError as error:
+        assert "numpy" in str(error)
+""", self.path)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_many_runtimes_one_after_the_other_and_at_once(self):
+        threads = threading.active_count()
+        for i in range(100):
+            with common.small_runtime(log=None if i % 4 else "logging") as rt:
+                if i % 10 == 0:
+                    array = ps.open_array(self.path, dtype="int64", shape=(-1, 8), runtime=rt)
+                    self.assertEqual(array.gather([i % 50]).tolist(), [self.rows[i % 50].tolist()])
+        self.assertEqual(threading.active_count(), threads)
+        at_once = [common.small_runtime() for _ in range(20)]
+        for rt in at_once:
+            rt.close()
+        with self.assertRaisesRegex(ValueError, "closed"):
+            rt.check()
+
+    def test_a_close_beside_calls_of_other_threads(self):
+        for _ in range(10):
+            rt = common.small_runtime()
+            array = ps.open_array(self.path, dtype="int64", shape=(-1, 8), runtime=rt)
+            failed = []
+
+            def read(array=array, failed=failed):
+                try:
+                    while True:
+                        if array.gather([1, 7]).tolist() != self.rows[[1, 7]].tolist():
+                            failed.append("other rows")
+                except ValueError as error:
+                    if "closed" not in str(error):
+                        failed.append(error)
+
+            readers = [threading.Thread(target=read) for _ in range(3)]
+            for reader in readers:
+                reader.start()
+            rt.close()
+            for reader in readers:
+                reader.join()
+            self.assertEqual(failed, [])
+
+    def test_concurrent_gathers(self):
+        rt = self.runtime()
+        array = ps.open_array(self.path, dtype="int64", shape=(-1, 8), runtime=rt)
+        wrong = []
+
+        def read(seed):
+            rng = np.random.default_rng(seed)
+            for _ in range(200):
+                ids = rng.integers(0, 50, 20)
+                if array.gather(ids).tolist() != self.rows[ids].tolist():
+                    wrong.append(ids)
+
+        readers = [threading.Thread(target=read, args=(i,)) for i in range(4)]
+        for reader in readers:
+            reader.start()
+        for reader in readers:
+            reader.join()
+        self.assertEqual(wrong, [])
+
+
+WAITING = """
+import sys, signal, os, numpy as np, penstock as ps
+rt = ps.Runtime("cpu", cache="2MiB", page="4KiB", io="pread", windows=0, log=None)
+t = ps.open_array(sys.argv[1], dtype="int64", shape=(-1, 8), runtime=rt)
+open(os.environ["SLOW_READS"], "w").close()
+handled = []
+"""
+
+
+@unittest.skipUnless(COMPILER, "needs a compiler, for reads that wait")
+class calls_that_wait(common.Case):
+    def setUp(self):
+        super().setUp()
+        self.path = str(self.folder / "rows.bin")
+        np.arange(400, dtype=np.int64).tofile(self.path)
+        self.slow = self.folder / "slow"
+        shim = self.folder / "slow_reads.so"
+        subprocess.run([COMPILER, "-shared", "-fPIC", "-O1", "-o", shim, HERE / "slow_reads.cpp",
+                        "-ldl"], check=True)
+        self.environment = {**os.environ, "LD_PRELOAD": str(shim), "SLOW_READS": str(self.slow)}
+
+    def start(self, code):
+        started = subprocess.Popen([sys.executable, "-B", "-c", WAITING + code, self.path],
+                                   env=self.environment, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.end, started)
+        self.assertEqual(started.stdout.readline(), "waiting\n")
+        time.sleep(0.3)  # the call has begun, or begins with the signal pending: both are tried
+        return started
+
+    def end(self, started):
+        started.kill()
+        started.communicate()
+
+    def test_ctrl_c_ends_the_call_and_the_array_works_again(self):
+        started = self.start("""
+print("waiting", flush=True)
+try:
+    t.gather([1])
+    print("no interrupt")
+except KeyboardInterrupt:
+    os.unlink(os.environ["SLOW_READS"])
+    print(t.gather([2]).tolist())
+""")
+        began = time.monotonic()
+        started.send_signal(signal.SIGINT)
+        out, err = started.communicate(timeout=30)
+        self.assertEqual((started.returncode, out), (0, f"[{list(range(16, 24))}]\n"), err)
+        self.assertLess(time.monotonic() - began, 30)
+
+    def test_a_handler_that_returns_lets_the_call_go_on(self):
+        started = self.start("""
+signal.signal(signal.SIGINT, lambda *_: (handled.append(1), os.unlink(os.environ["SLOW_READS"])))
+print("waiting", flush=True)
+print(t.gather([2]).tolist(), handled)
+""")
+        started.send_signal(signal.SIGINT)
+        out, err = started.communicate(timeout=30)
+        self.assertEqual((started.returncode, out), (0, f"[{list(range(16, 24))}] [1]\n"), err)
+
+    def test_other_threads_run_meanwhile(self):
+        started = self.start("""
+import threading
+def end():
+    os.unlink(os.environ["SLOW_READS"])
+threading.Timer(0.5, end).start()
+print("waiting", flush=True)
+print(t.gather([2]).tolist())
+""")
+        out, err = started.communicate(timeout=30)
+        self.assertEqual((started.returncode, out), (0, f"[{list(range(16, 24))}]\n"), err)
+
+
+class errors(common.Case):
+    def test_the_class_of_each_errno(self):
+        from penstock._errors import error_of
+
+        for code, kind in [(errno.ERANGE, IndexError), (errno.EINVAL, ValueError),
+                           (errno.EBADF, ValueError), (errno.ENOMEM, MemoryError),
+                           (errno.ENOENT, FileNotFoundError), (errno.EACCES, PermissionError),
+                           (errno.EISDIR, IsADirectoryError), (errno.ETIMEDOUT, TimeoutError),
+                           (errno.ECHILD, ChildProcessError), (errno.EIO, OSError),
+                           (errno.EBADMSG, ps.FormatError), (errno.EOPNOTSUPP, ps.FormatError)]:
+            error = error_of(code, "'f': text", "f")
+            self.assertIs(type(error), kind)
+            self.assertEqual((error.errno, error.filename), (code, "f"))
+            self.assertIn("text", str(error))
+
+
+if __name__ == "__main__":
+    unittest.main()
