@@ -44,6 +44,9 @@ STRANGERS = [("include/penstock/engine/", "penstock/consistency/"),
 # chrono, mutex, thread, cuda/atomic.
 PURE = {"bit", "cassert", "cerrno", "concepts", "cstddef", "cstdint", "cstring", "limits",
         "type_traits", "utility"}
+# NVRTC compiles these too, and has none of them: one file has what stands for them there.
+KERNEL_FOLDERS = tuple(f"include/penstock/{folder}/" for folder in ("base", "group", "engine"))
+MAY_INCLUDE_STANDARD = {"include/penstock/base/standard.hpp", "include/penstock/base/macros.hpp"}
 
 ORDERS_LIVE_IN = {"include/penstock/base/atomic.hpp", "include/penstock/base/device_atomic.cuh",
                   "include/penstock/engine/page_word.hpp",
@@ -146,8 +149,13 @@ def pure_layers(tree):
         if layer_of(path) > 2:
             continue
         for number, mark, name in includes(tree.files[path]):
-            if mark == "<" and name not in PURE and not name.startswith("penstock/"):
+            if mark != "<" or name.startswith("penstock/"):
+                continue
+            if name not in PURE:
                 yield path, number, f"includes <{name}>, which this layer may not use"
+            elif path.startswith(KERNEL_FOLDERS) and path not in MAY_INCLUDE_STANDARD:
+                yield (path, number, f"includes <{name}>, which NVRTC does not have: include "
+                       '"penstock/base/standard.hpp"')
         for number, line in numbered(code):
             match = re.search(r"\b(new|delete|throw|malloc|free|std::vector|std::string)\b(?!\s*;)",
                               line)

@@ -3,10 +3,8 @@
 // Advice is a hint: no result of a read depends on it, only its time. Thread safety: as file.hpp.
 #pragma once
 
-#include <cerrno>
-#include <cstdint>
-
 #include "penstock/base/macros.hpp"
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/advise.hpp"
 #include "penstock/file.hpp"
 

@@ -31,9 +31,7 @@
 // far as this runtime has written since.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/file_table.hpp"
 #include "penstock/engine/read.hpp"
 #include "penstock/engine/truncate.hpp"

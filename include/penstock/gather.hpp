@@ -26,9 +26,7 @@
 // Thread safety: as file.hpp.
 #pragma once
 
-#include <cerrno>
-#include <cstdint>
-
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/gather.hpp"
 #include "penstock/stream.hpp"
 #include "penstock/view.hpp"

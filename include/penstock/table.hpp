@@ -28,21 +28,21 @@
 // (docs/protocol/through.md), so for rows of files in memory open the windows of the table first.
 #pragma once
 
-#include <cstdint>
+#if !defined(__CUDACC_RTC__)
 #include <memory>
 #include <optional>
-#include <type_traits>
+#endif
 
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/table_rows.hpp"
 #include "penstock/file.hpp"
+#include "penstock/write.hpp"
+#if !defined(__CUDACC_RTC__)
 #include "penstock/stream.hpp"
 #include "penstock/table_layout.hpp"
-#include "penstock/write.hpp"
+#endif
 
 namespace penstock {
-
-class runtime;
-struct options;
 
 // A kernel's reference to a table. Trivially copyable; pass it by value. Valid while the table
 // lives.
@@ -139,6 +139,11 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t scatter(const Group& g, const runtime_
     return detail::scatter_list(g, fs, table.view, list, static_cast<const std::byte*>(rows),
                                 stride_bytes != 0 ? stride_bytes : table.view.row_bytes, 0, count);
 }
+
+#if !defined(__CUDACC_RTC__)
+
+class runtime;
+struct options;
 
 struct table_options {
     bool writable = false;  // for scatter; the runtime must be writable too
@@ -255,5 +260,7 @@ private:
 
     std::unique_ptr<parts> parts_;
 };
+
+#endif
 
 }  // namespace penstock

@@ -21,10 +21,8 @@
 // __grid_constant__ penstock::runtime_ref fs`.
 #pragma once
 
-#include <cerrno>
-#include <cstdint>
-
 #include "penstock/base/macros.hpp"
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/element.hpp"
 #include "penstock/engine/gather.hpp"
 #include "penstock/file.hpp"
@@ -105,9 +103,11 @@ public:
         }
         return got < 0 ? got : got / static_cast<std::int64_t>(sizeof(T));
     }
+#if !defined(__CUDACC_RTC__)
     std::int64_t copy_to(T* out, std::uint64_t first, std::uint64_t count) const {
         return copy_to(lane{}, out, first, count);
     }
+#endif
 
     // For gather (penstock/gather.hpp): the elements as rows.
     PENSTOCK_HD const engine::cache_view& cache() const { return *cache_; }

@@ -9,9 +9,7 @@
 // bytes between two synchronisations, the file has the bytes that were written back last.
 #pragma once
 
-#include <cerrno>
-#include <cstdint>
-
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/map_write.hpp"
 #include "penstock/engine/unlink.hpp"
 #include "penstock/file.hpp"

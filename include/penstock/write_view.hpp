@@ -24,11 +24,8 @@
 // outlive it: in a kernel declare the parameter `const __grid_constant__ penstock::runtime_ref fs`.
 #pragma once
 
-#include <cerrno>
-#include <cstdint>
-#include <type_traits>
-
 #include "penstock/base/macros.hpp"
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/element_write.hpp"
 #include "penstock/view.hpp"
 #include "penstock/write.hpp"

@@ -13,8 +13,9 @@ import tidy_text  # noqa: E402
 
 CLEAN = {
     "include/penstock/base/macros.hpp": "// Words.\n#pragma once\n",
+    "include/penstock/base/standard.hpp": "// Numbers.\n#pragma once\n#include <cstdint>\n",
     "include/penstock/engine/clock.hpp":
-    '// A clock.\n#pragma once\n#include <cstdint>\n#include "penstock/base/macros.hpp"\n'
+    '// A clock.\n#pragma once\n#include "penstock/base/macros.hpp"\n'
     "// See the table:\n//   step(x);\nvoid turn_hand();\n",
     "include/penstock/file.hpp": '// Files.\n#pragma once\n#include "penstock/engine/clock.hpp"\n',
     "src/service/env.cpp": '#include "penstock/file.hpp"\n#include <unistd.h>\nconst char* text = '
@@ -66,6 +67,7 @@ PLANTED = [
     ("pure_layers", "include/penstock/engine/bad.hpp", "// B.\n#include <unistd.h>\n"),
     ("pure_layers", "include/penstock/engine/bad.hpp", "// B.\n#include <vector>\n"),
     ("pure_layers", "include/penstock/group/bad.hpp", "// B.\n#include <sys/mman.h>\n"),
+    ("pure_layers", "include/penstock/engine/bad.hpp", "// B.\n#include <cstdint>\n"),
     ("pure_layers", "include/penstock/engine/bad.hpp",
      "// B.\ninline int* make() { return new int; }\n"),
     ("pure_layers", "include/penstock/engine/bad.hpp", "// B.\ninline void fail() { throw 1; }\n"),

@@ -14,11 +14,9 @@
 // empty.
 #pragma once
 
-#include <cstdint>
-#include <type_traits>
-
 #include "penstock/base/device_atomic.cuh"
 #include "penstock/base/macros.hpp"
+#include "penstock/base/standard.hpp"
 
 #if !defined(PENSTOCK_SCHEDULE_POINT)
 #define PENSTOCK_SCHEDULE_POINT(address, is_write) static_cast<void>(0)
@@ -26,6 +24,7 @@
 
 namespace penstock {
 
+#if !defined(__CUDACC_RTC__)
 namespace detail {
 
 // The compiler's name of an order; a constant, since a compiler takes any other value for the
@@ -42,6 +41,7 @@ inline constexpr int host_failure_order =
     Order == order::acq_rel || Order == order::acquire ? __ATOMIC_ACQUIRE : __ATOMIC_RELAXED;
 
 }  // namespace detail
+#endif
 
 template <order Order, scope Scope = scope::device, typename T>
 PENSTOCK_HD PENSTOCK_INLINE T atomic_load(const T* address) {
@@ -222,6 +222,7 @@ PENSTOCK_HD PENSTOCK_INLINE void atomic_and_relaxed(std::uint64_t* address, std:
 #endif
 }
 
+#if !defined(__CUDACC_RTC__)
 namespace detail {
 // ThreadSanitizer does not model fences, so on the host every access that relies on one is itself
 // atomic; there is then no plain access for it to misjudge.
@@ -234,6 +235,7 @@ inline void host_fence() {
 #pragma GCC diagnostic pop
 }
 }  // namespace detail
+#endif
 
 // Orders the calling thread's loads: those before the call come before those after it. Nothing is
 // promised to others.

@@ -5,9 +5,8 @@
 // references needs one.
 #pragma once
 
-#include <cstdint>
-
 #include "penstock/base/macros.hpp"
+#include "penstock/base/standard.hpp"
 
 namespace penstock {
 

@@ -7,10 +7,8 @@
 // clobbers memory: the compiler moves no access across it.
 #pragma once
 
-#include <cstdint>
-#include <type_traits>
-
 #include "penstock/base/macros.hpp"
+#include "penstock/base/standard.hpp"
 
 namespace penstock {
 

@@ -3,9 +3,8 @@
 // and never correctness.
 #pragma once
 
-#include <cstdint>
-
 #include "penstock/base/macros.hpp"
+#include "penstock/base/standard.hpp"
 
 namespace penstock {
 

@@ -1,8 +1,7 @@
 // Carries out the hints of a program about how it will read (penstock/advise.hpp).
 #pragma once
 
-#include <cstdint>
-
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/load.hpp"
 #include "penstock/engine/read_ahead.hpp"
 

@@ -25,10 +25,8 @@
 // Corbato 1969, "A paging experiment with the Multics system".)
 #pragma once
 
-#include <cerrno>
-#include <cstdint>
-
 #include "penstock/base/hash.hpp"
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/counters.hpp"
 #include "penstock/engine/dirty.hpp"
 #include "penstock/engine/fill.hpp"

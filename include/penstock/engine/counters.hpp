@@ -10,9 +10,8 @@
 // record between kernels and sets it back to zero. Later errors are counted but not kept.
 #pragma once
 
-#include <cstdint>
-
 #include "penstock/base/hash.hpp"
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/file_word.hpp"
 #include "penstock/engine/layout.hpp"
 

@@ -42,8 +42,7 @@
 // write-back and an eviction), tests/model.
 #pragma once
 
-#include <cstdint>
-
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/layout.hpp"
 
 namespace penstock::engine {

@@ -3,10 +3,7 @@
 // pages together, each page once, with up to max_pending_loads of them in flight.
 #pragma once
 
-#include <cstdint>
-#include <cstring>
-#include <type_traits>
-
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/counters.hpp"
 #include "penstock/engine/read.hpp"
 #include "penstock/engine/through.hpp"

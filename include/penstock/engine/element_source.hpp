@@ -6,10 +6,7 @@
 // a source of these has no words, and each element is found through the table.
 #pragma once
 
-#include <cerrno>
-#include <cstdint>
-#include <cstring>
-
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/element.hpp"
 
 namespace penstock::engine {

@@ -2,9 +2,7 @@
 // of the pages they meet.
 #pragma once
 
-#include <cstdint>
-#include <cstring>
-
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/element.hpp"
 #include "penstock/engine/write.hpp"
 #include "penstock/group/lane.hpp"
@@ -118,6 +116,7 @@ PENSTOCK_D PENSTOCK_NOINLINE T change_element(const cache_view& c, std::uint32_t
 }
 #endif
 
+#if !defined(__CUDACC_RTC__)
 // The same for a host thread.
 template <typename T, typename Change>
 T change_element_here(const cache_view& c, std::uint32_t slot, std::uint64_t at,
@@ -130,5 +129,6 @@ T change_element_here(const cache_view& c, std::uint32_t slot, std::uint64_t at,
         note_fault(c, code, slot, f.generation, at);
     return before;
 }
+#endif
 
 }  // namespace penstock::engine

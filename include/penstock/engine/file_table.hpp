@@ -17,10 +17,8 @@
 // busy waits for the group that asks the host; if that fails, it gets the same error.
 #pragma once
 
-#include <cerrno>
-#include <cstdint>
-
 #include "penstock/base/macros.hpp"
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/load.hpp"
 #include "penstock/engine/lost_open.hpp"
 #include "penstock/engine/name_table.hpp"

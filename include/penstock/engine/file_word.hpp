@@ -44,10 +44,9 @@
 // slot checks that the word stayed the same.
 #pragma once
 
-#include <cstdint>
-
 #include "penstock/base/atomic.hpp"
 #include "penstock/base/coalesced_lanes.hpp"
+#include "penstock/base/standard.hpp"
 
 namespace penstock::engine {
 

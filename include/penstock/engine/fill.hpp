@@ -27,8 +27,7 @@
 // also for groups that find the mark settled (engine/ring.hpp).
 #pragma once
 
-#include <cstdint>
-
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/layout.hpp"
 #include "penstock/engine/ring.hpp"
 

@@ -7,9 +7,7 @@
 // other in a circle.
 #pragma once
 
-#include <cerrno>
-#include <cstdint>
-
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/write_back.hpp"
 
 namespace penstock::engine {

@@ -7,10 +7,7 @@
 // Rows of which some page is missing: engine/missing_rows.hpp.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <type_traits>
-
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/element.hpp"
 #include "penstock/engine/counters.hpp"
 #include "penstock/engine/read.hpp"

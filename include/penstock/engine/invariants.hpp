@@ -6,8 +6,7 @@
 // docs/protocol/page_word.md, docs/protocol/ring.md, docs/protocol/file_word.md.
 #pragma once
 
-#include <cstdint>
-
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/dirty.hpp"
 #include "penstock/engine/layout.hpp"
 #include "penstock/engine/ring.hpp"

@@ -11,10 +11,8 @@
 // On the cpu back end "device memory" is ordinary memory and nothing else differs.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-
 #include "penstock/base/macros.hpp"
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/file_word.hpp"
 #include "penstock/engine/page_word.hpp"
 #include "penstock/engine/request.hpp"

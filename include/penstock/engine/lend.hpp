@@ -31,8 +31,7 @@
 // gone.
 #pragma once
 
-#include <cstdint>
-
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/page_table.hpp"
 #include "penstock/engine/page_word.hpp"
 #include "penstock/engine/ring.hpp"

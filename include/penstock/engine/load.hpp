@@ -28,8 +28,7 @@
 // another, and groups cannot wait for each other in a circle.
 #pragma once
 
-#include <cstdint>
-
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/clock.hpp"
 #include "penstock/engine/neighbour.hpp"
 #include "penstock/engine/victim.hpp"

@@ -8,8 +8,7 @@
 // The answer also came with room for the name, which goes back with the next owner's own request.
 #pragma once
 
-#include <cstdint>
-
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/dirty.hpp"
 #include "penstock/engine/layout.hpp"
 

@@ -2,9 +2,7 @@
 // unmap.
 #pragma once
 
-#include <cerrno>
-#include <cstdint>
-
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/pristine.hpp"
 #include "penstock/engine/write.hpp"
 

@@ -8,9 +8,7 @@
 // Rows are named as in engine/row_batch.hpp.
 #pragma once
 
-#include <cerrno>
-#include <cstdint>
-
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/read.hpp"
 #include "penstock/engine/row_batch.hpp"
 

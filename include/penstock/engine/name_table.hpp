@@ -7,9 +7,7 @@
 // two slots. A slot may be given to another name while its own file is not open.
 #pragma once
 
-#include <cerrno>
-#include <cstdint>
-
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/counters.hpp"
 #include "penstock/engine/layout.hpp"
 

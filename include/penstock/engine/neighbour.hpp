@@ -50,9 +50,8 @@
 // the simulation of rates and placements is in docs/decisions/neighbours.md.
 #pragma once
 
-#include <cstdint>
-
 #include "penstock/base/hash.hpp"
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/dirty.hpp"
 #include "penstock/engine/page_table.hpp"
 

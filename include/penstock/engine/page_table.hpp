@@ -15,8 +15,7 @@
 //      every word that is handed out as a directory entry.
 #pragma once
 
-#include <cstdint>
-
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/dirty.hpp"
 #include "penstock/engine/layout.hpp"
 #include "penstock/engine/retire.hpp"

@@ -56,9 +56,8 @@
 // schedule), tests/model.
 #pragma once
 
-#include <cstdint>
-
 #include "penstock/base/atomic.hpp"
+#include "penstock/base/standard.hpp"
 
 namespace penstock::engine {
 

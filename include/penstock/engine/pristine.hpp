@@ -33,9 +33,7 @@
 // and left them out.)
 #pragma once
 
-#include <cerrno>
-#include <cstdint>
-
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/load.hpp"
 #include "penstock/group/changed_bytes.hpp"
 

@@ -5,9 +5,8 @@
 // group whose copies must not race: pin, copy, unpin.
 #pragma once
 
-#include <cstdint>
-
 #include "penstock/base/macros.hpp"
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/load.hpp"
 #include "penstock/engine/read_ahead.hpp"
 #include "penstock/engine/through.hpp"

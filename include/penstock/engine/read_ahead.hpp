@@ -15,8 +15,7 @@
 // pages read ahead are used up.
 #pragma once
 
-#include <cstdint>
-
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/page_table.hpp"
 #include "penstock/engine/tier.hpp"
 

@@ -7,11 +7,8 @@
 // no field at its word (service/service.cpp).
 #pragma once
 
-#include <cerrno>
-#include <cstddef>
-#include <cstdint>
-
 #include "penstock/base/macros.hpp"
+#include "penstock/base/standard.hpp"
 
 namespace penstock::engine {
 
@@ -46,9 +43,11 @@ struct alignas(64) ring_request {
     std::uint64_t open_slot;
     std::uint64_t reserved;
 };
+#if !defined(__CUDACC_RTC__)  // has no offsetof
 static_assert(sizeof(ring_request) == 64 && offsetof(ring_request, bytes) == 12 &&
               offsetof(ring_request, offset) == 24 && offsetof(ring_request, argument) == 32 &&
               offsetof(ring_request, open_slot) == 48);
+#endif
 
 // Opens the file whose name is in the staging area.
 struct open_request {

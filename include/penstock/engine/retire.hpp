@@ -7,9 +7,7 @@
 // word of the table fails on that word, or evicts the page that rightly owns the word by then.
 #pragma once
 
-#include <cerrno>
-#include <cstdint>
-
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/clock.hpp"
 #include "penstock/engine/ring.hpp"
 #include "penstock/engine/window.hpp"

@@ -36,10 +36,8 @@
 // (hostile requests).
 #pragma once
 
-#include <cerrno>
-#include <cstdint>
-
 #include "penstock/base/atomic.hpp"
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/counters.hpp"
 #include "penstock/engine/layout.hpp"
 #include "penstock/engine/lost_open.hpp"

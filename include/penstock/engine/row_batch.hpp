@@ -11,12 +11,7 @@
 // without links. From the first other row on, copy_far_rows looks in the neighbours too.
 #pragma once
 
-#include <bit>
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-#include <type_traits>
-
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/element.hpp"
 #include "penstock/engine/row_parts.hpp"
 #include "penstock/engine/through.hpp"

@@ -13,9 +13,7 @@
 //   draw_rate()            one in so many rows that come through a window draws its page
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/through_look.hpp"
 
 namespace penstock::engine {

@@ -14,9 +14,7 @@
 //              errors are dropped
 #pragma once
 
-#include <cerrno>
-#include <cstdint>
-
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/missing_rows.hpp"
 
 namespace penstock::engine {

@@ -22,9 +22,8 @@
 // cache costs the bus once in full, and a frame. admits() decides (docs/decisions/replacement.md).
 #pragma once
 
-#include <cstdint>
-
 #include "penstock/base/hash.hpp"
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/counters.hpp"
 #include "penstock/engine/load.hpp"
 #include "penstock/engine/through_look.hpp"

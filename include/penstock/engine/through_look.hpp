@@ -2,8 +2,7 @@
 // after it (engine/through.hpp and engine/neighbour.hpp have what they prove).
 #pragma once
 
-#include <cstdint>
-
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/neighbour.hpp"
 #include "penstock/engine/page_table.hpp"
 #include "penstock/engine/ring.hpp"

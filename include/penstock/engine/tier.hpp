@@ -20,8 +20,7 @@
 //      as if there were no tier.
 #pragma once
 
-#include <cstdint>
-
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/clock.hpp"
 #include "penstock/engine/window.hpp"
 

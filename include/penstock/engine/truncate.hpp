@@ -6,9 +6,7 @@
 // writes behind the cut at the same time comes before or after it, page by page.
 #pragma once
 
-#include <cerrno>
-#include <cstdint>
-
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/file_table.hpp"
 #include "penstock/engine/write.hpp"
 #include "penstock/group/lane.hpp"

@@ -2,9 +2,7 @@
 // stay open, as with any file.
 #pragma once
 
-#include <cerrno>
-#include <cstdint>
-
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/file_table.hpp"
 
 namespace penstock::engine {

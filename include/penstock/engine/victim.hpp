@@ -23,9 +23,7 @@
 // not come. Tests: tests/explore/write_test.cpp, canary page_taken_over_by_two.
 #pragma once
 
-#include <cerrno>
-#include <cstdint>
-
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/clock.hpp"
 #include "penstock/engine/flush.hpp"
 

@@ -20,8 +20,7 @@
 // a miss, none on a hit.
 #pragma once
 
-#include <cstdint>
-
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/layout.hpp"
 #include "penstock/engine/page_word.hpp"
 

@@ -14,8 +14,7 @@
 //      tickets in order, so other groups of the ring wait for that.
 #pragma once
 
-#include <cstdint>
-
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/table_rows.hpp"
 
 namespace penstock::engine {

@@ -7,10 +7,8 @@
 // see the page.
 #pragma once
 
-#include <cerrno>
-#include <cstdint>
-
 #include "penstock/base/macros.hpp"
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/flush.hpp"
 #include "penstock/engine/read.hpp"
 #include "penstock/engine/write_behind.hpp"

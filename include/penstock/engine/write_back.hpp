@@ -14,9 +14,7 @@
 // engine/victim.hpp say which pages are written back, and when.
 #pragma once
 
-#include <cerrno>
-#include <cstdint>
-
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/counters.hpp"
 #include "penstock/engine/dirty.hpp"
 #include "penstock/engine/page_word.hpp"

@@ -15,8 +15,7 @@
 // Tests: tests/explore/write_test.cpp, tests/unit/write_behind_test.cpp.
 #pragma once
 
-#include <cstdint>
-
+#include "penstock/base/standard.hpp"
 #include "penstock/engine/victim.hpp"
 
 namespace penstock::engine {

@@ -3,11 +3,9 @@
 // relaxed, and a byte that is being written may count as either.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-
 #include "penstock/base/atomic.hpp"
 #include "penstock/base/macros.hpp"
+#include "penstock/base/standard.hpp"
 
 #if defined(__CUDACC__)
 #include "penstock/group/gpu_groups.cuh"

@@ -44,11 +44,8 @@
 //   least(v)         the least value that any thread gave, in every thread
 #pragma once
 
-#include <concepts>
-#include <cstddef>
-#include <cstdint>
-
 #include "penstock/base/macros.hpp"
+#include "penstock/base/standard.hpp"
 
 namespace penstock {
 

@@ -9,8 +9,9 @@
 // correctness.
 #pragma once
 
-#include <cstdint>
+#include "penstock/base/standard.hpp"
 
+#if !defined(__CUDACC_RTC__)
 namespace penstock {
 
 // Its mutex, condition variable and flag are in the library (src/os/host_thread.cpp), so that a
@@ -40,3 +41,4 @@ private:
 };
 
 }  // namespace penstock
+#endif

@@ -17,10 +17,8 @@
 // store that meets such a load is a data race, for which PTX promises nothing.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-
 #include "penstock/base/macros.hpp"
+#include "penstock/base/standard.hpp"
 #include "penstock/group/concept.hpp"
 
 namespace penstock {

@@ -10,10 +10,11 @@
 // PENSTOCK_HOST_COPIES_RACE is 0, and the engine pins the page and uses memcpy.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
+#include "penstock/base/standard.hpp"
 
-#if defined(__has_feature)
+#if defined(__CUDACC_RTC__)
+#define PENSTOCK_HOST_COPIES_RACE 0
+#elif defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
     __has_feature(memory_sanitizer)
 #define PENSTOCK_HOST_COPIES_RACE 0

@@ -4,11 +4,8 @@
 // then run one after the other, so prefer a warp if the lanes want the same page.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-
 #include "penstock/base/macros.hpp"
+#include "penstock/base/standard.hpp"
 #include "penstock/group/concept.hpp"
 #include "penstock/group/doorbell.hpp"
 #include "penstock/group/host_copy.hpp"
@@ -19,6 +16,7 @@
 
 namespace penstock {
 
+#if !defined(__CUDACC_RTC__)
 namespace detail {
 
 // A small number for this host thread, handed out in order of first use.
@@ -85,6 +83,7 @@ inline void copy_atomically(std::byte* to, const std::byte* from, std::size_t by
 }
 
 }  // namespace detail
+#endif
 
 struct lane {
     PENSTOCK_HD std::uint32_t size() const { return 1; }

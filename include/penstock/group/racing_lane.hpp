@@ -6,9 +6,8 @@
 // machine code (host_copy.hpp).
 #pragma once
 
-#include <cstring>
-
 #include "penstock/base/atomic.hpp"
+#include "penstock/base/standard.hpp"
 #include "penstock/group/lane.hpp"
 
 namespace penstock {
