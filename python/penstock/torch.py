@@ -1,0 +1,211 @@
+"""Tables in files for PyTorch: an operator, a module like ``nn.Embedding``, and a dataset.
+
+    import penstock.torch as pt
+
+    model.embed = pt.Embedding.from_safetensors("model/", "embed.weight")
+    rows = model.embed(ids)                        # as ever; in a graph and under torch.compile too
+
+Calls work on the current stream and wait for nothing, so a row that cannot be had shows later: it
+is zeros, and ``Embedding.check()`` (or ``Array.check()``, ``Runtime.check()``) raises its error
+after the work has ended. Nothing here has a gradient.
+
+The operator is ``torch.ops.penstock.gather(table, ids, out, pad)``, where ``table`` is the number
+that ``handle(array)`` gives. ``torch.library.custom_op`` came with PyTorch 2.4: before that
+(``has_operator`` is False) the same calls run eagerly, and torch.compile breaks its graph there."""
+from __future__ import annotations
+
+import itertools
+import os
+import weakref
+from collections.abc import Sequence
+from typing import Any, Optional, Union
+
+import torch
+from torch import Tensor, nn
+
+from ._array import Array, open_array
+from ._runtime import Runtime
+
+__all__ = ["Embedding", "RowDataset", "gather", "handle", "has_operator", "torch_dtype"]
+
+_arrays: weakref.WeakValueDictionary[int, Array] = weakref.WeakValueDictionary()
+_handles: weakref.WeakKeyDictionary[Array, int] = weakref.WeakKeyDictionary()
+_numbers = itertools.count(1)
+
+
+def handle(array: Array) -> int:
+    """The number by which the operator knows an array, the same each time. It keeps no array alive:
+    hold the array as long as graphs and compiled functions use its number."""
+    number = _handles.get(array)
+    if number is None:
+        number = _handles[array] = next(_numbers)
+        _arrays[number] = array
+    return number
+
+
+def torch_dtype(array: Array) -> torch.dtype:
+    """The dtype of the array's elements; uint8 for elements that this PyTorch does not have."""
+    found = getattr(torch, array.dtype, None)
+    return found if isinstance(found, torch.dtype) else torch.uint8
+
+
+def _gather(table: int, ids: Tensor, out: Tensor, pad: Optional[int] = None) -> None:
+    array = _arrays.get(table)
+    if array is None:
+        raise ValueError(f"penstock::gather: table {table} is gone: keep the array (or the "
+                         "Embedding) as long as a compiled function or a graph uses it")
+    array.gather(ids, out=out, pad=pad)
+
+
+has_operator = hasattr(torch.library, "custom_op")
+
+if has_operator:
+    _operator = torch.library.custom_op("penstock::gather", _gather, mutates_args=("out",))
+
+    @_operator.register_fake
+    def _fake(table: int, ids: Tensor, out: Tensor, pad: Optional[int] = None) -> None:
+        if ids.dtype.is_floating_point or out.dim() < ids.dim():
+            raise ValueError(f"penstock::gather: ids are {ids.dtype} of {ids.dim()} dimensions, "
+                             f"out has {out.dim()}; give integers, and out a dimension more")
+
+    def _call(table: int, ids: Tensor, out: Tensor, pad: Optional[int]) -> None:
+        torch.ops.penstock.gather(table, ids, out, pad)
+else:
+    _call = _gather
+
+
+def gather(array: Array, ids: Tensor, out: Optional[Tensor] = None,
+           pad: Optional[int] = None) -> Tensor:
+    """Rows ``ids`` of the array as a tensor of shape ``ids.shape + array.shape[1:]``, on the device
+    and current stream of ``ids``; ``pad`` is a number that gives zeros. As ``Array.gather``, but
+    inside torch.compile without a break of the graph."""
+    if out is None:
+        out = torch.empty((*ids.shape, *array.shape[1:]), dtype=torch_dtype(array),
+                          device=ids.device)
+    _call(handle(array), ids, out, pad)
+    return out
+
+
+class Embedding(nn.Module):
+    """A table in a file where a model has an ``nn.Embedding``: the same rows, none of them in GPU
+    memory before it is wanted. For inference: it has no ``weight``, so ``state_dict`` leaves it out
+    and ``load_state_dict`` passes it over, and no gradient goes through it.
+
+    array
+        The table, of one row for each number. Moving the module to another device does not move it;
+        ids choose the device, which its runtime has to use.
+    padding_idx
+        As of ``nn.Embedding``, where it concerns training alone: the row is read as any other.
+    pad
+        A number that stands for no row and gives zeros, for lists of fixed length.
+    dtype
+        To which rows are converted. None: as they lie in the file.
+    scale
+        By which rows are multiplied, in the dtype that they have then, for instance the square root
+        of the width in Gemma.
+    """
+
+    scale: Optional[Tensor]
+
+    def __init__(self, array: Array, *, padding_idx: Optional[int] = None,
+                 pad: Optional[int] = None, dtype: Optional[torch.dtype] = None,
+                 scale: Optional[float] = None) -> None:
+        super().__init__()
+        if len(array.shape) != 2:
+            raise ValueError(f"{array!r}: an Embedding needs rows of one dimension")
+        if padding_idx is not None and not -len(array) <= padding_idx < len(array):
+            raise ValueError(f"padding_idx: {padding_idx} is no row of {len(array)}")
+        self.num_embeddings, self.embedding_dim = array.shape
+        self.padding_idx = padding_idx if padding_idx is None or padding_idx >= 0 else \
+            len(array) + padding_idx
+        self.pad = pad
+        self.dtype = torch_dtype(array) if dtype is None else dtype
+        self._array = array
+        self._handle = handle(array)
+        self._file_dtype = torch_dtype(array)
+        # Not in the state_dict: it is no more the model's than the rows are.
+        self.register_buffer("scale", None if scale is None else torch.tensor(scale),
+                             persistent=False)
+
+    @classmethod
+    def from_safetensors(cls, path: Union[str, "os.PathLike[str]"], name: str, *,
+                         runtime: Optional[Runtime] = None, **options: Any) -> Embedding:
+        """Of tensor ``name`` of a checkpoint: a ``.safetensors`` file, an index, or the folder.
+        ``*`` in the name stands for any characters: all tensors that match are one table, in the
+        order of their names. ``options`` are those of the class."""
+        return cls(open_array(path, name, runtime=runtime), **options)
+
+    @property
+    def array(self) -> Array:
+        """The table."""
+        return self._array
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """The rows, of shape ``ids.shape + (embedding_dim,)``."""
+        rows = torch.empty((*ids.shape, self.embedding_dim), dtype=self._file_dtype,
+                           device=ids.device)
+        _call(self._handle, ids, rows, self.pad)
+        if self.dtype != self._file_dtype:
+            rows = rows.to(self.dtype)
+        return rows if self.scale is None else rows * self.scale.to(rows.dtype)
+
+    def check(self) -> None:
+        """Raises the first error of a row since the last check, and forgets it. Waits for nothing:
+        work on a stream has to have ended to be seen."""
+        self._array.check()
+
+    def extra_repr(self) -> str:
+        return f"{self.num_embeddings}, {self.embedding_dim}, {self._array.path!r}"
+
+    def _load_from_state_dict(self, *arguments: Any, **options: Any) -> None:
+        # A checkpoint's own rows are neither missing nor unexpected: they are read where they lie.
+        pass
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Embedding:
+        scale = None if self.scale is None else float(self.scale)
+        return Embedding(self._array, padding_idx=self.padding_idx, pad=self.pad, dtype=self.dtype,
+                         scale=scale)
+
+
+class RowDataset(torch.utils.data.Dataset[Any]):
+    """Rows of an array, and labels, for a DataLoader that hands out batches on the device:
+
+        data = RowDataset(array, labels, device="cuda")
+        for rows, labels in DataLoader(data, batch_size=1024, shuffle=True, collate_fn=data.as_is):
+
+    ``__getitems__`` gets the numbers of a batch and returns all of it, by one gather on the current
+    stream. Leave ``num_workers`` at 0: the GPU does the fetching, and a forked worker cannot use
+    the runtime of its parent (ChildProcessError)."""
+
+    def __init__(self, array: Array, labels: Optional[Tensor] = None, *,
+                 device: Optional[Union[str, torch.device]] = None) -> None:
+        if labels is not None and len(labels) != len(array):
+            raise ValueError(f"labels: there are {len(labels)}, and {len(array)} rows")
+        if device is None:
+            device = "cuda" if array.runtime.backend == "gpu" else "cpu"
+        self.array = array
+        self.device = torch.device(device)
+        self.labels = None if labels is None else labels.to(self.device)
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __getitem__(self, index: int) -> Any:
+        row = index + len(self) if index < 0 else index
+        if not 0 <= row < len(self):
+            raise IndexError(f"row {index} of {len(self)}")
+        batch = self.__getitems__([row])
+        return batch[0] if self.labels is None else (batch[0][0], batch[1][0])
+
+    def __getitems__(self, ids: Union[Tensor, Sequence[int]]) -> Any:
+        """The batch: rows, or rows and labels."""
+        numbers = torch.as_tensor(ids, dtype=torch.int64)
+        if self.device.type == "cuda" and numbers.device.type == "cpu":
+            numbers = numbers.pin_memory().to(self.device, non_blocking=True)
+        rows = gather(self.array, numbers)
+        return rows if self.labels is None else (rows, self.labels[numbers])
+
+    @staticmethod
+    def as_is(batch: Any) -> Any:
+        """For ``collate_fn``: the batch is complete already."""
+        return batch

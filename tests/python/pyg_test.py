@@ -1,0 +1,110 @@
+"""penstock.pyg on CPU threads: a FeatureStore gives the batches that tensors in memory give.
+gpu_pyg.py has what needs a GPU. Skipped where torch_geometric is missing."""
+import pathlib
+import tempfile
+import unittest
+
+try:
+    import numpy
+    import torch
+    from torch_geometric.data import Data, TensorAttr
+    from torch_geometric.loader import NodeLoader
+    from torch_geometric.sampler import BaseSampler, SamplerOutput
+    from torch_geometric.testing import MyGraphStore
+except ImportError as missing:
+    raise unittest.SkipTest(f"no torch_geometric: {missing}") from None
+
+import penstock as ps
+from penstock.pyg import FeatureStore
+
+
+class Neighbours(BaseSampler):
+    """All neighbours of the seeds, one hop: enough to have a subgraph, without pyg-lib."""
+
+    def __init__(self, edges):
+        self.edges = edges
+
+    def sample_from_nodes(self, index, **_):
+        seeds = index.node
+        chosen = torch.isin(self.edges[1], seeds)
+        row, col = self.edges[:, chosen]
+        nodes = torch.cat([seeds, row[~torch.isin(row, seeds)].unique()])
+        place = torch.full((int(self.edges.max()) + 1,), -1)
+        place[nodes] = torch.arange(len(nodes))
+        return SamplerOutput(node=nodes, row=place[row], col=place[col],
+                             edge=chosen.nonzero().reshape(-1), metadata=(index.input_id, None))
+
+    def sample_from_edges(self, index, neg_sampling=None):
+        raise NotImplementedError
+
+
+class Store(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        generator = torch.Generator().manual_seed(5)
+        self.x = torch.randn(300, 16, generator=generator)
+        self.y = torch.randint(0, 4, (300,), generator=generator)
+        self.edges = torch.randint(0, 300, (2, 2000), generator=generator)
+        path = pathlib.Path(folder.name) / "x.npy"
+        numpy.save(path, self.x.numpy())
+        self.runtime = ps.Runtime("cpu", cache="1MiB", page=512, log=None)
+        self.addCleanup(self.runtime.close)
+        self.array = ps.open_array(path, runtime=self.runtime)
+        self.store = FeatureStore({"x": self.array, "y": self.y})
+
+    def test_every_kind_of_index(self):
+        ids = torch.tensor([5, 299, 5])
+        for index, rows in ((ids, self.x[ids]), (7, self.x[7:8]),
+                            (slice(2, 9, 3), self.x[2:9:3]), (None, self.x),
+                            (self.y == 2, self.x[self.y == 2])):
+            got = self.store.get_tensor(group_name=None, attr_name="x", index=index)
+            got = torch.as_tensor(got)
+            self.assertTrue(torch.equal(got, rows), index)
+        self.store.check()
+
+    def test_sizes_and_names(self):
+        self.assertEqual(self.store.get_tensor_size(group_name=None, attr_name="x"), (300, 16))
+        self.assertEqual({attr.attr_name for attr in self.store.get_all_tensor_attrs()},
+                         {"x", "y"})
+
+    def test_is_only_read(self):
+        with self.assertRaisesRegex(NotImplementedError, "only read"):
+            self.store.put_tensor(self.x, group_name=None, attr_name="x", index=None)
+        with self.assertRaisesRegex(NotImplementedError, "only read"):
+            self.store.remove_tensor(group_name=None, attr_name="x", index=None)
+
+    def test_what_it_does_not_have(self):
+        with self.assertRaisesRegex(KeyError, "it has"):
+            self.store.get_tensor(group_name=None, attr_name="z", index=None)
+        with self.assertRaisesRegex(ValueError, "edges"):
+            FeatureStore({(("a", "to", "b"), "weight"): self.array})
+
+    def test_groups_of_a_heterogeneous_graph(self):
+        store = FeatureStore({("paper", "x"): self.array, ("author", "x"): self.x[:10]})
+        got = store.multi_get_tensor([TensorAttr("paper", "x", index=torch.tensor([1, 2])),
+                                      TensorAttr("author", "x", index=torch.tensor([1, 2]))])
+        self.assertTrue(torch.equal(got[0], self.x[1:3]))
+        self.assertTrue(torch.equal(got[1], self.x[1:3]))
+
+    def batches(self, data, **options):
+        loader = NodeLoader(data, Neighbours(self.edges), input_nodes=torch.arange(120),
+                            batch_size=32, filter_per_worker=False, **options)
+        return list(loader)
+
+    def test_batches_are_those_of_memory(self):
+        graph = MyGraphStore()
+        graph.put_edge_index(self.edges, edge_type=None, layout="coo", is_sorted=False,
+                             size=(300, 300))
+        inside = Data(x=self.x, y=self.y, edge_index=self.edges, num_nodes=300)
+        for workers in (0, 2):
+            pairs = zip(self.batches((self.store, graph), num_workers=workers),
+                        self.batches(inside), strict=True)
+            for ours, theirs in pairs:
+                self.assertTrue(torch.equal(ours.x, theirs.x))
+                self.assertTrue(torch.equal(ours.y, theirs.y))
+                self.assertTrue(torch.equal(ours.edge_index, theirs.edge_index))
+
+
+if __name__ == "__main__":
+    unittest.main()

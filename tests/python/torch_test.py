@@ -1,0 +1,197 @@
+"""penstock.torch on CPU threads: rows equal to index_select, the operator, Embedding, RowDataset.
+gpu_torch.py has what needs a GPU. Skipped where torch is missing."""
+import copy
+import json
+import pathlib
+import struct
+import tempfile
+import unittest
+
+try:
+    import torch
+except ImportError as missing:
+    raise unittest.SkipTest(f"no torch: {missing}") from None
+
+import penstock as ps
+import penstock.torch as pt
+
+NAMES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", torch.int64: "I64"}
+
+
+def write_safetensors(path, tensors):
+    """As the library writes them, without the library."""
+    header, data = {}, b""
+    for name, tensor in tensors.items():
+        raw = bytes(tensor.contiguous().view(torch.uint8).reshape(-1).tolist()) \
+            if tensor.numel() else b""
+        header[name] = {"dtype": NAMES[tensor.dtype], "shape": list(tensor.shape),
+                        "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    pathlib.Path(path).write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+class WithTable(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        generator = torch.Generator().manual_seed(33)
+        self.weight = torch.randn(500, 24, generator=generator)
+        write_safetensors(self.folder / "model.safetensors",
+                          {"embed.weight": self.weight,
+                           "half.weight": self.weight.to(torch.bfloat16)})
+        self.runtime = ps.Runtime("cpu", cache="1MiB", page=512, log=None)
+        self.addCleanup(self.runtime.close)
+        self.ids = torch.randint(0, 500, (7, 11), generator=generator)
+
+    def open(self, name="embed.weight"):
+        return ps.open_array(self.folder / "model.safetensors", name, runtime=self.runtime)
+
+    def embedding(self, name="embed.weight", **options):
+        return pt.Embedding.from_safetensors(self.folder / "model.safetensors", name,
+                                             runtime=self.runtime, **options)
+
+
+class Gather(WithTable):
+    def test_rows_are_those_of_index_select(self):
+        table = self.open()
+        expected = self.weight[self.ids]
+        self.assertTrue(torch.equal(pt.gather(table, self.ids), expected))
+        self.assertTrue(torch.equal(pt.gather(table, self.ids.int()), expected))
+        out = torch.empty_like(expected)
+        self.assertIs(pt.gather(table, self.ids, out=out), out)
+        self.assertTrue(torch.equal(out, expected))
+
+    def test_a_padding_number_gives_zeros(self):
+        ids = torch.tensor([3, -1, 4])
+        rows = pt.gather(self.open(), ids, pad=-1)
+        self.assertTrue(torch.equal(rows[0], self.weight[3]))
+        self.assertEqual(rows[1].abs().sum(), 0)
+
+    def test_no_numbers(self):
+        self.assertEqual(pt.gather(self.open(), torch.empty(0, dtype=torch.int64)).shape, (0, 24))
+
+    def test_a_number_that_is_no_row_raises(self):
+        with self.assertRaisesRegex(IndexError, "500"):
+            pt.gather(self.open(), torch.tensor([500]))
+
+    def test_a_handle_of_an_array_that_is_gone(self):
+        table = self.open()
+        number = pt.handle(table)
+        self.assertEqual(number, pt.handle(table))
+        self.assertNotEqual(number, pt.handle(self.open()))
+        table.close()
+        del table
+        with self.assertRaisesRegex(ValueError, "keep the array"):
+            pt._call(number, torch.tensor([0]), torch.empty(1, 24), None)
+
+
+@unittest.skipUnless(pt.has_operator, "this torch has no torch.library.custom_op")
+class Operator(WithTable):
+    def test_opcheck(self):
+        table = self.open()
+        torch.library.opcheck(torch.ops.penstock.gather.default,
+                              (pt.handle(table), self.ids, torch.empty(7, 11, 24), None))
+        torch.library.opcheck(torch.ops.penstock.gather.default,
+                              (pt.handle(table), self.ids, torch.empty(7, 11, 24), -1))
+
+    def test_compiled_without_a_break_of_the_graph(self):
+        embedding = self.embedding(scale=2.0)
+        compiled = torch.compile(lambda ids: embedding(ids).sum(-1), fullgraph=True,
+                                 backend="aot_eager")
+        for ids in (self.ids, self.ids.flip(0)):
+            self.assertTrue(torch.equal(compiled(ids), (self.weight[ids] * 2.0).sum(-1)))
+
+    def test_a_function_that_gathers_compiles(self):
+        table = self.open()
+        number = pt.handle(table)
+
+        def rows(ids):
+            out = torch.empty(*ids.shape, 24)
+            torch.ops.penstock.gather(number, ids, out, None)
+            return out + 1
+        compiled = torch.compile(rows, fullgraph=True, backend="aot_eager")
+        self.assertTrue(torch.equal(compiled(self.ids), self.weight[self.ids] + 1))
+
+
+class Embedding(WithTable):
+    def test_rows_as_of_nn_embedding(self):
+        real = torch.nn.Embedding.from_pretrained(self.weight, padding_idx=0)
+        ours = self.embedding(padding_idx=0)
+        self.assertTrue(torch.equal(ours(self.ids), real(self.ids)))
+        ids = torch.tensor([[0, 1]])
+        self.assertTrue(torch.equal(ours(ids), real(ids)))
+        self.assertEqual((ours.num_embeddings, ours.embedding_dim, ours.padding_idx),
+                         (real.num_embeddings, real.embedding_dim, real.padding_idx))
+        self.assertEqual(self.embedding(padding_idx=-1).padding_idx, 499)
+        ours.check()
+
+    def test_dtype_and_scale_to_the_bit(self):
+        half = self.weight.to(torch.bfloat16)
+        ours = self.embedding("half.weight", scale=24 ** 0.5)
+        self.assertEqual(ours.dtype, torch.bfloat16)
+        expected = half[self.ids] * torch.tensor(24 ** 0.5).to(torch.bfloat16)
+        self.assertTrue(torch.equal(ours(self.ids), expected))
+        wide = self.embedding("half.weight", dtype=torch.float32)
+        self.assertTrue(torch.equal(wide(self.ids), half[self.ids].float()))
+
+    def test_padding_idx_out_of_range_is_refused(self):
+        for wrong in (500, -501):
+            with self.assertRaisesRegex(ValueError, "padding_idx"):
+                self.embedding(padding_idx=wrong)
+
+    def test_not_in_the_state_dict(self):
+        model = torch.nn.Sequential(self.embedding(scale=2.0), torch.nn.Linear(24, 2))
+        self.assertEqual(set(model.state_dict()), {"1.weight", "1.bias"})
+        state = {"0.weight": self.weight, **model.state_dict()}
+        model.load_state_dict(state)  # a checkpoint's rows are neither missing nor unexpected
+        self.assertEqual(sum(p.numel() for p in model.parameters()), 24 * 2 + 2)
+
+    def test_a_copy_shares_the_table(self):
+        ours = self.embedding(scale=3.0, pad=-1)
+        other = copy.deepcopy(torch.nn.Sequential(ours))[0]
+        self.assertIs(other.array, ours.array)
+        ids = torch.tensor([1, -1])
+        self.assertTrue(torch.equal(other(ids), ours(ids)))
+
+    def test_moves_with_the_model(self):
+        model = torch.nn.Sequential(self.embedding(scale=2.0)).to("cpu").to(torch.float16).eval()
+        self.assertEqual(model(self.ids).dtype, torch.float32)
+
+    def test_rows_of_more_dimensions_are_refused(self):
+        write_safetensors(self.folder / "cube.safetensors", {"cube": torch.zeros(4, 2, 3)})
+        with self.assertRaisesRegex(ValueError, "one dimension"):
+            pt.Embedding.from_safetensors(self.folder / "cube.safetensors", "cube",
+                                          runtime=self.runtime)
+
+
+class Dataset(WithTable):
+    def test_batches_of_a_loader(self):
+        labels = torch.arange(500)
+        data = pt.RowDataset(self.open(), labels)
+        loader = torch.utils.data.DataLoader(data, batch_size=64, shuffle=True,
+                                             collate_fn=data.as_is)
+        seen = []
+        for rows, numbers in loader:
+            if not isinstance(rows, torch.Tensor):
+                self.skipTest("this torch has no __getitems__")
+            self.assertTrue(torch.equal(rows, self.weight[numbers]))
+            seen.extend(numbers.tolist())
+        self.assertEqual(sorted(seen), list(range(500)))
+
+    def test_one_row(self):
+        data = pt.RowDataset(self.open())
+        self.assertTrue(torch.equal(data[-1], self.weight[499]))
+        self.assertTrue(torch.equal(data.__getitems__([1, 2]), self.weight[1:3]))
+        with self.assertRaises(IndexError):
+            data[500]
+
+    def test_labels_of_another_length_are_refused(self):
+        with self.assertRaisesRegex(ValueError, "labels"):
+            pt.RowDataset(self.open(), torch.zeros(499))
+
+
+if __name__ == "__main__":
+    unittest.main()
