@@ -10,7 +10,7 @@ is zeros, and ``Embedding.check()`` (or ``Array.check()``, ``Runtime.check()``) 
 after the work has ended. Nothing here has a gradient.
 
 The operator is ``torch.ops.penstock.gather(table, ids, out, pad)``, where ``table`` is the number
-that ``handle(array)`` gives. ``torch.library.custom_op`` came with PyTorch 2.4: before that
+that ``handle(array)`` gives. Fake kernels of operators came with PyTorch 2.4: before that
 (``has_operator`` is False) the same calls run eagerly, and torch.compile breaks its graph there."""
 from __future__ import annotations
 
@@ -57,21 +57,29 @@ def _gather(table: int, ids: Tensor, out: Tensor, pad: Optional[int] = None) -> 
     array.gather(ids, out=out, pad=pad)
 
 
-has_operator = hasattr(torch.library, "custom_op")
+has_operator = hasattr(torch.library, "register_fake")
 
 if has_operator:
-    _operator = torch.library.custom_op("penstock::gather", _gather, mutates_args=("out",))
+    # Not by torch.library.custom_op, whose layers cost a call more than the gather does.
+    _library = torch.library.Library("penstock", "DEF")
+    _library.define("gather(int table, Tensor ids, Tensor(a!) out, int? pad=None) -> ()",
+                    tags=(torch.Tag.needs_fixed_stride_order,))
+    _library.impl("gather", _gather, "CompositeExplicitAutograd")
 
-    @_operator.register_fake
+    @torch.library.register_fake("penstock::gather", lib=_library)
     def _fake(table: int, ids: Tensor, out: Tensor, pad: Optional[int] = None) -> None:
         if ids.dtype.is_floating_point or out.dim() < ids.dim():
             raise ValueError(f"penstock::gather: ids are {ids.dtype} of {ids.dim()} dimensions, "
                              f"out has {out.dim()}; give integers, and out a dimension more")
 
-    def _call(table: int, ids: Tensor, out: Tensor, pad: Optional[int]) -> None:
-        torch.ops.penstock.gather(table, ids, out, pad)
+    def _call(array: Array, table: int, ids: Tensor, out: Tensor, pad: Optional[int]) -> None:
+        if type(ids) is Tensor and not torch.compiler.is_compiling():
+            array.gather(ids, out=out, pad=pad)  # spares the way through the dispatcher
+        else:
+            torch.ops.penstock.gather(table, ids, out, pad)
 else:
-    _call = _gather
+    def _call(array: Array, table: int, ids: Tensor, out: Tensor, pad: Optional[int]) -> None:
+        array.gather(ids, out=out, pad=pad)
 
 
 def gather(array: Array, ids: Tensor, out: Optional[Tensor] = None,
@@ -82,7 +90,7 @@ def gather(array: Array, ids: Tensor, out: Optional[Tensor] = None,
     if out is None:
         out = torch.empty((*ids.shape, *array.shape[1:]), dtype=torch_dtype(array),
                           device=ids.device)
-    _call(handle(array), ids, out, pad)
+    _call(array, handle(array), ids, out, pad)
     return out
 
 
@@ -144,7 +152,7 @@ class Embedding(nn.Module):
         """The rows, of shape ``ids.shape + (embedding_dim,)``."""
         rows = torch.empty((*ids.shape, self.embedding_dim), dtype=self._file_dtype,
                            device=ids.device)
-        _call(self._handle, ids, rows, self.pad)
+        _call(self._array, self._handle, ids, rows, self.pad)
         if self.dtype != self._file_dtype:
             rows = rows.to(self.dtype)
         return rows if self.scale is None else rows * self.scale.to(rows.dtype)

@@ -83,7 +83,8 @@ def main():
     # A program's own namespace std, as CuPy's headers have it, does no harm.
     own = ("namespace std { template <typename A, typename B> inline constexpr bool is_same_v = "
            "false; typedef unsigned long uint64_t; }\n")
-    nvrtc.compile_source(own + "#include \"penstock/table.hpp\"\n", options)
+    nvrtc.compile_source(own + "#include \"penstock/table.hpp\"\n",
+                         [*options, "--device-as-default-execution-space"])
 
     checks = "".join(f"static_assert(sizeof(penstock::{name}) == {size} && "
                      f"alignof(penstock::{name}) == {alignment});\n" for name, (size, alignment) in
