@@ -61,16 +61,18 @@ has_operator = hasattr(torch.library, "register_fake")
 
 if has_operator:
     # Not by torch.library.custom_op, whose layers cost a call more than the gather does.
-    _library = torch.library.Library("penstock", "DEF")
+    _registry: Any = torch.library
+    _library = _registry.Library("penstock", "DEF")
     _library.define("gather(int table, Tensor ids, Tensor(a!) out, int? pad=None) -> ()",
                     tags=(torch.Tag.needs_fixed_stride_order,))
     _library.impl("gather", _gather, "CompositeExplicitAutograd")
 
-    @torch.library.register_fake("penstock::gather", lib=_library)
     def _fake(table: int, ids: Tensor, out: Tensor, pad: Optional[int] = None) -> None:
         if ids.dtype.is_floating_point or out.dim() < ids.dim():
             raise ValueError(f"penstock::gather: ids are {ids.dtype} of {ids.dim()} dimensions, "
                              f"out has {out.dim()}; give integers, and out a dimension more")
+
+    _registry.register_fake("penstock::gather", _fake, lib=_library)
 
     def _call(array: Array, table: int, ids: Tensor, out: Tensor, pad: Optional[int]) -> None:
         if type(ids) is Tensor and not torch.compiler.is_compiling():

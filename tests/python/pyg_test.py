@@ -1,6 +1,7 @@
 """penstock.pyg on CPU threads: a FeatureStore gives the batches that tensors in memory give.
 gpu_pyg.py has what needs a GPU. Skipped where torch_geometric is missing."""
 import pathlib
+import sys
 import tempfile
 import unittest
 
@@ -12,7 +13,8 @@ try:
     from torch_geometric.sampler import BaseSampler, SamplerOutput
     from torch_geometric.testing import MyGraphStore
 except ImportError as missing:
-    raise unittest.SkipTest(f"no torch_geometric: {missing}") from None
+    print(f"skipped: {missing}")
+    sys.exit(77)
 
 import penstock as ps
 from penstock.pyg import FeatureStore

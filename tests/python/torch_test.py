@@ -4,13 +4,15 @@ import copy
 import json
 import pathlib
 import struct
+import sys
 import tempfile
 import unittest
 
 try:
     import torch
 except ImportError as missing:
-    raise unittest.SkipTest(f"no torch: {missing}") from None
+    print(f"skipped: {missing}")
+    sys.exit(77)
 
 import penstock as ps
 import penstock.torch as pt
