@@ -47,6 +47,11 @@ struct options {
     // on without. Empty: the cache is shared with no other process.
     std::string share;
 
+    // Whether other programs of the same user can read the statistics of this runtime while it
+    // runs (`penstock stat`). It costs 8 KiB and a descriptor for each device; a thread counts
+    // only when another program asks. Off: no program sees them.
+    bool publish_statistics = true;
+
     // Bytes of page frames. More means fewer misses.
     std::optional<std::uint64_t> cache_bytes = std::nullopt;
 

@@ -26,6 +26,11 @@ struct statistics {
     // of a GPU. On cpu: the memory that stands for device memory.
     std::uint64_t device_bytes = 0;
     std::uint64_t tier_loads = 0;  // misses that the host tier served
+    // Of the misses, pages that service threads were asked for. It never goes back, although it is
+    // what the other counts of loads leave of the misses.
+    std::uint64_t request_loads = 0;
+    // Frames of the cache that have, or had, a page. No more than the cache has, and it only grows.
+    std::uint64_t resident_pages = 0;
     std::uint64_t tier_saves = 0;  // pages that went to the tier when the cache dropped them
     std::uint64_t tier_evictions = 0;
     std::uint64_t read_ahead_pages = 0;  // pages asked for ahead of their use

@@ -20,11 +20,11 @@ shared_memory::~shared_memory() {
     if (begin_ != nullptr) ::munmap(begin_, bytes_);
 }
 
-int shared_memory::make(std::uint64_t bytes) {
+int shared_memory::make(std::uint64_t bytes, const char* name, bool others_write) {
     constexpr std::uint64_t huge = 2u << 20;
     const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGE_SIZE));
     const std::uint64_t length = (bytes + page - 1) / page * page;
-    owned_fd fd(::memfd_create("penstock", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    owned_fd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (!fd) return -errno;
     {
         const without_size_signal guard;  // its size counts against RLIMIT_FSIZE
@@ -38,7 +38,7 @@ int shared_memory::make(std::uint64_t bytes) {
     if (length >= 16 * huge) ::madvise(begin, length, MADV_HUGEPAGE);
     if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) return -errno;
     // Linux 5.1. An older kernel leaves it to the other processes that they only read.
-    ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE);
+    if (!others_write) ::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE);
     fd_ = std::move(fd);
     return 0;
 }
@@ -49,7 +49,7 @@ void shared_memory::part_from_parent() const {
            fd_.get(), 0);
 }
 
-const std::byte* map_memory_of(int fd, std::uint64_t bytes, int& code) {
+const std::byte* map_memory_of(int fd, std::uint64_t bytes, int& code, bool writes) {
     struct stat facts {};
     const int seals = ::fcntl(fd, F_GET_SEALS);
     code = 0;
@@ -58,7 +58,8 @@ const std::byte* map_memory_of(int fd, std::uint64_t bytes, int& code) {
     else if (bytes == 0 || facts.st_size < 0 || static_cast<std::uint64_t>(facts.st_size) < bytes)
         code = -EMSGSIZE;
     if (code != 0) return nullptr;
-    void* const begin = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    void* const begin = ::mmap(nullptr, bytes, writes ? PROT_READ | PROT_WRITE : PROT_READ,
+                               MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (begin == MAP_FAILED) code = -errno;
     return begin == MAP_FAILED ? nullptr : static_cast<const std::byte*>(begin);
 }

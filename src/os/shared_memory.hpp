@@ -40,8 +40,9 @@ public:
           bytes_(std::exchange(other.bytes_, 0)) {}
     shared_memory& operator=(shared_memory&&) = delete;
 
-    // Once. 0 or a negative errno; `bytes` is rounded up to whole pages of the machine.
-    int make(std::uint64_t bytes);
+    // Once. 0 or a negative errno; `bytes` is rounded up to whole pages of the machine. The name is
+    // for /proc. `others_write`: what has the descriptor may map it for writing.
+    int make(std::uint64_t bytes, const char* name = "penstock", bool others_write = false);
     [[nodiscard]] std::byte* data() const { return begin_; }
     [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
     [[nodiscard]] int fd() const { return fd_.get(); }
@@ -55,9 +56,10 @@ private:
     std::uint64_t bytes_ = 0;
 };
 
-// Memory of another process, for reading. Null with a negative errno in `code`: -EMSGSIZE, it is
-// smaller than that; -EPERM, it may become smaller.
-const std::byte* map_memory_of(int fd, std::uint64_t bytes, int& code);
+// Memory of another process, for reading, or for writing too where that process allows it. Null
+// with a negative errno in `code`: -EMSGSIZE, it is smaller than that; -EPERM, it may become
+// smaller.
+const std::byte* map_memory_of(int fd, std::uint64_t bytes, int& code, bool writes = false);
 void unmap_memory_of(const std::byte* begin, std::uint64_t bytes);
 // In a child of fork(), for which the memory is not: it reads zeros there, and holds nothing.
 void part_from_memory_of(const std::byte* begin, std::uint64_t bytes);

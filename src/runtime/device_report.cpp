@@ -1,5 +1,7 @@
 // What a runtime tells about one of its devices: its health, the first error of its views, its
 // statistics.
+#include <algorithm>
+#include <atomic>
 #include <vector>
 
 #include "runtime/runtime_state.hpp"
@@ -34,6 +36,16 @@ status runtime_state::view_status() {
 
 namespace {
 
+// The kinds of loads are counted one after the other, so a difference of them may be too small for
+// a moment. Relaxed: nothing else is read by it.
+std::uint64_t most_so_far(std::atomic<std::uint64_t>& most, std::uint64_t value) {
+    std::uint64_t before = most.load(std::memory_order_relaxed);
+    while (before < value &&
+           !most.compare_exchange_weak(before, value, std::memory_order_relaxed)) {
+    }
+    return std::max(before, value);
+}
+
 void add_counters(statistics& out, const service_counters& from) {
     out.file_writes += from.file_writes.writes.load(std::memory_order_relaxed);
     out.file_write_bytes += from.file_writes.bytes.load(std::memory_order_relaxed);
@@ -56,9 +68,18 @@ void add_counters(statistics& out, const service_counters& from) {
 
 statistics runtime_state::stats() const {
     statistics out;
+    count(out);
+    return out;
+}
+
+bool runtime_state::count(statistics& out) const {
     const engine::cache_view& c = ref.view;
     std::vector<engine::counter_shard> shards(c.counter_shards);
-    device->download(shards.data(), c.counters, shards.size() * sizeof(engine::counter_shard));
+    std::vector<std::uint32_t> hands(std::size_t{c.clock_shards} * engine::clock_hand_stride);
+    const bool answers =
+        device->download(shards.data(), c.counters,
+                         shards.size() * sizeof(engine::counter_shard)) == 0 &&
+        device->download(hands.data(), c.clock_hands, hands.size() * sizeof hands[0]) == 0;
     std::uint64_t sum[engine::count_kinds] = {};
     for (const engine::counter_shard& shard : shards) {
         for (std::uint32_t i = 0; i < engine::count_kinds; ++i) sum[i] += shard.count[i];
@@ -67,12 +88,38 @@ statistics runtime_state::stats() const {
     }
     for (const settings::statistic_entry& entry : settings::statistic_entries())
         if (entry.counter != engine::count_kinds) out.*entry.member = sum[entry.counter];
+    for (std::uint32_t i = 0; i < c.clock_shards; ++i)
+        out.resident_pages += std::min(hands[std::size_t{i} * engine::clock_hand_stride + 1],
+                                       c.frame_count / c.clock_shards);
+    out.request_loads = most_so_far(
+        request_loads,
+        out.misses - std::min(out.misses, out.window_loads + out.neighbour_loads + out.tier_loads));
     out.device_bytes = device->allocated_bytes();
     for (window_set* const set : {windows.get(), windows_of_rows.set.get()})
         if (set != nullptr) out.window_bytes += set->open_bytes();
     for (const auto& service : services) add_counters(out, service->counters());
     out.kept_files = files->kept_files();
-    return out;
+    return answers;
+}
+
+void runtime_state::publish_statistics() {
+    published = std::make_unique<statistics_publisher>();
+    const auto take = [this](published_statistics& out) {
+        out.counted = {};
+        if (!count(out.counted)) return false;
+        out.page_bytes = settings.page_bytes;
+        out.cache_pages = ref.view.frame_count;
+        out.device_index = device_index;
+        out.device_number = static_cast<std::uint64_t>(settings.device);
+        out.is_gpu = device->is_gpu() ? 1 : 0;
+        return true;
+    };
+    const int code = published->start(take);
+    if (code == 0) return;
+    published.reset();
+    if (first_device == nullptr)
+        say("statistics: no other program can read them: " + error_text(code) +
+            "; PENSTOCK_STATISTICS=off leaves it out");
 }
 
 }  // namespace penstock::host

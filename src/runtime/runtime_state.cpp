@@ -435,6 +435,7 @@ status runtime_state::build_services(const std::vector<std::vector<host_ring>>& 
 
 status runtime_state::start_services() {
     for (auto& service : services) service->start();
+    if (settings.publish_statistics) publish_statistics();
     monitor = std::thread([this] {
         pthread_setname_np(pthread_self(), "penstock-beat");
         monitor_loop();
@@ -470,6 +471,7 @@ void runtime_state::monitor_loop() {
         if (windows != nullptr) windows->watch();
         if (windows_of_rows.set != nullptr) windows_of_rows.set->watch();
         lender().end_late_loans();
+        if (published != nullptr) published->look();
         atomic_store<order::relaxed, scope::system>(&control->heartbeat, control->heartbeat + 1);
         lock.lock();
         monitor_wake.wait_for(lock, std::chrono::nanoseconds(hooks.beat_ns),
@@ -585,6 +587,7 @@ runtime_state::~runtime_state() {
         monitor_wake.notify_one();
         monitor.join();
     }
+    published.reset();
     services.clear();
     windows.reset();
     windows_of_rows.set.reset();

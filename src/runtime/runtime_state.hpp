@@ -20,6 +20,7 @@
 #include "os/env.hpp"
 #include "os/exceptions.hpp"
 #include "os/process_owner.hpp"
+#include "runtime/statistics_publisher.hpp"
 #include "runtime/table_room.hpp"
 #include "service/asked_chunks.hpp"
 #include "service/service.hpp"
@@ -86,6 +87,8 @@ struct runtime_state {
     table_room tables;
     std::shared_ptr<write_error_log> write_errors;
     std::vector<std::unique_ptr<service>> services;
+    // Null: no other program reads the statistics. Made before the monitor, which looks after it.
+    std::unique_ptr<statistics_publisher> published;
     std::unique_ptr<cached_reads> reads;  // for programs; from when the runtime is made
     std::atomic<bool> register_refusal_said{false};
 
@@ -166,6 +169,10 @@ struct runtime_state {
     [[nodiscard]] status health();
     [[nodiscard]] status view_status();
     [[nodiscard]] statistics stats() const;
+    // False: the device does not answer, and what it counted is missing in `out`.
+    bool count(statistics& out) const;
+    void publish_statistics();
+    mutable std::atomic<std::uint64_t> request_loads{0};  // the most that count() has found
     // True: it was whole before.
     bool break_with(int code, const std::string& message);
     // After the device was lost: the files that were being written, a line each.

@@ -137,6 +137,12 @@ constexpr option_entry entries[] = {
       "every process of that user with that name can read all cached bytes; an open for writing "
       "waits for the others"},
      check_share},
+    {{"publish_statistics", "PENSTOCK_STATISTICS", "", part::place},
+     {&options::publish_statistics},
+     {"", "on, off",
+      "no program of the same user may read the counts of this one "
+      "([operating.md](operating.md)): off",
+      "8 KiB and a descriptor for each device; while a program asks, a thread that counts"}},
     {{"worker_threads", "PENSTOCK_WORKERS", "--workers", part::place},
      {&options::worker_threads, unit::none, 1, 1024},
      {": one for each processor", " threads", "cpu back end only: other work needs the processors",

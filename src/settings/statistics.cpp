@@ -19,6 +19,8 @@ constexpr statistic_entry statistics_rows[] = {
     {"window_bytes", &statistics::window_bytes},
     {"device_bytes", &statistics::device_bytes},
     {"tier_loads", &statistics::tier_loads, engine::count_tier_loads},
+    {"request_loads", &statistics::request_loads},
+    {"resident_pages", &statistics::resident_pages},
     {"tier_saves", &statistics::tier_saves, engine::count_tier_saves},
     {"tier_evictions", &statistics::tier_evictions, engine::count_tier_evictions},
     {"read_ahead_pages", &statistics::read_ahead_pages, engine::count_fill_pages},

@@ -240,7 +240,8 @@ TEST(environment, every_variable_is_read) {
         {"PENSTOCK_FRAME_WAIT_MS", "11"},  {"PENSTOCK_REQUEST_WAIT_MS", "12"},
         {"PENSTOCK_HOST_WAIT_MS", "130"},  {"PENSTOCK_ROOTS", "/a:/b c::/d"},
         {"PENSTOCK_DIRECT_IO", "off"},     {"PENSTOCK_REGISTERED_BUFFERS", "off"},
-        {"PENSTOCK_DEVICES", "2,0"},       {"PENSTOCK_LINKS", "off"}};
+        {"PENSTOCK_DEVICES", "2,0"},       {"PENSTOCK_LINKS", "off"},
+        {"PENSTOCK_STATISTICS", "off"}};
     options o;
     const status s = options::from_environment(o);
     ASSERT_TRUE(s.ok()) << s.message;
@@ -248,6 +249,7 @@ TEST(environment, every_variable_is_read) {
     EXPECT_EQ(o.device, 3);
     EXPECT_EQ(o.devices, (std::vector<int>{2, 0}));
     EXPECT_FALSE(o.links);
+    EXPECT_FALSE(o.publish_statistics);
     EXPECT_EQ(o.cache_bytes, std::uint64_t{2} << 30);
     EXPECT_EQ(o.page_bytes, 4096u);
     EXPECT_EQ(o.table_bytes, 1u << 20);
@@ -310,11 +312,11 @@ TEST(environment, a_wrong_value_names_its_variable) {
 // Two have none: text cannot give a function or an address.
 TEST(option_table, has_a_row_for_every_member_that_text_can_give) {
     const options o;
-    [[maybe_unused]] const auto& [where, device, devices, links, share, cache, memory, page, table,
-                                  files, threads, staging, window, admit, tier, writable, behind,
-                                  workers, io, direct, registered, frame_wait, request_wait,
-                                  host_wait, roots, log] = o;
-    constexpr std::size_t members = 26;
+    [[maybe_unused]] const auto& [where, device, devices, links, share, publish, cache, memory,
+                                  page, table, files, threads, staging, window, admit, tier,
+                                  writable, behind, workers, io, direct, registered, frame_wait,
+                                  request_wait, host_wait, roots, log] = o;
+    constexpr std::size_t members = 27;
     std::set<std::string> names, variables;
     for (const settings::option_entry& entry : settings::option_entries()) {
         names.insert(entry.name);

@@ -1,0 +1,260 @@
+// The page by which other programs read the statistics of a runtime.
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <fstream>
+
+#include "os/statistics_page.hpp"
+#include "runtime/statistics_publisher.hpp"
+#include "unit/support.hpp"
+
+namespace penstock::test {
+
+namespace {
+
+using namespace host;
+
+constexpr std::uint64_t words = 40;
+
+std::vector<std::uint64_t> all_of(std::uint64_t value) {
+    return std::vector<std::uint64_t>(words, value);
+}
+
+// As another program sees it: by a descriptor of its own, and a mapping of its own.
+statistics_page_layout* layout_of(const statistics_page& page) {
+    void* const begin =
+        ::mmap(nullptr, statistics_page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, page.fd(), 0);
+    EXPECT_NE(begin, MAP_FAILED);
+    return static_cast<statistics_page_layout*>(begin);
+}
+
+std::vector<found_statistics> own_pages() { return find_statistics({::getpid()}); }
+
+// Waits for the answer as a program would, for as long as a busy machine may need.
+bool is_answered(statistics_reader& reader, statistics_snapshot& out) {
+    const std::uint64_t ticket = reader.ask();
+    for (int i = 0; i < 20000; ++i) {
+        if (reader.read(out) == 0 && static_cast<std::int64_t>(out.answered - ticket) >= 0)
+            return true;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return false;
+}
+
+bool is_mapped_here(const char* name) {
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);)
+        if (line.find(name) != std::string::npos) return true;
+    return false;
+}
+
+}  // namespace
+
+TEST(statistics_page, reader_finds_names_words_and_the_number_answered) {
+    statistics_page page;
+    ASSERT_EQ(page.make("a\nb[39]\n", words), 0);
+    statistics_reader reader;
+    ASSERT_EQ(reader.open(page.fd()), 0);
+    EXPECT_EQ(reader.pid(), static_cast<std::uint64_t>(::getpid()));
+    EXPECT_EQ(reader.start_ticks(), start_ticks_of(::getpid()));
+    EXPECT_EQ(reader.names(), "a\nb[39]\n");
+    EXPECT_EQ(page.asked(), 0u);
+    EXPECT_EQ(reader.ask(), 1u);
+    EXPECT_EQ(reader.ask(), 2u);
+    EXPECT_EQ(page.asked(), 2u);
+    page.publish(all_of(7), 2);
+    statistics_snapshot seen;
+    ASSERT_EQ(reader.read(seen), 0);
+    EXPECT_EQ(seen.words, all_of(7));
+    EXPECT_EQ(seen.answered, 2u);
+    EXPECT_GT(seen.taken_ns, 0u);
+}
+
+// The canary of a torn publication: an owner that was stopped in the middle. Half of the words are
+// new, so a reader that did not look at the number would give them.
+TEST(statistics_page, page_under_change_is_given_up_after_some_tries) {
+    statistics_page page;
+    ASSERT_EQ(page.make("a[40]\n", words), 0);
+    page.publish(all_of(1), 0);
+    statistics_page_layout* const raw = layout_of(page);
+    ++raw->number;
+    for (std::uint64_t i = 0; i < words / 2; ++i) raw->words[i] = 2;
+    statistics_reader reader;
+    ASSERT_EQ(reader.open(page.fd()), 0);
+    statistics_snapshot seen;
+    EXPECT_EQ(reader.read(seen), -EAGAIN);
+    ++raw->number;
+    EXPECT_EQ(reader.read(seen), 0);
+    EXPECT_NE(seen.words.front(), seen.words.back()) << "the canary: these words are torn";
+    ::munmap(raw, statistics_page_bytes);
+}
+
+TEST(statistics_page, reader_beside_the_owner_finds_whole_publications) {
+    statistics_page page;
+    ASSERT_EQ(page.make("a[40]\n", words), 0);
+    std::atomic<bool> ended{false};
+    std::thread owner([&] {
+        for (std::uint64_t i = 1; i <= 200'000; ++i) page.publish(all_of(i), i);
+        ended = true;
+    });
+    statistics_reader reader;
+    EXPECT_EQ(reader.open(page.fd()), 0);
+    statistics_snapshot seen;
+    std::uint64_t torn = 0, last = 0, back = 0;
+    while (!ended) {
+        if (reader.read(seen) != 0) continue;
+        if (seen.words != all_of(seen.words.front()) || seen.answered != seen.words.front()) ++torn;
+        if (seen.words.front() < last) ++back;
+        last = seen.words.front();
+    }
+    owner.join();
+    EXPECT_EQ(torn, 0u);
+    EXPECT_EQ(back, 0u);
+    ASSERT_EQ(reader.read(seen), 0);
+    EXPECT_EQ(seen.words, all_of(200'000));
+}
+
+TEST(statistics_page, memory_that_is_no_page_is_refused) {
+    statistics_reader reader, other, third;
+    const owned_fd loose(::memfd_create("penstock-statistics", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    ASSERT_EQ(::ftruncate(loose.get(), statistics_page_bytes), 0);
+    EXPECT_EQ(reader.open(loose.get()), -EPERM) << "it may become shorter";
+    shared_memory small;
+    ASSERT_EQ(small.make(100, "penstock-statistics", true), 0);
+    EXPECT_EQ(other.open(small.fd()), -EMSGSIZE);
+    shared_memory empty;
+    ASSERT_EQ(empty.make(statistics_page_bytes, "penstock-statistics", true), 0);
+    EXPECT_EQ(third.open(empty.fd()), -EPROTO);
+}
+
+TEST(statistics_page, bounds_of_a_page_are_not_believed) {
+    statistics_page page;
+    ASSERT_EQ(page.make("hits\n", 1), 0);
+    statistics_page_layout* const raw = layout_of(page);
+    raw->word_count = raw->names_bytes = UINT64_MAX;
+    statistics_reader reader;
+    ASSERT_EQ(reader.open(page.fd()), 0);
+    statistics_snapshot seen;
+    ASSERT_EQ(reader.read(seen), 0);
+    EXPECT_EQ(seen.words.size(), most_statistics_words);
+    EXPECT_EQ(reader.names().size(), statistics_page_bytes - statistics_names_at);
+    ::munmap(raw, statistics_page_bytes);
+}
+
+TEST(published_statistics, words_come_back_by_their_names) {
+    published_statistics some;
+    some.page_bytes = 4096;
+    some.counted.hits = 3;
+    some.counted.batches = 5;
+    some.counted.batch_size[15] = 6;
+    some.counted.latency_ns[31] = 7;
+    const std::vector<std::uint64_t> all = published_words(some);
+    EXPECT_LE(all.size(), most_statistics_words);
+    EXPECT_LE(published_names().size(), statistics_page_bytes - statistics_names_at);
+    const published_statistics back = published_from(published_names(), all);
+    EXPECT_EQ(back.page_bytes, 4096u);
+    EXPECT_EQ(back.counted.to_json(), some.counted.to_json());
+}
+
+TEST(published_statistics, page_of_another_version_is_read_as_far_as_it_goes) {
+    const std::vector<std::uint64_t> numbers = {1, 2, 3, 4, 5, 6, 7, 8};
+    EXPECT_EQ(published_from("news[3]\nhits\nlatency_ns[2]\n", numbers).counted.hits, 4u);
+    EXPECT_EQ(published_from("news[3]\nhits\nlatency_ns[2]\n", numbers).counted.latency_ns[1], 6u);
+    EXPECT_EQ(published_from("batch_size[99]\nhits\n", numbers).counted.hits, 0u);
+    EXPECT_EQ(published_from("batch_size[]\nhits\n", numbers).counted.hits, 0u);
+    EXPECT_EQ(published_from("batch_size[99999999999999999999]\nhits\n", numbers).counted.hits, 0u);
+    EXPECT_EQ(published_from(std::string(4096, '\0'), numbers).counted.hits, 0u);
+    EXPECT_EQ(published_from("hits", numbers).counted.hits, 1u);
+}
+
+TEST(published_statistics, runtime_answers_with_what_it_counted) {
+    const temporary_folder folder;
+    write_file(folder / "data", pattern(3, 16 * page));
+    const auto rt = make_runtime(small_options(folder));
+    ASSERT_NE(rt, nullptr);
+    std::vector<found_statistics> found = own_pages();
+    ASSERT_EQ(found.size(), rt->device_count());
+    statistics_snapshot seen;
+    ASSERT_EQ(found[0].page.read(seen), 0);
+    const published_statistics first = published_from(found[0].page.names(), seen.words);
+    EXPECT_EQ(first.page_bytes, page);
+    EXPECT_GT(first.cache_pages, 0u);
+    EXPECT_EQ(first.counted.misses, 0u);
+    const int fd = rt->open(folder / "data");
+    ASSERT_GE(fd, 0);
+    std::vector<std::uint8_t> got(16 * page);
+    for (int i = 0; i < 2; ++i)
+        ASSERT_EQ(rt->read(fd, got.data(), 16 * page, 0), static_cast<std::int64_t>(16 * page));
+    ASSERT_TRUE(is_answered(found[0].page, seen));
+    const published_statistics now = published_from(found[0].page.names(), seen.words);
+    EXPECT_EQ(now.counted.misses, 16u);
+    EXPECT_EQ(now.counted.hits, rt->stats(0).hits);
+    EXPECT_EQ(now.counted.request_loads, 16u);
+    EXPECT_EQ(now.counted.resident_pages, 16u);
+    // It answers each time.
+    EXPECT_TRUE(is_answered(found[0].page, seen));
+    EXPECT_EQ(rt->close(fd), 0);
+}
+
+TEST(published_statistics, nothing_is_left_after_the_runtime_or_without_the_option) {
+    const temporary_folder folder;
+    options o = small_options(folder);
+    {
+        const auto rt = make_runtime(o);
+        ASSERT_NE(rt, nullptr);
+        EXPECT_EQ(own_pages().size(), rt->device_count());
+    }
+    EXPECT_TRUE(own_pages().empty());
+    o.publish_statistics = false;
+    const auto rt = make_runtime(o);
+    ASSERT_NE(rt, nullptr);
+    EXPECT_TRUE(own_pages().empty());
+}
+
+// The child has the descriptor, but neither the memory nor the page's number.
+TEST(published_statistics, child_of_fork_neither_writes_nor_is_shown) {
+    const temporary_folder folder;
+    const auto rt = make_runtime(small_options(folder));
+    ASSERT_NE(rt, nullptr);
+    EXPECT_TRUE(is_mapped_here("penstock-statistics"));
+    int ready[2], go[2];
+    ASSERT_EQ(::pipe(ready), 0);
+    ASSERT_EQ(::pipe(go), 0);
+    std::fflush(nullptr);
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+        char mark = is_mapped_here("penstock-statistics") ? 'm' : '-';
+        if (::write(ready[1], &mark, 1) != 1 || ::read(go[0], &mark, 1) != 1) ::_exit(1);
+        ::_exit(0);
+    }
+    char mark = 0;
+    EXPECT_EQ(::read(ready[0], &mark, 1), 1);
+    EXPECT_EQ(mark, '-');
+    EXPECT_TRUE(find_statistics({child}).empty());
+    EXPECT_EQ(own_pages().size(), rt->device_count());
+    EXPECT_EQ(::write(go[1], &mark, 1), 1);
+    int state = 0;
+    EXPECT_EQ(::waitpid(child, &state, 0), child);
+    EXPECT_EQ(state, 0);
+    for (const int fd : {ready[0], ready[1], go[0], go[1]}) ::close(fd);
+}
+
+// A page that a process holds and another made, as after fork() or by a hand-over.
+TEST(published_statistics, page_with_another_process_in_it_is_not_shown) {
+    statistics_page page;
+    ASSERT_EQ(page.make("hits\n", 1), 0);
+    EXPECT_EQ(own_pages().size(), 1u);
+    statistics_page_layout* const raw = layout_of(page);
+    raw->start_ticks += 1;
+    EXPECT_TRUE(own_pages().empty()) << "the number of a process that ended was given again";
+    raw->start_ticks -= 1;
+    raw->pid += 1;
+    EXPECT_TRUE(own_pages().empty());
+    ::munmap(raw, statistics_page_bytes);
+}
+
+}  // namespace penstock::test
