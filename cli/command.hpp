@@ -92,6 +92,7 @@ std::unique_ptr<command> make_cp();
 std::unique_ptr<command> make_keep();
 std::unique_ptr<command> make_mount();
 std::unique_ptr<command> make_replay();
+std::unique_ptr<command> make_stat();
 std::vector<std::unique_ptr<command>> make_trace_commands();
 
 }  // namespace penstock::cli

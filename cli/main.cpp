@@ -1,7 +1,7 @@
 // penstock: looks at what Penstock can do here (info), reads files through it (cat), copies them
-// (cp), keeps them in a cache for other processes (keep), measures it (bench), serves a directory
-// at another place (mount), makes traces of page accesses (trace), and plays them through a buffer
-// of host and device memory (replay).
+// (cp), keeps them in a cache for other processes (keep), tells what running programs do with it
+// (stat), measures it (bench), serves a directory at another place (mount), makes traces of page
+// accesses (trace), and plays them through a buffer of host and device memory (replay).
 #include <CLI/CLI.hpp>
 
 #include "bench/bench.hpp"
@@ -119,6 +119,7 @@ int run(int argc, char** argv) {
     commands.push_back(make_cat());
     commands.push_back(make_cp());
     commands.push_back(make_keep());
+    commands.push_back(make_stat());
     commands.push_back(make_mount());
     commands.push_back(std::make_unique<bench_command>());
     commands.push_back(make_replay());
@@ -134,7 +135,8 @@ int run(int argc, char** argv) {
     for (std::size_t i = 0; i < commands.size(); ++i)
         if (declared[i]->parsed()) return run_command(*commands[i], wrong);
     apps::say(
-        "no command given; give info, cat, cp, keep, mount, trace, replay or bench, see --help");
+        "no command given; give info, cat, cp, keep, stat, mount, trace, replay or bench, see "
+        "--help");
     return apps::exit_usage;
 }
 

@@ -115,6 +115,11 @@ void option_list::operands(const char* name, std::vector<std::string>& out, cons
     app_.add_option(name, out, about)->required();
 }
 
+void option_list::optional_operands(const char* name, std::vector<std::string>& out,
+                                    const char* about) {
+    app_.add_option(name, out, about);
+}
+
 void option_list::flag(const char* name, bool& out, const char* about) {
     app_.add_flag(name, out, about);
 }

@@ -64,6 +64,8 @@ public:
     // What stands without a flag; it must be given. The second may be several.
     void operand(const char* name, std::string& out, const char* about);
     void operands(const char* name, std::vector<std::string>& out, const char* about);
+    // Several or none.
+    void optional_operands(const char* name, std::vector<std::string>& out, const char* about);
 
     // Of the option that was declared last.
     void required();

@@ -12,7 +12,7 @@ from support import FLAGS, PROGRAM, InFolder, clean_environment, penstock
 
 # Arguments after "penstock"; what the line must contain. FILE stands for a file that can be read.
 WRONG_USAGE = [
-    ([], ["no command", "info, cat, cp, keep, mount, trace, replay or bench"]),
+    ([], ["no command", "info, cat, cp, keep, stat, mount, trace, replay or bench"]),
     (["dog"], ["dog", "--help"]),
     (["cat"], ["FILE", "--help"]),
     (["cat", "--nosuch", "FILE"], ["--nosuch", "--help"]),

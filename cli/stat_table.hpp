@@ -1,0 +1,38 @@
+// The text of `penstock stat` for people: a line of 79 columns for each cache.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "runtime/statistics_publisher.hpp"
+
+namespace penstock::cli {
+
+// A cache of a running program, and what its process last published.
+struct cache_report {
+    int pid = 0;
+    std::string program;
+    std::uint64_t start_ticks = 0;  // of the process
+    host::published_statistics now;
+    std::uint64_t taken_ns = 0;  // CLOCK_MONOTONIC
+    bool answers = false;        // false: these counts are older than the question
+
+    // Equal for two reports of one cache.
+    [[nodiscard]] bool is_same(const cache_report& other) const {
+        return pid == other.pid && start_ticks == other.start_ticks &&
+               now.cache_number == other.now.cache_number;
+    }
+};
+
+// "gpu0", "cpu".
+std::string device_of(const cache_report& report);
+
+// In at most five columns: "812", "1.3k", "45G".
+std::string short_number(double value);
+
+std::string table_head();
+// What was counted since the runtime was made; or since `before`, for each second.
+std::string table_line(const cache_report& report, const cache_report* before);
+
+}  // namespace penstock::cli
