@@ -93,6 +93,9 @@ std::unique_ptr<command> make_keep();
 std::unique_ptr<command> make_mount();
 std::unique_ptr<command> make_replay();
 std::unique_ptr<command> make_stat();
+// Of the program, which must outlive them.
+std::unique_ptr<command> make_man(const CLI::App& program);
+std::unique_ptr<command> make_completion(const CLI::App& program);
 std::vector<std::unique_ptr<command>> make_trace_commands();
 
 }  // namespace penstock::cli

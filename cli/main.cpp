@@ -6,6 +6,7 @@
 
 #include "bench/bench.hpp"
 #include "command.hpp"
+#include "common/manual.hpp"
 #include "penstock/version.hpp"
 
 namespace penstock::cli {
@@ -123,6 +124,8 @@ int run(int argc, char** argv) {
     commands.push_back(make_mount());
     commands.push_back(std::make_unique<bench_command>());
     commands.push_back(make_replay());
+    commands.push_back(make_man(app));
+    commands.push_back(make_completion(app));
     std::vector<const CLI::App*> declared;
     for (const auto& added : commands) declared.push_back(declare(app, *added, wrong));
     CLI::App* const trace = app.add_subcommand("trace", about_trace)->require_subcommand(1);
@@ -131,12 +134,13 @@ int run(int argc, char** argv) {
         trace->footer(added->text.details + exit_statuses);  // the same for all of them
         commands.push_back(std::move(added));
     }
+    if (const auto ended = apps::manual_asked(app, argc, argv)) return *ended;
     if (const auto ended = apps::parse_command_line(app, argc, argv)) return *ended;
     for (std::size_t i = 0; i < commands.size(); ++i)
         if (declared[i]->parsed()) return run_command(*commands[i], wrong);
     apps::say(
-        "no command given; give info, cat, cp, keep, stat, mount, trace, replay or bench, see "
-        "--help");
+        "no command given; give info, cat, cp, keep, stat, mount, trace, replay, bench, man or "
+        "completion, see --help");
     return apps::exit_usage;
 }
 

@@ -52,3 +52,8 @@ if(PENSTOCK_INSTALLS_MOUNT)
   configure_file(cmake/penstock-mount.pc.in ${CMAKE_CURRENT_BINARY_DIR}/penstock-mount.pc @ONLY)
   install(FILES ${CMAKE_CURRENT_BINARY_DIR}/penstock-mount.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endif()
+
+# Pages of the manual and shell completion, which the programs write when they are built.
+if(PENSTOCK_BUILD_APPS)
+  install(DIRECTORY ${PROJECT_BINARY_DIR}/manual/ DESTINATION ${CMAKE_INSTALL_DATAROOTDIR} COMPONENT programs)
+endif()

@@ -1,9 +1,12 @@
 # What folders of programs call.
 #
-# penstock_program(name source ...): a program in build/bin. Sources that end in .cu are compiled by g++ as C++ where there
+# penstock_program(name source ...): a program in build/bin, with its pages of the manual and its completion. Sources that end in .cu are compiled by g++ as C++ where there
 # is no nvcc, so one file serves both builds.
 find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
+
+# As it is installed below share/ (install.cmake).
+set(penstock_manual_folder ${PROJECT_BINARY_DIR}/manual)
 
 function(penstock_program name)
   add_executable(${name} ${ARGN})
@@ -17,6 +20,12 @@ function(penstock_program name)
     endforeach()
   endif()
   install(TARGETS ${name} COMPONENT programs)
+  # What the program says of its command line, for man and for shells.
+  set(stamp ${CMAKE_CURRENT_BINARY_DIR}/${name}_manual.stamp)
+  add_custom_command(OUTPUT ${stamp} DEPENDS ${name} VERBATIM
+    COMMAND ${name} --write-manual ${penstock_manual_folder}
+    COMMAND ${CMAKE_COMMAND} -E touch ${stamp})
+  add_custom_target(${name}_manual ALL DEPENDS ${stamp})
 endfunction()
 
 # penstock_run_once(source ...): command lines and reports. Half of their compiling is optimising what CLI11's and nlohmann's templates make, and

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
+#include "common/manual.hpp"
 #include "common/message.hpp"
 #include "common/program.hpp"
 #include "common/report_text.hpp"
@@ -226,10 +227,30 @@ std::optional<int> parse_command_line(CLI::App& app, int argc, char** argv) {
     return std::nullopt;
 }
 
+namespace {
+
+// All commands in one App. A command of the kind main is the program itself there.
+std::optional<int> write_manual_of(const program_text& program, std::span<command* const> commands,
+                                   int argc, char** argv) {
+    status mistake;
+    command& first = *commands.front();
+    const bool has_main = first.text.kind == command_kind::main;
+    CLI::App app(has_main ? first.text.about : program.about, program.name);
+    if (has_main) declare(app, first, mistake);
+    else add_version_flag(app);
+    for (command* const each : commands.subspan(has_main ? 1 : 0))
+        declare(*app.add_subcommand(each->text.name, each->text.about), *each, mistake);
+    return manual_asked(app, argc, argv);
+}
+
+}  // namespace
+
 std::optional<int> choose_command(const program_text& program, std::span<command* const> commands,
                                   int argc, char** argv, command*& chosen) {
     command* const first = commands.front();
     status mistake;
+    if (argc > 1 && std::strcmp(argv[1], manual_option) == 0)
+        if (const auto ended = write_manual_of(program, commands, argc, argv)) return ended;
     std::optional<int> ended;
     if (first->text.kind == command_kind::main) {
         chosen = first;

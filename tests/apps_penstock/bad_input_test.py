@@ -12,7 +12,8 @@ from support import FLAGS, PROGRAM, InFolder, clean_environment, penstock
 
 # Arguments after "penstock"; what the line must contain. FILE stands for a file that can be read.
 WRONG_USAGE = [
-    ([], ["no command", "info, cat, cp, keep, stat, mount, trace, replay or bench"]),
+    ([], ["no command", "info, cat, cp, keep, stat, mount, trace, replay, bench, man or"
+                         " completion"]),
     (["dog"], ["dog", "--help"]),
     (["cat"], ["FILE", "--help"]),
     (["cat", "--nosuch", "FILE"], ["--nosuch", "--help"]),

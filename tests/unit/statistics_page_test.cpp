@@ -17,7 +17,7 @@ namespace {
 
 using namespace host;
 
-constexpr std::uint64_t words = 40;
+constexpr std::uint64_t words = most_statistics_words;
 
 std::vector<std::uint64_t> all_of(std::uint64_t value) {
     return std::vector<std::uint64_t>(words, value);
@@ -55,12 +55,12 @@ bool is_mapped_here(const char* name) {
 
 TEST(statistics_page, reader_finds_names_words_and_the_number_answered) {
     statistics_page page;
-    ASSERT_EQ(page.make("a\nb[39]\n", words), 0);
+    ASSERT_EQ(page.make("a\nb[255]\n", words), 0);
     statistics_reader reader;
     ASSERT_EQ(reader.open(page.fd()), 0);
     EXPECT_EQ(reader.pid(), static_cast<std::uint64_t>(::getpid()));
     EXPECT_EQ(reader.start_ticks(), start_ticks_of(::getpid()));
-    EXPECT_EQ(reader.names(), "a\nb[39]\n");
+    EXPECT_EQ(reader.names(), "a\nb[255]\n");
     EXPECT_EQ(page.asked(), 0u);
     EXPECT_EQ(reader.ask(), 1u);
     EXPECT_EQ(reader.ask(), 2u);
@@ -77,7 +77,7 @@ TEST(statistics_page, reader_finds_names_words_and_the_number_answered) {
 // new, so a reader that did not look at the number would give them.
 TEST(statistics_page, page_under_change_is_given_up_after_some_tries) {
     statistics_page page;
-    ASSERT_EQ(page.make("a[40]\n", words), 0);
+    ASSERT_EQ(page.make("a[256]\n", words), 0);
     page.publish(all_of(1), 0);
     statistics_page_layout* const raw = layout_of(page);
     ++raw->number;
@@ -94,7 +94,7 @@ TEST(statistics_page, page_under_change_is_given_up_after_some_tries) {
 
 TEST(statistics_page, reader_beside_the_owner_finds_whole_publications) {
     statistics_page page;
-    ASSERT_EQ(page.make("a[40]\n", words), 0);
+    ASSERT_EQ(page.make("a[256]\n", words), 0);
     std::atomic<bool> ended{false};
     std::thread owner([&] {
         for (std::uint64_t i = 1; i <= 200'000; ++i) page.publish(all_of(i), i);
