@@ -14,6 +14,7 @@
 #include "penstock/mount.hpp"
 #include "penstock/options.hpp"
 #include "penstock/pieces.hpp"
+#include "penstock/prometheus.hpp"
 #include "penstock/region.hpp"
 #include "penstock/runtime.hpp"
 #include "penstock/shared_file.hpp"

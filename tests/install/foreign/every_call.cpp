@@ -74,7 +74,11 @@ void of_settings_and_reports() {
          &ps::parse_io_method, &ps::parse_direct_mode, &ps::parse_switch,
          static_cast<const char* (*)(ps::backend)>(&ps::name_of),
          static_cast<const char* (*)(ps::io_method)>(&ps::name_of),
-         static_cast<const char* (*)(ps::direct_mode)>(&ps::name_of));
+         static_cast<const char* (*)(ps::direct_mode)>(&ps::name_of), &ps::prometheus_metric,
+         static_cast<std::string (*)(std::span<const ps::labelled_statistics>)>(
+             &ps::prometheus_text),
+         static_cast<std::string (*)(const ps::statistics&, const ps::metric_labels&)>(
+             &ps::prometheus_text));
 }
 
 void of_tables() {
