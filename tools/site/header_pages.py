@@ -13,14 +13,16 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import tidy_text  # noqa: E402  (found through the path above)
 
 FOLDER = "reference/cpp/"
+NO_NAMES = {"requires", "decltype", "noexcept", "sizeof", "alignas"}
 HIDDEN = {"detail"}
 SHARING = {"function", "other"}  # those below a comment have it together
 TYPE = re.compile(r"(?:template\s*<.*?>\s*)?(class|struct|union|enum(?:\s+class)?)\b[^(;{]*?"
                   r"(\w+)\s*(?:final\s*)?(?::(?!:).*)?$", re.DOTALL)
 OPERATOR = re.compile(r"\boperator\s*(\(\)|[^\s(]+)\s*\(")
 NAME = re.compile(r"(operator\s*[^\s(]+|operator\s*\(\)|~?\w+)\s*\(")
-WORD = re.compile(r"(?P<file>(?:penstock/|docs/|src/)?[\w/]+\.(?:hpp|cuh|md))\b|(?P<code>-E[A-Z0-9]+\b"
-                  r"|\b[A-Za-z_]\w*(?:::~?\w+)+(?:\(\))?|\b[A-Za-z]\w*_\w*(?:\(\))?|\b\w+\(\))"
+WORD = re.compile(r"(?P<file>(?:penstock/|docs/|src/)?[\w/-]+\.(?:hpp|cuh|md))\b"
+                  r"|(?P<code>-E[A-Z0-9]+\b|\b[A-Za-z_]\w*(?:::~?\w+)+(?:\(\))?"
+                  r"|\b[A-Za-z]\w*_\w*(?:\(\))?|\b\w+\(\))"
                   r"|(?P<mark>[*_<>\[\]\\`#|])")
 
 
@@ -29,7 +31,7 @@ class Item:
 
     def __init__(self, comment, kind, head, text, body=None):
         self.comment, self.kind, self.head, self.text, self.body = comment, kind, head, text, body
-        self.follows = False  # it stands right below the one before, so that one's comment is its too
+        self.follows = False  # right below the declaration before, whose comment it shares
 
 
 def items(text):
@@ -127,7 +129,7 @@ def name_of(item):
         return TYPE.match(item.head).group(2)
     if item.kind == "function":
         names = NAME.findall(re.sub(r"template\s*<[^(]*>\s|\[\[.*?\]\]", "", item.head))
-        names = [name for name in names if name not in ("requires", "decltype", "noexcept", "sizeof", "alignas")]
+        names = [name for name in names if name not in NO_NAMES]
         return names[0] if names else ""
     names = re.findall(r"(\w+)\s*(?:=|\{|$)", item.head)
     return names[0] if names else ""

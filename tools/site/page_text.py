@@ -68,8 +68,8 @@ def is_in_item(line):
 
 
 def map_links(text, change):
-    """`change` gets the target of each link and gives another; code in backticks stays, but names of
-    results become links. A link may go over a line's end, so a paragraph is taken at a time."""
+    """`change` gets the target of each link and gives another; code in backticks stays, but names
+    of results become links. A link may go over a line's end, so a paragraph is taken at a time."""
     return "".join(replace_outside_code(paragraph, change)
                    for paragraph in re.split(r"(\n\s*\n)", text))
 
