@@ -21,6 +21,7 @@ MOVED = {"README.md": "index.md", "docs/README.md": "pages.md",
          "CHANGELOG.md": "changes.md", "bench/results/README.md": "results.md"}
 ASSETS = ["iframe-worker.js", "site.css"]
 HEADERS = "reference/cpp/"
+PYTHON_REFERENCE = "docs/reference/python.md"
 
 places = {}  # path in the repository -> path on the site
 paths = {}  # the other way, of pages that are written by hand
@@ -95,10 +96,20 @@ def posix_below_docs(name):
     return pathlib.PurePosixPath(ROOT.joinpath("docs", name).resolve().relative_to(ROOT)).as_posix()
 
 
+def public_modules():
+    """The package, and its modules that are imported by themselves, such as penstock.torch."""
+    package = ROOT / "python/penstock"
+    names = {path.stem for path in package.glob("[a-z]*.py")}
+    names.update(path.parent.name for path in package.glob("[a-z]*/__init__.py"))
+    return ["penstock", *(f"penstock.{name}" for name in sorted(names))]
+
+
 def on_page_markdown(markdown, page, config, files):
     path = paths.get(page.file.src_uri)
     if path is None:
         return markdown  # made by header_pages, as the site wants it
     change = page_text.target_mapper(path, places, log.warning)
+    if path == PYTHON_REFERENCE:
+        markdown += "".join(f"\n::: {module}\n" for module in public_modules())
     text = page_text.outside_fences(markdown, lambda text: page_text.map_links(text, change))
     return page_text.outside_fences(text, page_text.set_in_lists)
