@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
-"""What tools/site makes of Markdown and of headers: site_text_test.py REPOSITORY."""
+"""What tools/site makes of Markdown, of headers and of results: site_text_test.py REPOSITORY."""
+import contextlib
+import io
 import pathlib
 import sys
+import tempfile
 import unittest
 
 ROOT = pathlib.Path(sys.argv[1]).resolve()
@@ -9,6 +12,7 @@ sys.path.insert(0, str(ROOT / "tools/site"))
 sys.dont_write_bytecode = True
 import header_pages  # noqa: E402  (found through the path above)
 import page_text  # noqa: E402
+import result_plots  # noqa: E402
 
 RESULT = "cpu/" + "2026-01-01-x.json"  # no result of ours
 HEADER = """// Files that count.
@@ -188,6 +192,33 @@ counter& operator+=(int more);
         for name, text in header_pages.make(ROOT, {}).items():
             self.assertNotIn("private:", text, name)
             self.assertNotIn("engine::deliver", text, name)
+
+
+class Plots(unittest.TestCase):
+    def checked(self, folder):
+        said, images = io.StringIO(), result_plots.IMAGES
+        result_plots.IMAGES = pathlib.Path(folder)
+        try:
+            with contextlib.redirect_stdout(said):
+                return result_plots.check(), said.getvalue()
+        finally:
+            result_plots.IMAGES = images
+
+    def test_the_plots_show_what_the_results_have(self):
+        self.assertEqual(self.checked(result_plots.IMAGES), (0, ""))
+
+    def test_a_plot_with_another_figure_is_found(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in result_plots.PLOTS:
+                text = (result_plots.IMAGES / f"{name}.svg").read_text(encoding="utf-8")
+                pathlib.Path(folder, f"{name}.svg").write_text(text, encoding="utf-8")
+            self.assertEqual(self.checked(folder)[0], 0)
+            self.assertIn("48.954,48.255", text)
+            pathlib.Path(folder, "misses.svg").write_text(text.replace("48.954", "58.954"),
+                                                          encoding="utf-8")
+            self.assertEqual(self.checked(folder)[0], 1)
+            pathlib.Path(folder, "misses.svg").unlink()
+            self.assertIn("misses.svg does not show", self.checked(folder)[1])
 
 
 if __name__ == "__main__":

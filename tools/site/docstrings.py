@@ -1,5 +1,5 @@
-"""Docstrings of the package as Markdown, for mkdocstrings: a name on a line of its own with its text
-set in below is a definition, and what follows `::` is code."""
+"""Docstrings of the package as Markdown, for mkdocstrings: a name on a line of its own with its
+text set in below is a definition, and what follows `::` is code."""
 import re
 
 import griffe
