@@ -1,15 +1,20 @@
 #!/usr/bin/env python3
-"""Checks that every block of code in README.md and docs/guide/start.md stands, line for line, in a
-file that the tests build and run: readme_code.py REPOSITORY."""
+"""Checks that every block of code in README.md and the pages for beginners stands, line for line,
+in a file that the tests build and run: readme_code.py REPOSITORY. Blocks of Python are run
+themselves (tests/docs/python_code_test.py)."""
 import pathlib
 import re
 import sys
 
-PAGES = ["README.md", "docs/guide/start.md"]
+# Page -> the languages that it shows.
+PAGES = {"README.md": {"python", "cuda"}, "docs/guide/start.md": {"cuda", "cpp", "cmake"},
+         "docs/start/pytorch.md": {"python"}, "docs/start/cuda.md": {"cuda", "cpp", "cmake"},
+         "docs/start/operator.md": set()}
 # Language of the block -> the files that may hold it.
 SOURCES = {"cuda": "examples/*.cu", "cpp": "examples/*.cu",
            "cmake": "tests/install/foreign/CMakeLists.txt"}
-SHELL = "sh"  # commands; test.sh, CI and tests/install run them
+RUN = {"sh",  # commands; test.sh, CI and tests/install run them
+       "python"}
 
 
 def blocks(text):
@@ -17,14 +22,12 @@ def blocks(text):
 
 
 def problems(root):
-    for page in PAGES:
-        found = blocks((root / page).read_text())
-        kinds = {kind for kind, _ in found}
-        for kind in SOURCES:
-            if kind not in kinds:
-                yield f"{page} shows no {kind} code"
+    for page, shown in PAGES.items():
+        found = blocks((root / page).read_text(encoding="utf-8"))
+        for kind in sorted(shown - {kind for kind, _ in found}):
+            yield f"{page} shows no {kind} code"
         for kind, code in found:
-            if kind == SHELL:
+            if kind in RUN:
                 continue
             if kind not in SOURCES:
                 yield f"{page} has a block marked '{kind}', which nothing runs"
