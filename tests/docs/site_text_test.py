@@ -5,11 +5,14 @@ import io
 import pathlib
 import sys
 import tempfile
+import types
 import unittest
 
 ROOT = pathlib.Path(sys.argv[1]).resolve()
 sys.path.insert(0, str(ROOT / "tools/site"))
 sys.dont_write_bytecode = True
+sys.modules.setdefault("griffe", types.SimpleNamespace(Extension=object))  # not needed here
+import docstrings  # noqa: E402  (found through the path above)
 import header_pages  # noqa: E402  (found through the path above)
 import page_text  # noqa: E402
 import result_plots  # noqa: E402
@@ -192,6 +195,23 @@ counter& operator+=(int more);
         for name, text in header_pages.make(ROOT, {}).items():
             self.assertNotIn("private:", text, name)
             self.assertNotIn("engine::deliver", text, name)
+
+
+class Docstrings(unittest.TestCase):
+    def test_names_with_text_below_are_definitions(self):
+        self.assertEqual(docstrings.as_markdown("Opens.\n\npath\n    A file\n    of rows.\n"
+                                                "dtype, shape\n    Of it.\n\nRaises OSError."),
+                         "Opens.\n\n\n`path`\n:   A file\n    of rows.\n\n`dtype`, `shape`\n"
+                         ":   Of it.\n\n\nRaises OSError.")
+
+    def test_text_below_two_colons_is_code(self):
+        self.assertEqual(docstrings.as_markdown("So::\n\n    a = 1\n    b = 2\n\nDone."),
+                         "So\n\n```python\n\na = 1\nb = 2\n\n```\n\nDone.")
+        self.assertEqual(docstrings.as_markdown("So::\n\n    a = 1"),
+                         "So\n\n```python\n\na = 1\n```")
+
+    def test_plain_text_stays(self):
+        self.assertEqual(docstrings.as_markdown("Bytes of a row."), "Bytes of a row.")
 
 
 class Plots(unittest.TestCase):
