@@ -169,7 +169,7 @@ private:
                   "--backend cpu, or leave --background out"}});
             !s)
             return s;
-        options_.buffer = settings;
+        options_.own_buffer = settings;
         options_.note = [](const std::string& text) { apps::say("mount: " + text); };
         return mount::check(settings, mount::serving_threads(options_.threads));
     }
@@ -187,7 +187,7 @@ private:
                               {"passed_opens", done.passed_opens},
                               {"passes_through", done.passes_through}};
         if (!done.buffer) return out;
-        const mount::buffer_options& settings = *options_.buffer;
+        const mount::buffer_options& settings = *options_.own_buffer;
         const buffer::manager_counts& seen = done.buffer->counts;
         const auto whole_pages = [&settings](std::uint64_t bytes) {
             return bytes / settings.page_bytes * settings.page_bytes;

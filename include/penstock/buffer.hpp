@@ -150,6 +150,7 @@ public:
 };
 
 class open_pool;
+struct pool_access;
 
 }  // namespace buffer
 
@@ -179,8 +180,9 @@ struct buffer_options {
 };
 
 // The pool. Thread-safe, except that the destructor is for one thread, with no other call under way
-// and no session left. In a child of fork() every call fails at once (-ECHILD, null or zeros) and
-// the destructor does nothing: only the parent writes the files.
+// and no session left. A mount that reads files through it (mount_options::buffer) may outlive it.
+// In a child of fork() every call fails at once (-ECHILD, null or zeros) and the destructor does
+// nothing: only the parent writes the files.
 class buffer_pool {
 public:
     // Throws nothing. Returns 0; -EINVAL, -ENOMEM or -ENODEV, with a message that names the option,
@@ -189,7 +191,7 @@ public:
     static status make(const buffer_options& wanted, std::unique_ptr<buffer_pool>& out);
     explicit buffer_pool(std::unique_ptr<buffer::open_pool> made);
     // Does the same as close_file of each file; changes that cannot be written are lost, and the
-    // log names them.
+    // log names them. Its memory stays while a mount reads through it.
     ~buffer_pool();
     buffer_pool(const buffer_pool&) = delete;
     buffer_pool& operator=(const buffer_pool&) = delete;
@@ -231,7 +233,8 @@ public:
     [[nodiscard]] bool is_on_gpu() const;
 
 private:
-    std::unique_ptr<buffer::open_pool> pool_;
+    friend struct buffer::pool_access;
+    std::shared_ptr<buffer::open_pool> pool_;
 };
 
 }  // namespace penstock

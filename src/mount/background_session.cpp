@@ -151,10 +151,11 @@ namespace {
 
 status make_buffer(const serve_options& wanted, tree& files) {
     const auto note = wanted.note ? wanted.note : [](const std::string&) {};
-    if (status s =
-            file_buffer::make(*wanted.buffer, serving_threads(wanted.threads), note, files.buffer);
-        !s)
-        return s;
+    const unsigned threads = serving_threads(wanted.threads);
+    const status made = wanted.own_buffer
+                            ? file_buffer::make(*wanted.own_buffer, threads, note, files.buffer)
+                            : file_buffer::make(*wanted.buffer, threads, note, files.buffer);
+    if (!made) return made;
     files.buffer->try_directory(wanted.source);
     files.agreed.uncached.wanted = true;
     return {};
@@ -206,7 +207,7 @@ status background_session::open(const serve_options& wanted,
         wanted.read_ahead_bytes.value_or(usual_read_ahead(std::thread::hardware_concurrency()));
     raise_file_limit();
     // Before anything is mounted, for it may be refused.
-    if (wanted.buffer)
+    if (wanted.own_buffer || wanted.buffer != nullptr)
         if (status s = make_buffer(wanted, parts->files); !s) return s;
     std::string options =
         "default_permissions,subtype=penstock,fsname=" + escaped(absolute(wanted.source));
@@ -355,7 +356,11 @@ serve_report background_session::report() const {
     out.passed_opens = now(from.passed_opens);
     out.passes_through = files.passing.is_on();
     out.not_passing = files.not_passing;
-    if (files.buffer != nullptr) out.buffer = parts_->files.buffer->report();
+    if (files.buffer == nullptr) return out;
+    out.buffer = files.buffer->report();
+    out.reads_outside = out.buffer->reads_outside;
+    out.past_the_page_cache = out.buffer->past_the_cache;
+    out.kernel_copies = out.buffer->kernel_copies;
     return out;
 }
 

@@ -22,9 +22,12 @@ namespace penstock::mount {
 
 namespace {
 
+// The kernel names the owner of locks where a program's own call comes past its pages, also of a
+// file that is opened for direct access here, and not where it gets pages for itself.
 region::program_access::kind kind_of(const fuse_file_info* open) {
-    return (open->flags & O_DIRECT) != 0 ? region::program_access::kind::direct
-                                         : region::program_access::kind::fetch;
+    return (open->flags & O_DIRECT) != 0 || open->lock_owner != 0
+               ? region::program_access::kind::direct
+               : region::program_access::kind::fetch;
 }
 
 bool may_store(const fuse_file_info* open) { return (open->flags & O_ACCMODE) == O_RDWR; }

@@ -9,7 +9,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,12 +32,11 @@ struct buffer_options {
 struct serve_options : mount_options {
     std::string source, point;
     bool background = false;  // returns to the shell once the mount is there; the process goes on
-    // Files are read through it; not with `background` on a GPU.
-    std::optional<buffer_options> buffer = std::nullopt;
+    // Files are read through a buffer of the mount's own, in place of mount_options::buffer; not
+    // with `background` on a GPU.
+    std::optional<buffer_options> own_buffer = std::nullopt;
     // Regions and kernels of this process may use the files.
     bool beside_kernels = false;
-    // With a buffer: told what people should know of how it works here.
-    std::function<void(const std::string&)> note = {};
 };
 
 // Of a buffer: what it did, and what it holds.
@@ -74,6 +72,8 @@ unsigned serving_threads(std::optional<std::uint32_t> wanted);
 
 // Pages, sessions and files of a buffer that so many threads use.
 buffer::manager_settings settings_of(const buffer_options& wanted, unsigned threads);
+
+bool is_page_of_mount(std::uint64_t page_bytes);
 
 // What cannot be, with the option that says so and the cure.
 status check(const buffer_options& wanted, unsigned threads);

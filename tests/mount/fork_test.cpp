@@ -52,9 +52,8 @@ TEST_P(forked_mount, is_the_parents) {
     EXPECT_EQ(read_file(seen_as()), pattern(3, 100'000));
 }
 
-INSTANTIATE_TEST_SUITE_P(on, forked_mount, testing::Values(backend::cpu, backend::gpu),
-                         [](const auto& about) {
-                             return about.param == backend::gpu ? "gpu" : "cpu";
-                         });
+INSTANTIATE_TEST_SUITE_P(on, forked_mount,
+                         testing::Values(mounted_as(backend::cpu), mounted_as(backend::gpu)),
+                         [](const auto& info) { return name_of(info); });
 
 }  // namespace penstock::test

@@ -141,9 +141,10 @@ TEST_P(kernel_writes, an_open_has_what_a_program_stored_to_a_mapping_that_it_kee
     EXPECT_EQ(one_.close_file(), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(backends, kernel_writes, testing::Values(backend::cpu, backend::gpu),
-                         [](const testing::TestParamInfo<backend>& info) {
-                             return info.param == backend::gpu ? "gpu" : "cpu";
-                         });
+INSTANTIATE_TEST_SUITE_P(backends, kernel_writes,
+                         testing::Values(mounted_as(backend::cpu), mounted_as(backend::gpu),
+                                         mounted_as(backend::cpu, true),
+                                         mounted_as(backend::gpu, true)),
+                         [](const auto& info) { return name_of(info); });
 
 }  // namespace penstock::test::kernel_write

@@ -348,10 +348,8 @@ TEST_P(passed_files, a_mount_that_tells_nothing_is_found_out) {
     EXPECT_NE(found.find("old bytes"), std::string::npos) << found;
 }
 
-INSTANTIATE_TEST_SUITE_P(on, passed_files, testing::Values(backend::cpu, backend::gpu),
-                         [](const auto& info) {
-                             return info.param == backend::gpu ? std::string("gpu")
-                                                               : std::string("cpu");
-                         });
+INSTANTIATE_TEST_SUITE_P(on, passed_files,
+                         testing::Values(mounted_as(backend::cpu), mounted_as(backend::gpu)),
+                         [](const auto& info) { return name_of(info); });
 
 }  // namespace penstock::test::passing

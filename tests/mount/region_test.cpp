@@ -318,9 +318,10 @@ TEST_P(mounted_regions, bad_input) {
     EXPECT_TRUE(mount_->is_mounted());
 }
 
-INSTANTIATE_TEST_SUITE_P(on, mounted_regions, testing::Values(backend::cpu, backend::gpu),
-                         [](const testing::TestParamInfo<backend>& info) {
-                             return info.param == backend::gpu ? "gpu" : "cpu";
-                         });
+INSTANTIATE_TEST_SUITE_P(on, mounted_regions,
+                         testing::Values(mounted_as(backend::cpu), mounted_as(backend::gpu),
+                                         mounted_as(backend::cpu, true),
+                                         mounted_as(backend::gpu, true)),
+                         [](const auto& info) { return name_of(info); });
 
 }  // namespace penstock::test

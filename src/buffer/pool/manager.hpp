@@ -142,4 +142,14 @@ protected:
     [[nodiscard]] virtual file_states& states() = 0;
 };
 
+// The manager of a pool, for parts of the library that bring files of their own to it. It lives as
+// long as this does, also after the pool. Null: the pool is that of the process that called fork().
+struct shared_manager {
+    std::shared_ptr<manager> all;
+    bool direct_io = true, on_gpu = false;
+};
+struct pool_access {
+    static shared_manager of(const buffer_pool& pool);
+};
+
 }  // namespace penstock::buffer

@@ -242,6 +242,7 @@ public:
     }
 
     manager& all() { return *all_; }
+    [[nodiscard]] const buffer_options& options() const { return how_; }
     [[nodiscard]] bool is_on_gpu() const { return on_gpu_; }
 
 private:
@@ -340,6 +341,16 @@ status make_pool(const buffer_options& wanted, const manager_settings& tuning,
 
 }  // namespace buffer
 
+namespace buffer {
+
+shared_manager pool_access::of(const buffer_pool& pool) {
+    const std::shared_ptr<open_pool>& all = pool.pool_;
+    if (!all->here()) return {};
+    return {std::shared_ptr<manager>(all, &all->all()), all->options().direct_io, all->is_on_gpu()};
+}
+
+}  // namespace buffer
+
 status buffer_pool::make(const buffer_options& wanted, std::unique_ptr<buffer_pool>& out) {
     return buffer::make_pool(wanted, {}, out);
 }
@@ -348,7 +359,9 @@ buffer_pool::buffer_pool(std::unique_ptr<buffer::open_pool> made) : pool_(std::m
 // In a child of fork() all is left as it is: the end of the process takes it.
 buffer_pool::~buffer_pool() {
     if (pool_->here()) pool_->close_all();
-    else static_cast<void>(pool_.release());
+    else
+        host::abandon(std::unique_ptr<std::shared_ptr<buffer::open_pool>>(
+            new (std::nothrow) std::shared_ptr<buffer::open_pool>(pool_)));
 }
 
 status buffer_pool::open_file(const std::string& path, buffer::file_access access,

@@ -64,6 +64,7 @@ void of_what_it_makes() {
          &pool::file_bytes, &pool::open_session, &pool::counts, &pool::contents, &pool::is_on_gpu,
          &file::open, &file::read, &file::write, &file::append, &file::stat, &file::prefetch,
          &file::advise, &file::fsync, &file::truncate, &file::close);
+    static_assert(std::is_same_v<decltype(ps::mount_options::buffer), pool*>);
     static_assert(std::is_destructible_v<mount> && std::is_destructible_v<region> &&
                   std::is_destructible_v<pool> && std::is_destructible_v<file>);
 }

@@ -20,9 +20,17 @@ int main(int argc, char** argv) {
     std::unique_ptr<penstock::runtime> rt;
     if (const penstock::status made = penstock::runtime::make(settings, rt); !made.ok())
         return std::fprintf(stderr, "%s\n", made.message.c_str()), 1;
+    std::unique_ptr<penstock::buffer_pool> pool;
+    if (const penstock::status made =
+            penstock::buffer_pool::make({.policy = penstock::buffer::policy_kind::native,
+                                         .host_bytes = 4 << 20,
+                                         .sessions = 4},
+                                        pool);
+        !made.ok())
+        return std::fprintf(stderr, "%s\n", made.message.c_str()), 1;
     std::unique_ptr<penstock::file_mount> served;
     if (const penstock::status mounted =
-            penstock::mount_directory(*rt, argv[1], argv[2], {}, served);
+            penstock::mount_directory(*rt, argv[1], argv[2], {.buffer = pool.get()}, served);
         !mounted.ok()) {
         const bool forbidden = mounted.code == -EPERM || mounted.code == -ENODEV;
         return std::fprintf(stderr, "%s%s\n", forbidden ? "SKIP: " : "", mounted.message.c_str()),
