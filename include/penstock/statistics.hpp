@@ -61,6 +61,10 @@ struct statistics {
     std::uint64_t file_syncs = 0;
     // Last closes of written files after which the cached pages stayed valid.
     std::uint64_t kept_files = 0;
+    // Misses for which bytes came from frames of a buffer of the process: from the host's, and from
+    // a device's.
+    std::uint64_t buffer_loads = 0;
+    std::uint64_t buffer_device_loads = 0;
     std::uint64_t file_reads = 0;  // read operations given to the operating system
     std::uint64_t file_read_bytes = 0;
     std::uint64_t file_read_errors = 0;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <new>
 
+#include "hub/hub.hpp"
 #include "os/env.hpp"
 #include "penstock/base/hash.hpp"
 #include "penstock/options.hpp"
@@ -132,6 +133,18 @@ public:
     shared_handle(const shared_handle&) = delete;
     shared_handle& operator=(const shared_handle&) = delete;
     [[nodiscard]] int fd() const { return fd_; }
+    // Which file it is: asked once.
+    [[nodiscard]] file_key key() const {
+        // Acquire: pairs with the release below; both words are there.
+        if (!key_known_.load(std::memory_order_acquire)) {
+            file_facts facts;
+            if (env_.facts(fd_, facts) != 0) return {};
+            device_.store(facts.identity.device, std::memory_order_relaxed);
+            inode_.store(facts.identity.inode, std::memory_order_relaxed);
+            key_known_.store(true, std::memory_order_release);
+        }
+        return {device_.load(std::memory_order_relaxed), inode_.load(std::memory_order_relaxed)};
+    }
     // False: its reads go past the page cache, whatever that has.
     [[nodiscard]] bool uses_page_cache() const { return mode() != direct_mode::on; }
 
@@ -163,6 +176,8 @@ private:
     std::atomic<int> direct_fd_{not_yet};
     std::uint32_t grain_bytes_ = 0;  // written before direct_fd_ is
     read_choice choice_;
+    mutable std::atomic<bool> key_known_{false};
+    mutable std::atomic<std::uint64_t> device_{0}, inode_{0};
 };
 
 }  // namespace penstock::host

@@ -122,6 +122,71 @@ private:
     std::shared_mutex turns_;
 };
 
+// What a service thread wants for a kernel that misses a page: bytes of a file that it has open.
+struct frame_wish {
+    file_key file;
+    environment& env;
+    int fd;
+    std::uint64_t offset = 0, bytes = 0;
+};
+
+// A copy from device frames of a buffer, which goes on while the service thread does other work.
+class frame_copy {
+public:
+    virtual ~frame_copy() = default;
+    [[nodiscard]] virtual bool has_ended() const = 0;
+    // Once, when it has ended: how many bytes, from the begin of the wish on, are at `to` now, and
+    // are what the file has. 0: the file has to be read.
+    virtual std::uint64_t take(const frame_wish& wanted, std::byte* to) = 0;
+};
+
+// A buffer that lends pages of its frames (docs/protocol/frames.md). No call waits for a session of
+// the buffer, for the disk or for a kernel: what cannot be had at once is not lent.
+class frame_source {
+public:
+    virtual ~frame_source() = default;
+    // From frames of the host: how many bytes, from the begin of the wish on, are at `to` now, and
+    // are what the file has.
+    virtual std::uint64_t copy(const frame_wish& wanted, std::byte* to) = 0;
+    // From frames of the device, if they have the begin of the wish. Null: they have not.
+    virtual std::shared_ptr<frame_copy> begin(const frame_wish& wanted) = 0;
+};
+
+// The buffers of a process. Thread-safe; service threads never wait here.
+class frame_sources {
+public:
+    known_files known;  // of which a buffer may have pages
+
+    // A source leaves before it ends, which waits for copies under way.
+    void enter(frame_source& source) {
+        const std::lock_guard request(turns_);
+        sources_.push_back(&source);
+        count_ = sources_.size();
+    }
+    void leave(const frame_source& source) {
+        const std::lock_guard request(turns_);
+        std::erase(sources_, &source);
+        count_ = sources_.size();
+    }
+    // A relaxed load where there is no buffer. Relaxed: a reader that misses a buffer that comes
+    // just now reads the file.
+    [[nodiscard]] bool any() const { return count_.load(std::memory_order_relaxed) != 0; }
+    // The first that use(source) gives something for, or nothing where a buffer comes or goes.
+    template <typename Use>
+    auto first_of(const Use& use) -> decltype(use(std::declval<frame_source&>())) {
+        const std::shared_lock turn(turns_, std::try_to_lock);
+        if (!turn.owns_lock()) return {};
+        for (frame_source* const source : sources_)
+            if (auto out = use(*source)) return out;
+        return {};
+    }
+
+private:
+    std::atomic<std::size_t> count_{0};
+    request_turns turns_;  // guards sources_
+    std::vector<frame_source*> sources_;
+};
+
 using byte_sink = std::function<void(const std::byte*, std::uint64_t)>;
 
 // A file whose pages a runtime lends to a reader that copies them by itself (engine/lend.hpp).
@@ -199,6 +264,7 @@ public:
 
     known_files known;
     passed_files passed;
+    frame_sources frames;
 
     // A source enters itself when its runtime is made, and leaves before that ends, which waits for
     // reads under way.

@@ -51,6 +51,8 @@ void add_counters(statistics& out, const service_counters& from) {
     out.file_write_bytes += from.file_writes.bytes.load(std::memory_order_relaxed);
     out.file_write_errors += from.file_writes.errors.load(std::memory_order_relaxed);
     out.file_syncs += from.file_syncs.load(std::memory_order_relaxed);
+    out.buffer_loads += from.buffer_loads.load(std::memory_order_relaxed);
+    out.buffer_device_loads += from.buffer_device_loads.load(std::memory_order_relaxed);
     out.file_reads += from.file_reads.load(std::memory_order_relaxed);
     out.file_read_bytes += from.file_read_bytes.load(std::memory_order_relaxed);
     out.file_read_errors += from.file_read_errors.load(std::memory_order_relaxed);

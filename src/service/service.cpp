@@ -97,6 +97,8 @@ void service::run() {
             io_->submit();
         }
         run_writers();
+        const bool has_copies = !copying_.empty();
+        if (has_copies) look_at_copies();
         if (taken == 0 && in_flight_ > 0)
             io_->submit();  // reads that finish() started again after a short read
         const bool has_wishes = !wishes_.empty();
@@ -108,12 +110,14 @@ void service::run() {
         }
         // With reads in flight and no new request, waits a moment for a read to finish; new
         // requests wait no longer than that.
-        finish_all(in_flight_ > 0 && taken == 0 && !has_wishes ? 20'000 : 0);
+        finish_all(in_flight_ > 0 && taken == 0 && !has_wishes && !has_copies ? 20'000 : 0);
+        if (has_copies && taken == 0) std::this_thread::yield();
         const bool is_idle =
             taken == 0 && in_flight_ == 0 && writers_.empty() && !has_wishes && settling_.empty();
         idle_rounds = is_idle ? rest(idle_rounds + 1) : 0;
     }
     while (!writers_.empty() && !killed_.load(std::memory_order_relaxed)) run_writers();
+    give_up_copies();
     // The operating system still writes to the staging area, which must not be freed before the
     // last read came back.
     for (std::uint32_t round = 0; in_flight_ > 0 && round < 100'000; ++round) {
@@ -327,7 +331,8 @@ void service::serve_read(const read_request& request, const ring_ticket& at) {
     f.done = 0;
     f.pads = request.pads && size_bytes == size_of_written;
     ++in_flight_;
-    start_flight(flight_of(at));
+    if (files_.shared().frames.any()) start_at_frames(flight_of(at));
+    else start_flight(flight_of(at));
 }
 
 // Queues the marked bytes of a page, run by run, and no other bytes: bytes in between may belong to

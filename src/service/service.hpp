@@ -97,6 +97,7 @@ struct service_counters {
     std::atomic<std::uint64_t> file_syncs{0};
     std::atomic<std::uint64_t> file_reads{0}, file_read_bytes{0}, file_read_errors{0},
         direct_reads{0}, registered_reads{0}, bad_requests{0}, batches{0};
+    std::atomic<std::uint64_t> buffer_loads{0}, buffer_device_loads{0};
     std::atomic<std::uint64_t> wishes{0}, wishes_dropped{0};
     std::array<std::atomic<std::uint64_t>, 16> batch_size{};
 };
@@ -145,6 +146,8 @@ private:
         std::uint32_t done = 0;
         bool pads = false;  // bytes that the file does not have read as zeros
         read_way way = read_way::queued;
+        std::shared_ptr<frame_copy> copy;  // from device frames of a buffer, under way
+        std::uint64_t copy_begun_ns = 0;
     };
 
     void run();
@@ -176,6 +179,11 @@ private:
     void serve_end(const engine::file_request& request, const engine::ring_ticket& at);
     void settle_files();
     void start_flight(std::uint32_t number);
+    void start_at_frames(std::uint32_t number);
+    bool take_from_frames(std::uint32_t number);
+    void look_at_copies();
+    void give_up_copies();
+    [[nodiscard]] frame_wish wish_of(const flight& f) const;
     [[nodiscard]] read_operation rest_of(std::uint32_t number) const;
     void finish_all(std::uint64_t wait_ns);
     [[nodiscard]] std::vector<idle_watch::awaited> awaited_words() const;
@@ -199,6 +207,8 @@ private:
     std::uint32_t first_ring_ = 0;            // to look at next
     std::uint32_t in_flight_ = 0;
     std::vector<flight> flights_;
+    std::vector<std::uint32_t> copying_;  // flights that wait for a copy from device frames
+    std::uint64_t no_copies_until_ns_ = 0;
     fill_set fills_;
     handle_cache handles_;
     wish_set wishes_;

@@ -47,6 +47,8 @@ constexpr statistic_entry statistics_rows[] = {
     {"file_write_errors", &statistics::file_write_errors},
     {"file_syncs", &statistics::file_syncs},
     {"kept_files", &statistics::kept_files},
+    {"buffer_loads", &statistics::buffer_loads},
+    {"buffer_device_loads", &statistics::buffer_device_loads},
     {"file_reads", &statistics::file_reads},
     {"file_read_bytes", &statistics::file_read_bytes},
     {"file_read_errors", &statistics::file_read_errors},

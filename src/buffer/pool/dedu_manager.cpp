@@ -41,10 +41,14 @@ public:
     int make() { return core_.make(limits_of(shared_.settings)); }
 
     int add_file(int fd, std::uint64_t bytes, file_access access) override {
+        const bool is_lent = access == file_access::read;
+        const auto seen = is_lent ? shared_.lender.files.look(fd) : lent_files::version{};
         const std::lock_guard hold(files_mutex_);
         const int number = shared_.pages.add(fd, bytes, access == file_access::read_write,
                                              begins_reads(shared_.settings, fd));
-        if (number >= 0) shared_.states.open(static_cast<std::uint32_t>(number));
+        if (number < 0) return number;
+        shared_.lender.files.add(static_cast<std::uint32_t>(number), seen);
+        shared_.states.open(static_cast<std::uint32_t>(number));
         return number;
     }
     std::unique_ptr<session> open_session() override {
@@ -81,10 +85,16 @@ public:
             [&](page_id id) { return shared_.unwritten.find(id) != nullptr; });
     }
     [[nodiscard]] const manager_settings& settings() const override { return shared_.settings; }
+    void lend_to(host::frame_sources& all) override {
+        shared_.lender.files.tell(all);
+        all.enter(shared_.lender);
+    }
+    void leave(host::frame_sources& all) override { all.leave(shared_.lender); }
 
 protected:
     [[nodiscard]] file_states& states() override { return shared_.states; }
     int drop_file(std::uint32_t number) override {
+        shared_.lender.files.remove(number);
         dedu_request asked;
         if (const int code = shared_.forget(asked, number, 0, ~std::uint64_t{0}, deadline::max());
             code != 0)
@@ -116,7 +126,8 @@ dedu_shared::dedu_shared(const manager_settings& wanted, std::uint32_t slots, de
       unwritten(pages, wanted.page_bytes),
       search(wanted, shape, slots, first_own_frame(wanted.sessions), frames, pages, known),
       requests(std::size_t{wanted.sessions} * (dedu.window_pages + 1), wanted.batch_pages,
-               std::chrono::microseconds(wanted.batch_wait_us), std::move(handle)) {}
+               std::chrono::microseconds(wanted.batch_wait_us), std::move(handle)),
+      lender(wanted, env, pages) {}
 
 // By own() and not by a look: a later owner of a page finds what was done to the file before.
 int dedu_shared::forget(dedu_request& asked, std::uint32_t number, std::uint64_t first,

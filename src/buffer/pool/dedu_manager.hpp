@@ -37,11 +37,29 @@
 #include "buffer/pool/dedu_directory.hpp"
 #include "buffer/pool/dedu_request.hpp"
 #include "buffer/pool/file_states.hpp"
+#include "buffer/pool/frame_lender.hpp"
 #include "buffer/pool/manager.hpp"
 #include "buffer/pool/paged_session.hpp"
 #include "buffer/pool/unwritten_pages.hpp"
 
 namespace penstock::buffer {
+
+// Lends pages of which all blocks lie in the host. Those of a device do not lie together, and only
+// the batch knows where.
+class copied_lender final : public frame_lender {
+public:
+    copied_lender(const manager_settings& settings, host::environment& env, dedu_directory& pages)
+        : frame_lender(settings, env), pages_(pages) {}
+
+protected:
+    bool copy_part(page_id id, std::uint64_t from, std::uint64_t bytes, std::byte* to) override {
+        return id.page < pages_.file_at(id.file)->pages &&
+               pages_.copy(id, to, from, bytes) == found_by_entry::taken;
+    }
+
+private:
+    dedu_directory& pages_;
+};
 
 frames_shape dedu_frames_for(const manager_settings& settings);
 // For manager::make, which says what goes wrong the same way.
@@ -80,6 +98,7 @@ struct dedu_shared {
     unwritten_pages unwritten;
     content_search search;
     combiner<dedu_request> requests;
+    copied_lender lender;
 };
 
 std::unique_ptr<session> make_dedu_session(dedu_shared& all, std::uint32_t number);

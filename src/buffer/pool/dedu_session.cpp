@@ -125,6 +125,7 @@ public:
         const file_visit in(all_.states, number_, number);
         if (in.code() != 0) return in.code();
         if (bytes >> 52 != 0) return -EINVAL;
+        all_.lender.files.end_version(number);
         dedu_file* const file = all_.pages.file_at(number);
         const std::lock_guard alone(file->resizing);
         const std::uint64_t before = file->bytes, room = page_bytes();
@@ -141,10 +142,13 @@ public:
         if (in.code() != 0) return in.code();
         const std::uint64_t end = pages > ~first_page ? ~std::uint64_t{0} : first_page + pages;
         const deadline until = all_.wait_until();
-        const int code = all_.forget(asked_, number, first_page, end, until);
-        if (code != 0) return code;
-        return all_.states.await_fixed(number, first_page, end, number_,
-                                       until);  // copies from before
+        const int fd = all_.pages.file_at(number)->fd;
+        return forget_lent(all_.lender.files, number, fd, first_page, end, [&](std::uint64_t) {
+            const int code = all_.forget(asked_, number, first_page, end, until);
+            if (code != 0) return code;
+            return all_.states.await_fixed(number, first_page, end, number_,
+                                           until);  // copies from before
+        });
     }
     void prefetch(std::uint32_t number, std::uint64_t first_page, std::uint64_t pages) override {
         const file_visit in(all_.states, number_, number);

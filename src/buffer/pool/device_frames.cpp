@@ -33,6 +33,12 @@ public:
         return 0;
     }
     int end(unsigned queue) override { return queue < shape_.queues ? 0 : -EINVAL; }
+    int copy_out(const std::vector<frame_move>& batch) override {
+        for (const frame_move& moved : batch)
+            std::memcpy(host_.at(0) + moved.host * shape_.frame_bytes,
+                        device_.at(0) + moved.device * shape_.frame_bytes, shape_.frame_bytes);
+        return 0;
+    }
     int compare(unsigned queue, const std::vector<frame_pair>& pairs,
                 std::vector<std::uint8_t>& equal) override {
         if (queue >= shape_.queues || !are_frames_of(shape_, pairs)) return -EINVAL;

@@ -2,6 +2,7 @@
 // buffer lie: on a GPU, or in ordinary memory that stands for one.
 #pragma once
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -63,6 +64,11 @@ public:
         const int code = begin(queue, batch);
         return code != 0 ? code : end(queue);
     }
+    // Copies frames of the device to frames of the host (`way` is to_host), by what copies beside
+    // kernels: it comes to an end also while kernels fill the device and wait for the host. By one
+    // thread at a time, beside all other calls; no other frame moves to or from these meanwhile. 0;
+    // -EIO; or -EOPNOTSUPP, it cannot.
+    virtual int copy_out(const std::vector<frame_move>&) { return -EOPNOTSUPP; }
     // Whether the two frames of each pair hold the same bytes, by the device, which reads both.
     // Else as move().
     virtual int compare(unsigned queue, const std::vector<frame_pair>& pairs,

@@ -68,6 +68,7 @@ public:
     ~gpu_frames() override {
         const host::device_guard guard(context_);
         if (!guard) return;
+        if (copying_ != nullptr) cudaStreamDestroy(copying_);
         for (const queue_room& room : rooms_)
             if (room.stream != nullptr) {
                 cudaStreamSynchronize(room.stream);
@@ -95,6 +96,9 @@ public:
         if (device_frames_ == nullptr)
             return refused(why, std::to_string(shape_.device_frames) + " frames of " +
                                     std::to_string(shape_.frame_bytes) + " bytes");
+        code = cudaStreamCreateWithFlags(&copying_, cudaStreamNonBlocking);
+        if (code != cudaSuccess)
+            return refused(why, "a stream for copying pages was refused: ", code);
         rooms_.resize(shape_.queues);
         for (queue_room& room : rooms_) {
             code = cudaStreamCreateWithFlags(&room.stream, cudaStreamNonBlocking);
@@ -132,6 +136,21 @@ public:
         if (!std::exchange(room.moving, false)) return 0;
         const host::device_guard guard(context_);
         return guard ? end_of(room.stream, cudaSuccess) : host::context_is_gone;
+    }
+
+    // The host's frames are pinned, so each is a copy of the copy engines.
+    int copy_out(const std::vector<frame_move>& batch) override {
+        const host::device_guard guard(context_);
+        if (!guard) return host::context_is_gone;
+        cudaError_t code = cudaSuccess;
+        for (const frame_move& moved : batch)
+            if (code == cudaSuccess)
+                code = cudaMemcpyAsync(host_ + moved.host * shape_.frame_bytes,
+                                       device_frames_ + moved.device * shape_.frame_bytes,
+                                       shape_.frame_bytes, cudaMemcpyDeviceToHost, copying_);
+        // Those that were begun write to frames of the host, whatever became of the others.
+        const int ended = end_of(copying_, cudaSuccess);
+        return code != cudaSuccess ? host::errno_of(code) : ended;
     }
 
     int compare(unsigned queue, const std::vector<frame_pair>& pairs,
@@ -206,6 +225,7 @@ private:
     host::gpu_memory memory_;
     std::byte *host_ = nullptr, *device_frames_ = nullptr;
     std::vector<queue_room> rooms_;
+    cudaStream_t copying_ = nullptr;  // copy_out's
     bool is_short_ = false;
 };
 

@@ -119,6 +119,11 @@ public:
             return at == pages_.end() || at->second.done >= ticket.second;
         });
     }
+    // No thread has a turn on the device frame, or waits for one.
+    [[nodiscard]] bool is_idle_on_device(std::uint32_t frame) const {
+        const turn& counter = frames_[host_frames_ + frame];
+        return counter.next == counter.done;
+    }
     // No thread took a turn on the device frame after this one.
     [[nodiscard]] bool is_last_on_device(std::uint32_t frame) const {
         const turn& counter = frames_[host_frames_ + frame];

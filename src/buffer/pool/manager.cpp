@@ -20,6 +20,8 @@ public:
     int make() { return all_.locked.make(all_.settings); }
 
     int add_file(int fd, std::uint64_t bytes, file_access access) override {
+        const bool is_lent = access == file_access::read;
+        const auto seen = is_lent ? all_.lender.files.look(fd) : lent_files::version{};
         const lock hold(all_.locked.mutex);
         const int number = all_.pages.free_number();
         if (number < 0) return number;
@@ -31,6 +33,7 @@ public:
         added.is_writable = access == file_access::read_write;
         added.begins_reads = begins_reads(all_.settings, fd);
         added.in_use = true;
+        all_.lender.files.add(file_number, seen);
         all_.states.open(file_number);
         return number;
     }
@@ -66,10 +69,16 @@ public:
         return all_.pages.check(all_.locked.core.inside());
     }
     [[nodiscard]] const manager_settings& settings() const override { return all_.settings; }
+    void lend_to(host::frame_sources& all) override {
+        all_.lender.files.tell(all);
+        all.enter(all_.lender);
+    }
+    void leave(host::frame_sources& all) override { all.leave(all_.lender); }
 
 protected:
     [[nodiscard]] file_states& states() override { return all_.states; }
     int drop_file(std::uint32_t number) override {
+        all_.lender.files.remove(number);
         if (const int code = all_.changes.forget(number, 0, ~std::uint64_t{0}, deadline::max());
             code != 0)
             return code;
@@ -112,8 +121,10 @@ status check_counts(const manager_settings& settings) {
 frames_shape frames_for(const manager_settings& settings) {
     if (settings.policy == policy_kind::dedu) return dedu_frames_for(settings);
     constexpr std::uint32_t desks = page_mover::most_desks;
-    return {std::uint64_t{settings.host_pages} + settings.sessions, settings.device_pages,
-            settings.page_bytes, settings.sessions + desks, std::max(settings.sessions, 1u)};
+    return {std::uint64_t{settings.host_pages} + settings.sessions +
+                lender_slots::of(settings).frames(),
+            settings.device_pages, settings.page_bytes, settings.sessions + desks,
+            std::max(settings.sessions, 1u)};
 }
 
 int manager::begin_close(session* by, std::uint32_t number) {

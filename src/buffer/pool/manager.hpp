@@ -34,6 +34,7 @@
 #include "buffer/pool/file_states.hpp"
 #include "buffer/pool/frame_latch.hpp"
 #include "buffer/core/types.hpp"
+#include "hub/hub.hpp"
 #include "os/env.hpp"
 #include "penstock/buffer.hpp"
 #include "penstock/error.hpp"
@@ -82,6 +83,8 @@ struct manager_settings {
     std::function<std::uint64_t()> clock{};
     // For tests: fewer bits make blocks of one content hash and other bytes.
     std::uint64_t hash_mask = ~std::uint64_t{0};
+    // For the canary: pages are lent to kernels though the file may be another by now.
+    bool lends_unchecked = false;
 };
 
 // Pages that the host's part has at least, so that there is a victim whatever sessions have fixed:
@@ -100,7 +103,7 @@ frames_shape frames_for(const manager_settings& settings);
 // A pool with settings that buffer_options does not have, for tests and measurements: `tuning`'s
 // batches and dedu are used, but for its blocks_per_page.
 status make_pool(const buffer_options& wanted, const manager_settings& tuning,
-                 std::unique_ptr<buffer_pool>& out);
+                 std::unique_ptr<buffer_pool>& out, host::hub& shared = host::hub::of_process());
 
 class manager {
 public:
@@ -135,6 +138,10 @@ public:
     // Null, or what does not agree (check.hpp), while no thread uses it.
     [[nodiscard]] virtual const char* check() = 0;
     [[nodiscard]] virtual const manager_settings& settings() const = 0;
+    // Lends pages to kernels while it is entered at `all`, which is told of files that are added
+    // after this. leave() before the manager ends.
+    virtual void lend_to(host::frame_sources& all) = 0;
+    virtual void leave(host::frame_sources& all) = 0;
 
 protected:
     // Steps (4) and (5). The file is closing; where this fails it still is.

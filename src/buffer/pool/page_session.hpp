@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "buffer/pool/device_lender.hpp"
 #include "buffer/pool/file_changes.hpp"
 #include "buffer/pool/file_states.hpp"
 #include "buffer/pool/frame_directory.hpp"
@@ -36,7 +37,8 @@ struct page_shared {
           locked(wanted, pages),
           flusher(wanted, locked, pages, mover),
           loader(wanted, locked, pages, mover, flusher),
-          changes(wanted, states, locked, pages, flusher) {}
+          changes(wanted, states, locked, pages, flusher),
+          lender(wanted, env, frames, locked, pages) {}
 
     const manager_settings settings;
     file_states states;
@@ -48,6 +50,7 @@ struct page_shared {
     page_flusher<Order> flusher;
     page_loader<Order> loader;
     file_changes<Order> changes;
+    device_lender<Order> lender;
 };
 
 template <typename Order>
@@ -95,12 +98,16 @@ public:
     int resize(std::uint32_t file, std::uint64_t bytes) override {
         const file_visit in(all_.states, room_.number, file);
         if (in.code() != 0) return in.code();
+        all_.lender.files.end_version(file);
         return all_.changes.resize(*this, room_.number, file, bytes);
     }
     int forget(std::uint32_t file, std::uint64_t first_page, std::uint64_t pages) override {
         const file_visit in(all_.states, room_.number, file);
         if (in.code() != 0) return in.code();
-        return all_.changes.forget(file, first_page, end_of(first_page, pages), wait_until());
+        return forget_lent(all_.lender.files, file, all_.pages.file_at(file).fd, first_page,
+                           end_of(first_page, pages), [&](std::uint64_t end) {
+                               return all_.changes.forget(file, first_page, end, wait_until());
+                           });
     }
     void prefetch(std::uint32_t file, std::uint64_t first_page, std::uint64_t pages) override {
         const file_visit in(all_.states, room_.number, file);

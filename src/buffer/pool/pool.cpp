@@ -116,8 +116,9 @@ manager_settings settings_of(const buffer_options& wanted, const manager_setting
 
 class open_pool {
 public:
-    explicit open_pool(const buffer_options& wanted) : how_(wanted) {}
+    open_pool(const buffer_options& wanted, host::hub& shared) : how_(wanted), shared_(shared) {}
     ~open_pool() {
+        if (own_ != nullptr) all_->leave(shared_.frames);
         own_.reset();
         all_.reset();
     }
@@ -136,10 +137,12 @@ public:
                     s.message +
                         " (buffer_options::host_bytes, sessions, fixed_pages, blocks_per_page)"};
         own_ = all_->open_session();
-        return own_ != nullptr ? status{}
-                               : status{-ENOMEM,
-                                        "the host has no memory for the buffer's tables; give less "
-                                        "with buffer_options::host_bytes or device_bytes"};
+        if (own_ == nullptr)
+            return {-ENOMEM,
+                    "the host has no memory for the buffer's tables; give less with "
+                    "buffer_options::host_bytes or device_bytes"};
+        all_->lend_to(shared_.frames);
+        return {};
     }
 
     status open_file(const std::string& path, file_access access, std::uint32_t& number) {
@@ -316,6 +319,7 @@ private:
 
     const host::process_owner owner_;
     const buffer_options how_;
+    host::hub& shared_;
     std::unique_ptr<device_frames> frames_;
     std::unique_ptr<manager> all_;
     bool on_gpu_ = false;
@@ -326,10 +330,10 @@ private:
 };
 
 status make_pool(const buffer_options& wanted, const manager_settings& tuning,
-                 std::unique_ptr<buffer_pool>& out) try {
+                 std::unique_ptr<buffer_pool>& out, host::hub& shared) try {
     out.reset();
     if (status s = check_options(wanted); !s) return s;
-    auto made = std::make_unique<open_pool>(wanted);
+    auto made = std::make_unique<open_pool>(wanted, shared);
     if (status s = made->make(tuning); !s) return s;
     out = std::make_unique<buffer_pool>(std::move(made));
     return {};
