@@ -3,6 +3,7 @@
 import contextlib
 import io
 import pathlib
+import re
 import sys
 import tempfile
 import types
@@ -195,6 +196,21 @@ counter& operator+=(int more);
         for name, text in header_pages.make(ROOT, {}).items():
             self.assertNotIn("private:", text, name)
             self.assertNotIn("engine::deliver", text, name)
+            self.assertNotRegex(text, r"(?m)^#+ *$", name)
+
+    def test_every_comment_of_a_scope_is_shown(self):
+        """By the first line of each comment that is not set in."""
+        shown, pages = 0, header_pages.make(ROOT, {})
+        for path in (ROOT / "include/penstock").glob("*.hpp"):
+            text = path.read_text(encoding="utf-8")
+            public = re.sub(r"(?s)\nnamespace detail {.*?\n}  // namespace detail", "", text)
+            page = pages[f"reference/cpp/{path.stem}.md"]
+            for first, below in re.findall(r"\n\n// ([A-Z].*)\n(?://.*\n)*(.*)", public):
+                if not below.startswith(("inline namespace", "#")) and below:
+                    line = header_pages.Writer(lambda _: None).prose(first)
+                    self.assertTrue(line in page, f"{path.name}: {first}")
+                    shown += 1
+        self.assertGreater(shown, 60)
 
 
 class Docstrings(unittest.TestCase):
