@@ -74,18 +74,20 @@ def add_source(files, config, path):
 
 def navigation(index, headers):
     """The nav of mkdocs from docs/README.md: a section for each heading, a page for each row."""
-    nav = [{"Penstock": "index.md"}]
+    nav, seen = [{"Penstock": "index.md"}], set()
     for section in re.split(r"^## ", index, flags=re.MULTILINE)[1:]:
         title = section.split("\n", 1)[0].split(":")[0]
         pages = []
         for name in re.findall(r"^\| \[[^\]]*\]\(([^)]+)\)", section, flags=re.MULTILINE):
             place = places.get(posix_below_docs(name))
-            if place is None:
-                log.warning("docs/README.md: %s is not on the site", name)
+            if place is None or place in seen:
+                log.warning("docs/README.md: %s is %s", name,
+                            "there twice" if place else "not on the site")
             elif place == HEADERS + "index.md":
                 pages.append({"C++ headers": [place] + [p for p in headers if p != place]})
             else:
                 pages.append(place)
+            seen.add(place)
         if pages:
             nav.append({title: pages})
     nav[-1][title].append({"All pages": "pages.md"})
@@ -99,9 +101,10 @@ def posix_below_docs(name):
 def public_modules():
     """The package, and its modules that are imported by themselves, such as penstock.torch."""
     package = ROOT / "python/penstock"
-    names = {path.stem for path in package.glob("[a-z]*.py")}
-    names.update(path.parent.name for path in package.glob("[a-z]*/__init__.py"))
-    return ["penstock", *(f"penstock.{name}" for name in sorted(names))]
+    names = {path.relative_to(package.parent).with_suffix("").as_posix().replace("/", ".")
+             for path in package.rglob("*.py")}
+    names = {name.removesuffix(".__init__") for name in names}
+    return sorted(name for name in names if "._" not in name)
 
 
 def on_page_markdown(markdown, page, config, files):
