@@ -79,9 +79,9 @@ def main():
     if not page_problem(root, PAGES[1], python, path,
                         lambda code: code.replace("weight[ids", "weight[1 - ids")):
         problems.append(f"{PAGES[1]}: other rows than those of the file were not found")
-    print(*filter(None, problems), sep="\n")
-    print(f"{len(PAGES)} pages run by {python}, {len(list(filter(None, problems)))} problems")
-    return 1 if any(problems) else 0
+    problems = list(filter(None, problems))
+    print(*problems, f"{len(PAGES)} pages run by {python}, {len(problems)} problems", sep="\n")
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":
