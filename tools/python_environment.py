@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""python_environment.py FOLDER: prints the path of an interpreter that can build and run the module
-of the Python package: this one if it has what is needed, else one of an environment in FOLDER, which
-pip fills. Exit status 77, with the reason on standard error, if there can be none; it looks again
-after an hour, so that a machine without a network does not wait for it at every build."""
+"""python_environment.py FOLDER: prints the path of an interpreter that can build and run the
+module of the Python package: this one if it has what is needed, else one of an environment in
+FOLDER, which pip fills. Exit status 77, with the reason on standard error, if there can be none; it
+looks again after an hour, so that a machine without a network does not wait for it at every
+build."""
 import pathlib
 import subprocess
 import sys
@@ -35,7 +36,8 @@ def run(command, seconds):
 def make(folder):
     """Why not, or nothing."""
     python = str(folder / "bin" / "python")
-    if reason := run([sys.executable, "-m", "venv", "--system-site-packages", str(folder)], SECONDS):
+    command = [sys.executable, "-m", "venv", "--system-site-packages", str(folder)]
+    if reason := run(command, SECONDS):
         return f"no environment for Python can be made (Debian: python3-venv): {reason}"
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
            "--retries", "0", "--timeout", "10"]
