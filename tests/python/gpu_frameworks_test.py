@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""cupy, numba and jax on a GPU: rows come back as their arrays, and regions are theirs without a
+copy, freed in any order. What is not installed is left out and said."""
+import gc
+import sys
+import threading
+import unittest
+
+import common
+
+common.need("numpy")
+import numpy as np  # noqa: E402
+import penstock as ps  # noqa: E402
+
+
+def found(name):
+    try:
+        return __import__(name)
+    except ImportError:
+        return None
+
+
+cupy, numba, jax, torch = (found(name) for name in ("cupy", "numba", "jax", "torch"))
+
+
+class frameworks(common.Case):
+    def setUp(self):
+        super().setUp()
+        self.rt = self.runtime(device="gpu", cache="64MiB", writable=True)
+        self.content = np.arange(2000 * 16, dtype=np.float32).reshape(2000, 16)
+        self.path = self.folder / "rows.npy"
+        np.save(self.path, self.content)
+        self.array = ps.open_array(self.path, runtime=self.rt)
+        self.numbers = np.array([7, 0, 1999, 7], np.int64)
+
+    def region(self):
+        return ps.open_region(self.path, "r+", runtime=self.rt)
+
+    @unittest.skipUnless(cupy, "cupy is not installed")
+    def test_cupy(self):
+        ids = cupy.asarray(self.numbers)
+        got = self.array.gather(ids)
+        self.assertIsInstance(got, cupy.ndarray)
+        self.assertEqual(got.get().tobytes(), self.content[self.numbers].tobytes())
+        stream = cupy.cuda.Stream(non_blocking=True)
+        with stream:
+            inside = self.array.gather(ids)
+        beside = self.array.gather(ids, out=cupy.empty((4, 16), np.float32), stream=stream)
+        stream.synchronize()
+        for rows in (inside, beside):
+            self.assertEqual(rows.get().tobytes(), self.content[self.numbers].tobytes())
+        region = self.region()
+        for made in (cupy.asarray(region), cupy.from_dlpack(region)):
+            self.assertEqual(made.data.ptr, region.address)
+            self.assertEqual(made.get().tobytes(), self.content.tobytes())
+
+    @unittest.skipUnless(numba, "numba is not installed")
+    def test_numba(self):
+        from numba import cuda
+
+        ids = cuda.to_device(self.numbers)
+        got = self.array.gather(ids)
+        self.assertEqual(got.copy_to_host().tobytes(), self.content[self.numbers].tobytes())
+        stream = cuda.stream()
+        out = cuda.device_array((4, 16), np.float32)
+        self.array.gather(ids, out=out, stream=stream)
+        stream.synchronize()
+        self.assertEqual(out.copy_to_host().tobytes(), self.content[self.numbers].tobytes())
+        region = self.region()
+        made = cuda.as_cuda_array(region)
+        self.assertEqual(made.__cuda_array_interface__["data"][0], region.address)
+        self.assertEqual(made.copy_to_host().tobytes(), self.content.tobytes())
+
+    @unittest.skipUnless(jax, "jax is not installed")
+    def test_jax(self):
+        import jax.numpy as jnp
+
+        if jax.default_backend() != "gpu":
+            self.skipTest("jax uses no GPU")
+        got = self.array.gather(jnp.asarray(self.numbers.astype(np.int32)))
+        self.assertIsInstance(got, jax.Array)
+        self.assertEqual(np.asarray(got).tobytes(), self.content[self.numbers].tobytes())
+        region = self.region()
+        made = jax.dlpack.from_dlpack(region)
+        self.assertEqual(made.unsafe_buffer_pointer(), region.address)
+        self.assertEqual(np.asarray(made).tobytes(), self.content.tobytes())
+
+    @unittest.skipUnless(torch and cupy, "torch or cupy is not installed")
+    def test_uses_end_in_any_order(self):
+        for order in range(3):
+            region = self.region()
+            uses = [torch.from_dlpack(region), cupy.from_dlpack(region), cupy.asarray(region)]
+            if order == 0:
+                region.close()
+            kept = uses.pop(order)
+            uses.clear()
+            region = None if order == 1 else region
+            gc.collect()
+            host = kept.cpu().numpy() if order == 0 else kept.get()
+            self.assertEqual(host.tobytes(), self.content.tobytes())
+            box = [kept]
+            del kept
+            ended = threading.Thread(target=box.clear)
+            ended.start()
+            ended.join()
+
+    def test_the_end_of_the_process(self):
+        for name, code in (("torch", "torch.from_dlpack(w)"), ("cupy", "cupy.from_dlpack(w)"),
+                           ("jax", "jax.dlpack.from_dlpack(w)")):
+            if not found(name):
+                continue
+            done = self.child(f"import sys, penstock as ps, {name}\n"
+                              "rt = ps.Runtime('gpu', cache='64MiB', log=None)\n"
+                              "w = ps.open_region(sys.argv[1], runtime=rt)\n"
+                              f"x = {code}\n", str(self.path))
+            with self.subTest(name=name):
+                self.assertEqual(done.returncode, 0, done.stderr)
+
+
+if __name__ == "__main__":
+    if not (found("torch") and torch.cuda.is_available()) and not cupy and not numba:
+        print("skipped: no framework here finds a GPU")
+        sys.exit(common.SKIPPED)
+    unittest.main()
