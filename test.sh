@@ -38,6 +38,9 @@ timeout 180 bash tools/install_packages.sh clang-format >/dev/null 2>&1 ||
 # A baseline of penstock-matrix.
 timeout 180 bash tools/install_packages.sh libopenblas0-pthread >/dev/null 2>&1 ||
     echo "libopenblas0: not installed, so what penstock-matrix does with OpenBLAS is not tested"
+# The Python package, with what pip adds (tools/python_environment.py).
+timeout 180 bash tools/install_packages.sh python3-dev python3-venv >/dev/null 2>&1 ||
+    echo "python3-dev, python3-venv: not installed, so the Python package may not be tested"
 . tools/common.sh
 
 passed=0 failed=0 skipped=0 began=$SECONDS

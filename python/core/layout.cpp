@@ -82,14 +82,17 @@ table_layout join(const std::vector<table_layout>& parts) {
 
 void bind_layout(nb::module_& m) {
     nb::class_<table_layout>(m, "Layout", "Where the rows of a table lie, and of which elements.")
-        .def_ro("row_bytes", &table_layout::row_bytes)
-        .def_prop_ro("stride_bytes",
-                     [](const table_layout& of) {
-                         return of.stride_bytes != 0 ? of.stride_bytes : of.row_bytes;
-                     })
-        .def_ro("dtype", &table_layout::dtype, "Empty: raw bytes.")
-        .def_ro("row_shape", &table_layout::row_shape)
-        .def_prop_ro("rows", &table_layout::rows)
+        .def_ro("row_bytes", &table_layout::row_bytes, "Bytes of a row.")
+        .def_prop_ro(
+            "stride_bytes",
+            [](const table_layout& of) {
+                return of.stride_bytes != 0 ? of.stride_bytes : of.row_bytes;
+            },
+            "Bytes from one row to the next.")
+        .def_ro("dtype", &table_layout::dtype,
+                "The name of the elements' type, as numpy and ml_dtypes have it. Empty: raw bytes.")
+        .def_ro("row_shape", &table_layout::row_shape, "The shape of a row.")
+        .def_prop_ro("rows", &table_layout::rows, "How many rows, of all pieces.")
         .def_prop_ro("pieces", pieces_of, "A tuple of path, first byte and rows for each.")
         .def_prop_ro(
             "page_bytes",

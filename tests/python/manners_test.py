@@ -5,6 +5,7 @@ import errno
 import multiprocessing
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ import numpy as np  # noqa: E402
 import penstock as ps  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
-COMPILER = sys.argv.pop() if len(sys.argv) > 1 and not sys.argv[-1].startswith("-") else None
+COMPILER = sys.argv.pop() if shutil.which(sys.argv[-1]) and len(sys.argv) > 1 else None
 
 OPEN = """
 import sys, os, numpy as np, penstock as ps
@@ -55,7 +56,8 @@ class processes(common.Case):
         self.assertIn("RuntimeError: mine", done.stderr)
 
     def test_a_forked_child_is_told_and_ends(self):
-        code = OPEN + """
+        code = OPEN.replace("log=None", "log='logging'") + """
+ps.default("8KiB")
 child = os.fork()
 if child == 0:
     told = []
@@ -68,6 +70,8 @@ if child == 0:
     with ps.Runtime("cpu", cache="2MiB", log=None) as own:
         a = ps.open_array(sys.argv[1], dtype="int64", shape=(-1, 8), runtime=own)
         rows = a.gather([1]).tolist()
+    b = ps.open_array(sys.argv[1], dtype="int64", shape=(-1, 8), runtime=ps.default("8KiB"))
+    assert b.gather([1]).tolist() == rows
     rt.close() if sys.argv[2] == "close" else None
     print(told, rows, flush=True)
     sys.exit(3)

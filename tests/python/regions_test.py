@@ -72,23 +72,26 @@ class regions(common.Case):
             self.assertEqual(np.asarray(region).tobytes(), self.content.tobytes())
 
     def test_tensors_outlive_the_region_and_the_runtime(self):
-        region = self.open("r+")
-        kept = [np.asarray(region), np.from_dlpack(region)]
-        region.close()
-        region.close()
-        self.assertTrue(region.closed)
-        with self.assertRaisesRegex(ValueError, "closed"):
-            region.acquire()
-        with self.assertRaisesRegex(ValueError, "closed"):
-            np.asarray(region)
-        self.rt.close()
-        for array in kept:
-            self.assertEqual(array.tobytes(), self.content.tobytes())
-        ended = threading.Thread(target=kept.clear)  # the last use ends on another thread
-        ended.start()
-        ended.join()
-        del region
-        gc.collect()
+        for share in (np.asarray, np.from_dlpack):
+            with self.subTest(share=share):
+                rt = common.small_runtime()
+                region = ps.open_region(self.path, "r", "float32", (-1, 5), runtime=rt)
+                kept = [share(region)]
+                region.close()
+                region.close()
+                self.assertTrue(region.closed)
+                with self.assertRaisesRegex(ValueError, "closed"):
+                    region.acquire()
+                with self.assertRaisesRegex(ValueError, "closed"):
+                    np.asarray(region)
+                rt.close()
+                del region, rt
+                gc.collect()
+                np.ones(1 << 20).sum()  # memory that was given back would be other's by now
+                self.assertEqual(kept[0].tobytes(), self.content.tobytes())
+                ended = threading.Thread(target=kept.clear)  # the last use, on another thread
+                ended.start()
+                ended.join()
 
     def test_capsules(self):
         name_of = ctypes.pythonapi.PyCapsule_GetName

@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+"""The types and texts of the package: the stub of the module is that of the module, and every
+public name says what it does."""
+import inspect
+import pathlib
+import subprocess
+import sys
+import unittest
+
+import common
+import penstock as ps
+
+PACKAGE = pathlib.Path(__file__).resolve().parents[2] / "python/penstock"
+OF_THIS_BUILD = ("version:", "with_cuda:")
+
+
+class stubs(common.Case):
+    def test_the_stub_is_that_of_the_module(self):
+        try:
+            import nanobind  # noqa: F401
+        except ImportError:
+            self.skipTest("nanobind is not installed")
+        made = self.folder / "_core.pyi"
+        subprocess.run([sys.executable, "-m", "nanobind.stubgen", "-q", "-m", "penstock._core",
+                        "-o", made], check=True)
+
+        def lines(path):
+            return [line for line in path.read_text(encoding="utf-8").splitlines()
+                    if not line.startswith(OF_THIS_BUILD)]
+
+        self.assertEqual(lines(made), lines(PACKAGE / "_core.pyi"),
+                         "make it anew: python3 -m nanobind.stubgen -m penstock._core -o FILE")
+
+    def test_every_public_name_has_a_text(self):
+        names = [(name, getattr(ps, name)) for name in ps.__all__ if not name.startswith("__")]
+        names += [(f"{name}.{part}", inspect.getattr_static(thing, part))
+                  for name, thing in names if inspect.isclass(thing)
+                  for part in vars(thing) if not part.startswith("_")]
+        plain = [name for name, thing in names
+                 if (callable(thing) or isinstance(thing, property)) and not inspect.getdoc(thing)]
+        self.assertEqual(plain, [])
+        self.assertGreater(len(names), 50)
+
+    def test_types_are_strict(self):
+        try:
+            import mypy  # noqa: F401
+        except ImportError:
+            self.skipTest("mypy is not installed")
+        done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir",
+                               self.folder, "--config-file", PACKAGE.parents[1] / "pyproject.toml",
+                               PACKAGE], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Tensors of torch in host memory: rows equal to those of index_select, and regions that are
+tensors."""
+import unittest
+import warnings
+
+import common
+
+common.need("numpy")
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # Debian's torch is older than its Python
+    common.need("torch")
+    import torch
+import numpy as np  # noqa: E402
+import penstock as ps  # noqa: E402
+
+
+class tensors(common.Case):
+    def setUp(self):
+        super().setUp()
+        self.rt = self.runtime(writable=True)
+        self.path = self.folder / "rows.bin"
+        self.rows = torch.arange(500 * 6, dtype=torch.int32).view(500, 6)
+        self.path.write_bytes(bytes(self.rows.numpy().data))
+
+    def open(self, **options):
+        return ps.open_array(self.path, dtype=torch.int32, shape=(-1, 6), runtime=self.rt,
+                             **options)
+
+    def same(self, got, expected):
+        self.assertEqual((got.shape, got.dtype), (expected.shape, expected.dtype))
+        self.assertTrue(torch.equal(got, expected))
+
+    def test_rows_equal_those_of_index_select(self):
+        with self.open() as array:
+            for kind in (torch.int32, torch.int64):
+                for shape in ((64,), (0,), (), (3, 5)):
+                    ids = torch.randint(0, 500, shape).to(kind)
+                    self.same(array.gather(ids), self.rows[ids.long()])
+                    self.same(array[ids.view(-1)], self.rows[ids.long().view(-1)])
+            ids = torch.randint(0, 500, (64,))
+            self.same(array.gather(ids[::2]), self.rows[ids[::2]])
+            out = torch.zeros(64, 6, dtype=torch.int32)
+            self.assertIs(array.gather(ids, out=out), out)
+            self.same(out, self.rows[ids])
+            wide = torch.zeros(64, 9, dtype=torch.int32)
+            array.gather(ids, out=wide[:, 1:7])
+            self.same(wide[:, 1:7].contiguous(), self.rows[ids])
+            self.same(array[3:9].to("cpu"), self.rows[3:9])
+            for wrong in (torch.zeros(64, 6), torch.zeros(63, 6, dtype=torch.int32),
+                          torch.zeros(6, 64, dtype=torch.int32).t()):
+                with self.assertRaises(ValueError):
+                    array.gather(ids, out=wrong)
+            with self.assertRaises(ValueError):
+                array.gather(ids.float())
+
+    def test_scatter_and_bfloat16(self):
+        with self.open(mode="r+") as array:
+            ids = torch.randperm(500)[:40]
+            values = torch.randint(0, 1 << 30, (40, 6), dtype=torch.int32)
+            array.scatter(ids, values)
+            self.same(array.gather(ids), values)
+        with ps.open_array(self.path, dtype="bfloat16", shape=(-1, 12), runtime=self.rt) as array:
+            got = array.gather(torch.tensor([499]))
+            self.assertEqual(got.dtype, torch.bfloat16)
+
+    def test_a_region_is_a_tensor_without_a_copy(self):
+        region = ps.open_region(self.path, "r+", "int32", (-1, 6), runtime=self.rt)
+        tensor = torch.from_dlpack(region)
+        self.assertEqual(tensor.data_ptr(), region.address)
+        self.same(tensor, self.rows)
+        with region.acquired():
+            tensor[3] = 9
+        self.assertEqual(np.fromfile(self.path, np.int32)[18:24].tolist(), [9] * 6)
+        region.close()
+        self.rt.close()
+        self.assertEqual(tensor[3].tolist(), [9] * 6)
+
+
+if __name__ == "__main__":
+    unittest.main()
