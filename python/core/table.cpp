@@ -95,6 +95,16 @@ int call_through_pinned(table& rows, verb which, const list& of, int device) {
         });
 }
 
+// Of a call that did not begin.
+std::string text_of(const char* name, int code) {
+    std::string text = std::string(name) + ": " + error_text(code);
+    if (code == -EFAULT)
+        text += "; the GPU does not reach the memory of ids or rows: give memory of that GPU";
+    if (code == -EBUSY)
+        text += "; a stream is being captured that the default stream waits for: give stream=";
+    return text;
+}
+
 // Runs the call without the GIL. Where it has ended when it returns, a row that could not be had is
 // raised at once; else the next call raises it. A row that only Ctrl-C kept from coming is asked
 // for again if Python's handler does not raise.
@@ -124,7 +134,7 @@ void run(table_box& box, const char* name, verb which, const list& of) {
             if (code == -ECANCELED || noted.code == -ECANCELED) continue;
         }
         check(noted);
-        check(code, name);
+        if (code != 0) raise(code, text_of(name, code));
         return;
     }
 }

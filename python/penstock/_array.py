@@ -9,7 +9,7 @@ from typing import Any, Union
 
 from . import _core
 from ._errors import path_text
-from ._frameworks import Numbers, framework_of, numpy_dtype, stream_of
+from ._frameworks import Framework, Numbers, framework_of, numpy_dtype, stream_of
 from ._runtime import Runtime, default
 
 Path = Union[str, "os.PathLike[str]"]
@@ -208,22 +208,31 @@ class Array:
         framework = framework_of(ids)
         numbers = framework.numbers(ids)
         shape = numbers.shape + self._row_shape
+        used = 0
+        if numbers.device >= 0:
+            used, is_other = self._stream_of(framework, ids, numbers, stream)
+            if out is None and is_other:
+                out = framework.empty_on(shape, self._dtype, ids, used, stream)
         kind = framework if out is None else framework_of(out)
         if out is None:
             out = framework.empty(shape, self._dtype, ids)
         rows = kind.rows(out, shape, self._dtype)
-        if numbers.device < 0 and rows.device < 0:
-            self._core.gather(numbers.address, numbers.type, numbers.size, rows.address,
-                              rows.stride, 0, pad, -1)
-            return out
-        place = self._place_of(numbers, rows.device)
-        current = framework.stream(ids)
-        used = current if stream is None else stream_of(stream)
+        place = -1
+        if numbers.device >= 0 or rows.device >= 0:
+            place = self._place_of(numbers, rows.device)
         self._core.gather(numbers.address, numbers.type, numbers.size, rows.address, rows.stride,
                           used, pad, place)
-        if used != current:
-            kind.used_on(out, used, stream)
-        return kind.finish(out, used)
+        return out if place < 0 else kind.finish(out, used)
+
+    def _stream_of(self, framework: Framework, ids: Any, numbers: Numbers,
+                   stream: object) -> tuple[int, bool]:
+        """The stream of a call, and whether it is another than the framework's current stream."""
+        current = framework.stream(ids)
+        used = current if stream is None else stream_of(stream)
+        if used != current and numbers.keep is not ids and not isinstance(numbers.keep, tuple):
+            raise ValueError("ids: the numbers do not lie contiguous, and a copy of them would be "
+                             "made on another stream; give contiguous numbers with stream=")
+        return used, used != current
 
     def _place_of(self, numbers: Numbers, rows_device: int) -> int:
         """The place of the GPU of the numbers among those of the runtime."""
@@ -271,16 +280,14 @@ class Array:
             import numpy as np
 
             values = np.asarray(values, dtype=numpy_dtype(self._dtype))
-        kind = framework_of(values)
-        rows = kind.rows(values, numbers.shape + self._row_shape, self._dtype, False)
+        rows = framework_of(values).rows(values, numbers.shape + self._row_shape, self._dtype,
+                                         False)
         place, used = -1, 0
         if numbers.device >= 0 or rows.device >= 0:
             place = self._place_of(numbers, rows.device)
-            used = framework.stream(ids) if stream is None else stream_of(stream)
+            used, _ = self._stream_of(framework, ids, numbers, stream)
         self._core.scatter(numbers.address, numbers.type, numbers.size, rows.address, rows.stride,
                            used, pad, place)
-        if place >= 0 and used != framework.stream(ids):
-            kind.used_on(values, used, stream)
 
     def _bring(self, ids: Any, stream: object, into_cache: bool) -> None:
         if isinstance(ids, slice):
@@ -292,7 +299,7 @@ class Array:
         place, used = -1, 0
         if numbers.device >= 0:
             place = self._place_of(numbers, numbers.device)
-            used = framework.stream(ids) if stream is None else stream_of(stream)
+            used, _ = self._stream_of(framework, ids, numbers, stream)
         self._core.prefetch(numbers.address, numbers.type, numbers.size, used, into_cache, place)
 
     def prefetch(self, ids: Any, *, stream: object = None) -> None:

@@ -13,20 +13,26 @@ class Layout:
     """Where the rows of a table lie, and of which elements."""
 
     @property
-    def row_bytes(self) -> int: ...
+    def row_bytes(self) -> int:
+        """Bytes of a row."""
 
     @property
-    def stride_bytes(self) -> int: ...
+    def stride_bytes(self) -> int:
+        """Bytes from one row to the next."""
 
     @property
     def dtype(self) -> str:
-        """Empty: raw bytes."""
+        """
+        The name of the elements' type, as numpy and ml_dtypes have it. Empty: raw bytes.
+        """
 
     @property
-    def row_shape(self) -> list[int]: ...
+    def row_shape(self) -> list[int]:
+        """The shape of a row."""
 
     @property
-    def rows(self) -> int: ...
+    def rows(self) -> int:
+        """How many rows, of all pieces."""
 
     @property
     def pieces(self) -> list[tuple[str, int, int]]:

@@ -44,7 +44,8 @@ class Framework(Protocol):
     def rows(self, out: Any, shape: tuple[int, ...], dtype: str,
              for_writing: bool = True) -> Rows: ...
     def stream(self, ids: Any) -> int: ...
-    def used_on(self, result: Any, stream: int, given: object) -> None: ...
+    def empty_on(self, shape: tuple[int, ...], dtype: str, ids: Any, stream: int,
+                 named: object) -> Any: ...
     def finish(self, result: Any, stream: int) -> Any: ...
 
 
@@ -157,8 +158,9 @@ class Numpy:
     def stream(self, ids: Any) -> int:
         return 0
 
-    def used_on(self, result: Any, stream: int, given: object) -> None:
-        pass
+    def empty_on(self, shape: tuple[int, ...], dtype: str, ids: Any, stream: int,
+                 named: object) -> Any:
+        return self.empty(shape, dtype, ids)
 
     def finish(self, result: Any, stream: int) -> Any:
         return result
@@ -206,14 +208,17 @@ class Torch:
             return 0
         return int(self.torch.cuda.current_stream(ids.device).cuda_stream)
 
-    def used_on(self, result: Any, stream: int, given: object) -> None:
-        """The allocator must not hand the memory out again before the stream is past the call."""
-        if result.device.type != "cuda":
-            return
+    def empty_on(self, shape: tuple[int, ...], dtype: str, ids: Any, stream: int,
+                 named: object) -> Any:
+        """Memory of the stream that writes it: what the current stream has not finished with must
+        not be written. The current stream uses it next, so the allocator waits for that too."""
         cuda = self.torch.cuda
-        if not isinstance(given, cuda.Stream):
-            given = cuda.ExternalStream(stream, device=result.device)
-        result.record_stream(given)
+        if not isinstance(named, cuda.Stream):
+            named = cuda.ExternalStream(stream, device=ids.device)
+        with cuda.stream(named):
+            made = self.empty(shape, dtype, ids)
+        made.record_stream(cuda.current_stream(ids.device))
+        return made
 
     def finish(self, result: Any, stream: int) -> Any:
         return result
@@ -222,9 +227,10 @@ class Torch:
 class CudaArray:
     """Arrays with ``__cuda_array_interface__`` (cupy, numba): results are made by ``make``."""
 
-    def __init__(self, make: Any, current_stream: Any) -> None:
+    def __init__(self, make: Any, current_stream: Any, use: Any = None) -> None:
         self.make = make
         self.current_stream = current_stream
+        self.use = use  # of a stream by its address, as a context
 
     def numbers(self, ids: Any) -> Numbers:
         facts = ids.__cuda_array_interface__
@@ -260,8 +266,12 @@ class CudaArray:
     def stream(self, ids: Any) -> int:
         return int(self.current_stream())
 
-    def used_on(self, result: Any, stream: int, given: object) -> None:
-        pass  # these allocators are ordered by their own stream: docs/guide/python.md
+    def empty_on(self, shape: tuple[int, ...], dtype: str, ids: Any, stream: int,
+                 named: object) -> Any:
+        if self.use is None:
+            return self.empty(shape, dtype, ids)
+        with self.use(stream):
+            return self.empty(shape, dtype, ids)
 
     def finish(self, result: Any, stream: int) -> Any:
         return result
@@ -336,7 +346,8 @@ def _find_framework(array: object) -> Framework:
         return Jax(sys.modules["jax"])
     if _is_of(array, "cupy", "ndarray"):
         cupy: Any = sys.modules["cupy"]
-        return CudaArray(cupy.empty, lambda: cupy.cuda.get_current_stream().ptr)
+        return CudaArray(cupy.empty, lambda: cupy.cuda.get_current_stream().ptr,
+                         cupy.cuda.ExternalStream)
     if hasattr(array, "__cuda_array_interface__"):
         if type(array).__module__.partition(".")[0] == "numba":
             cuda: Any = sys.modules["numba"].cuda
