@@ -85,6 +85,32 @@ class raw_files(common.Case):
             self.same(wide[:, 2:5], expected[1:5])
             self.assertFalse(wide[:, :2].any() or wide[:, 5:].any())
 
+    def test_numbers_by_dlpack_alone(self):
+        class exchanged:
+            def __init__(self, of):
+                self.of = of
+
+            def __dlpack__(self, **arguments):
+                return self.of.__dlpack__(**arguments)
+
+            def __dlpack_device__(self):
+                return self.of.__dlpack_device__()
+
+        self.rt = self.runtime()
+        path = self.folder / "rows.bin"
+        expected = np.arange(400, dtype=np.int32).reshape(100, 4)
+        expected.tofile(path)
+        with ps.open_array(path, dtype="int32", shape=(-1, 4), runtime=self.rt) as array:
+            ids = np.array([[3, 99], [0, 3]])
+            out = np.zeros((2, 2, 4), np.int32)
+            array.gather(exchanged(ids), out=out)
+            self.same(out, expected[ids])
+            for wrong in (ids.astype(np.float32), ids.T):
+                with self.assertRaises(ValueError):
+                    array.gather(exchanged(wrong), out=out)
+            with self.assertRaisesRegex(ValueError, "out="):
+                array.gather(exchanged(ids))
+
     def test_a_padding_number_gives_zeros(self):
         self.rt = self.runtime()
         path = self.folder / "rows.bin"
