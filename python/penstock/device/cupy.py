@@ -38,7 +38,7 @@ def raw_module(code: str, more_options: Sequence[str] = (), **keywords: Any) -> 
     return cupy.RawModule(code=code, options=options(*more_options), backend="nvrtc", **keywords)
 
 
-def reference(bytes_of_ref: bytes) -> numpy.void:
-    """The bytes of a runtime_ref or table_ref as an argument that a kernel takes by value."""
-    argument: numpy.void = numpy.frombuffer(bytes_of_ref, dtype=f"V{len(bytes_of_ref)}")[0]
-    return argument
+def reference(bytes_of_ref: bytes) -> numpy.ndarray[Any, Any]:
+    """The bytes of a runtime_ref or table_ref as an argument that a kernel takes by value: CuPy
+    passes an array of numpy of one element so."""
+    return numpy.frombuffer(bytes_of_ref, dtype=f"V{len(bytes_of_ref)}")

@@ -29,9 +29,9 @@ The functions
 
 Cost
     The first kernel waits while NVRTC compiles the calls (some seconds; kept for the process). They
-    are linked as LTO-IR, so that hits are inlined; ``PENSTOCK_NUMBA_LINK=ptx`` links PTX instead,
-    for an nvJitLink that is older than NVRTC. A call takes 60 to 90 registers: give the kernel
-    ``max_registers`` or ``launch_bounds`` that leave it as many."""
+    are linked as LTO-IR, so that hits are inlined, or as PTX where nvJitLink is older than NVRTC;
+    ``PENSTOCK_NUMBA_LINK`` says ``ltoir`` or ``ptx`` outright. A call takes 60 to 90 registers:
+    give the kernel ``max_registers`` or ``launch_bounds`` that leave it as many."""
 from __future__ import annotations
 
 import os
@@ -86,8 +86,19 @@ class _LazyPTX(PTXSource):  # type: ignore[misc]
         return _compiled_here(self._data, "ptx")
 
 
-_as_ptx = os.environ.get("PENSTOCK_NUMBA_LINK", "ltoir") == "ptx"
-_code = {caller: (_LazyPTX if _as_ptx else _LazyLTOIR)(caller, name=f"penstock_{caller}")
+def _linker_is_older() -> bool:
+    """An nvJitLink takes LTO-IR of no newer NVRTC."""
+    try:
+        from cuda.bindings import nvjitlink  # type: ignore
+        return tuple(nvjitlink.version()) < _nvrtc.version()
+    except Exception:  # neither says: try
+        return False
+
+
+_link = os.environ.get("PENSTOCK_NUMBA_LINK") or ("ptx" if _linker_is_older() else "ltoir")
+if _link not in ("ltoir", "ptx"):
+    raise ValueError(f"PENSTOCK_NUMBA_LINK: {_link!r} is none; give ltoir or ptx")
+_code = {caller: (_LazyPTX if _link == "ptx" else _LazyLTOIR)(caller, name=f"penstock_{caller}")
          for caller in ("lane", "warp")}
 
 
