@@ -1,5 +1,5 @@
 // How pages come into a region: from another region's memory, where one has what the file has, from
-// the cache of a runtime on the same device, and else from the file.
+// the cache of a runtime on the same device, from frames of a buffer, and else from the file.
 //
 // A region's bases are what its pages were filled with, and what it has released since; of a region
 // that is only read, its pages are that. So the bases are what the home has, where the state
@@ -19,9 +19,13 @@
 //   - Of the page in which a region ends, its memory may have bytes behind that end which the file
 //     has not.
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <iterator>
 #include <mutex>
+#include <thread>
+#include <tuple>
 #include <utility>
 
 #include "os/file_kind.hpp"
@@ -72,7 +76,7 @@ fetched_pages shared_home::fetch(place holder, const page_range& range, void* st
     shared_list missing = self.untouched ? share(without_holes(wanted)) : all;
     fill_from_neighbours(holder, missing, out);
     fill_from_caches(self, missing, out);
-    out.code = fill(self, *missing);
+    out.code = fill(self, *missing, out);
     if (out.code != 0) return out;
     std::lock_guard lock(state_);
     versions_.change(wanted, [&](page_state& p) { finish(p, filling, true); });
@@ -260,24 +264,66 @@ page_list shared_home::without_holes(const page_list& pages) const {
     return out;
 }
 
-int shared_home::fill(const member& holder, const page_list& pages) {
-    return for_batches(*holder.memory, pages, [&](unsigned worker, const page_list& batch) {
-        std::vector<staged_page> staged;
-        staged.reserve(batch.size());
-        std::uint64_t slot = 0;
-        int code = 0;
-        for_runs(
-            batch, longest_gap, [&](const page_range& run, std::size_t first, std::size_t last) {
-                for (std::size_t i = first; i <= last; ++i)
-                    staged.push_back({batch[i] - holder.pages.begin, slot + batch[i] - run.begin});
-                if (code == 0)
-                    code = read_run(fd_, holder.memory->staging(worker) + slot * page_bytes,
-                                    run.begin, run.end - run.begin);
-                slot += run.end - run.begin;
-            });
-        return code != 0 ? code
-                         : holder.memory->fill(worker, holder.memory->staging(worker), staged);
-    });
+// How many pages, from the first of the run on, buffers of the process have as the file has them:
+// these are at `to` then (docs/protocol/frames.md). `is_late`: their device does not answer.
+std::uint64_t shared_home::copy_from_buffers(const page_range& run, std::byte* to,
+                                             std::atomic<bool>& is_late) const {
+    constexpr auto longest_wait = std::chrono::milliseconds(2);
+    host::frame_sources& frames = with_.hub().frames;
+    if (!frames.any() || !frames.known.may_have(key_)) return 0;
+    const std::uint64_t bytes = (run.end - run.begin) * page_bytes;
+    std::uint64_t done = 0;
+    for (std::uint64_t got = 1; got != 0 && done < bytes; done += got) {
+        const host::frame_wish wanted{key_, env_, fd_, run.begin * page_bytes + done, bytes - done};
+        got = frames.first_of(
+            [&](host::frame_source& source) { return source.copy(wanted, to + done); });
+        if (got != 0 || is_late) continue;
+        const auto copy =
+            frames.first_of([&](host::frame_source& source) { return source.begin(wanted); });
+        if (copy == nullptr) break;
+        const auto until = std::chrono::steady_clock::now() + longest_wait;
+        while (!copy->has_ended() && std::chrono::steady_clock::now() < until)
+            std::this_thread::yield();
+        if (copy->has_ended()) got = copy->take(wanted, to + done);
+        else is_late = true;
+    }
+    return done / page_bytes;
+}
+
+int shared_home::fill(const member& holder, const page_list& pages, fetched_pages& out) {
+    std::atomic<bool> is_late{false};
+    std::atomic<std::uint64_t> from_buffers{0};
+    const auto bring = [&](const page_range& run, std::byte* to) {
+        const std::uint64_t there = copy_from_buffers(run, to, is_late);
+        const std::uint64_t left = run.end - run.begin - there;
+        const int code =
+            left == 0 ? 0 : read_run(fd_, to + there * page_bytes, run.begin + there, left);
+        return std::pair{code, run.begin + there};
+    };
+    const int code =
+        for_batches(*holder.memory, pages, [&](unsigned worker, const page_list& batch) {
+            std::vector<staged_page> staged;
+            staged.reserve(batch.size());
+            std::uint64_t slot = 0;
+            int code = 0;
+            for_runs(batch, longest_gap,
+                     [&](const page_range& run, std::size_t first, std::size_t last) {
+                         for (std::size_t i = first; i <= last; ++i)
+                             staged.push_back(
+                                 {batch[i] - holder.pages.begin, slot + batch[i] - run.begin});
+                         if (code != 0) return;
+                         std::uint64_t from_file = 0;
+                         std::tie(code, from_file) =
+                             bring(run, holder.memory->staging(worker) + slot * page_bytes);
+                         for (std::size_t i = first; i <= last; ++i)
+                             from_buffers += batch[i] < from_file ? 1 : 0;
+                         slot += run.end - run.begin;
+                     });
+            return code != 0 ? code
+                             : holder.memory->fill(worker, holder.memory->staging(worker), staged);
+        });
+    if (code == 0) out.from_buffers += from_buffers;
+    return code;
 }
 
 }  // namespace penstock::region

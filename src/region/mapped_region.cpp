@@ -147,6 +147,7 @@ std::int64_t mapped_region::acquire_now(const page_range& pages, std::optional<v
     traffic_.pages_fetched += came.pages;
     traffic_.pages_from_neighbours += came.from_neighbours;
     traffic_.pages_from_caches += came.from_caches;
+    traffic_.pages_from_buffers += came.from_buffers;
     // Pieces do not change places beside kernels, which a request does not wait for.
     if (promote_hot_ && stream)
         if (const std::int64_t code = promote(*stream); code < 0) return code;

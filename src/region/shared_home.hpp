@@ -44,6 +44,7 @@ struct fetched_pages {
     std::uint64_t pages = 0;            // all that came
     std::uint64_t from_neighbours = 0;  // of these, from other regions' memory
     std::uint64_t from_caches = 0;      // and from caches of runtimes
+    std::uint64_t from_buffers = 0;     // and from frames of buffers
     int neighbour_code = 0;  // why pages that another region has came from the file after all
 };
 
@@ -120,7 +121,9 @@ private:
     void fill_from_neighbours(consistency::place holder, shared_list& missing, fetched_pages& out);
     void fill_from_caches(const member& holder, shared_list& missing, fetched_pages& out);
     static int copy_pages(const member& to, const member& from, const page_list& pages);
-    int fill(const member& holder, const page_list& pages);
+    int fill(const member& holder, const page_list& pages, fetched_pages& out);
+    std::uint64_t copy_from_buffers(const page_range& run, std::byte* to,
+                                    std::atomic<bool>& is_late) const;
     [[nodiscard]] page_list without_holes(const page_list& pages) const;
     int read_run(int fd, std::byte* to, std::uint64_t page, std::uint64_t pages) const;
 

@@ -162,6 +162,32 @@ TEST_P(lent_pool, that_does_not_look_at_the_version_is_found_out) {
     EXPECT_FALSE(read_in_kernel() == content_);
 }
 
+TEST_P(lent_pool, fills_regions) {
+    const bool has_device_frames = GetParam() == policy_kind::gram;
+    make_pool(has_device_frames ? 16 : 2 * pages);
+    for (int round = 0; round < (has_device_frames ? 3 : 1); ++round) read_in_session();
+    const auto filled = [&] {
+        const auto r = map_whole(*runtime_, path_, protection::read);
+        EXPECT_TRUE(peek(*r, backend::cpu, 0, size) == content_);
+        EXPECT_EQ(r->traffic().pages_fetched, pages);
+        return r->traffic().pages_from_buffers;
+    };
+    if (has_device_frames) {
+        EXPECT_GT(filled(), 16u);
+    } else {
+        EXPECT_EQ(filled(), pages);
+    }
+    change_file(5 * page, 99);
+    EXPECT_EQ(filled(), 0u);
+    EXPECT_EQ(session_->forget(number_, 0, every_page), 0);
+    content some(10 * page);
+    EXPECT_EQ(session_->read(number_, 0, reinterpret_cast<std::byte*>(some.data()), some.size()),
+              static_cast<std::int64_t>(some.size()));
+    EXPECT_EQ(filled(), 10u);
+    EXPECT_EQ(pool_->close_file(number_), 0);
+    EXPECT_EQ(filled(), 0u);
+}
+
 TEST_P(lent_pool, lends_no_file_that_it_may_change) {
     make_pool(2 * pages, file_access::read_write);
     read_in_session();
@@ -245,7 +271,7 @@ protected:
     }
     // How many counts were old, until enough pages were lent.
     std::uint64_t race(bool unchecked) {
-        constexpr std::uint64_t enough = 3000;
+        constexpr std::uint64_t enough = 1000;
         constexpr int most_rounds = 1'000'000, least_rounds = 2000;
         options_.cache_bytes = 16 * page;  // kernels miss all the time
         runtime_ = make_runtime(options_);
