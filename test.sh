@@ -41,6 +41,10 @@ timeout 180 bash tools/install_packages.sh libopenblas0-pthread >/dev/null 2>&1 
 # The Python package, with what pip adds (tools/python_environment.py).
 timeout 180 bash tools/install_packages.sh python3-dev python3-venv >/dev/null 2>&1 ||
     echo "python3-dev, python3-venv: not installed, so the Python package may not be tested"
+# Judges of what administrators get: pages of the manual, packages, metrics.
+timeout 180 bash tools/install_packages.sh man-db groff-base dpkg-dev lintian \
+    python3-prometheus-client >/dev/null 2>&1 ||
+    echo "lintian and others: not installed, so pages, packages and metrics are judged less"
 . tools/common.sh
 
 passed=0 failed=0 skipped=0 began=$SECONDS

@@ -163,7 +163,8 @@ private:
 
     status watch(std::vector<cache_report> before) {
         if (status s = apps::watch_signals(); !s) return s;
-        if (common.json)
+        // Else the first lines come after an interval.
+        if (common.json || before.empty())
             if (status s = print(before); !s) return s;
         auto next = std::chrono::steady_clock::now();
         int lines = 0;

@@ -33,12 +33,12 @@ std::string in_quotes(const std::string& text) {
     return out + "'";
 }
 
-// Cases of shells: the command that the words lead to, and the options that take a value.
+// Cases of the first two: the command that the words lead to, and the options that take a value.
 std::string cases_of_paths(const described_command& program) {
     std::string out;
     for_each_command(program, [&](const described_command& command) {
         if (&command != &program)
-            out += "            " + in_quotes(path_of(command)) + ") path=\"$path $word\" ;;\n";
+            out += "            " + in_quotes(path_of(command)) + ") led_to=\"$led_to $word\" ;;\n";
     });
     return out;
 }
@@ -62,17 +62,17 @@ std::string bash_of(const described_command& program) {
                       " for bash; made from its command line.\n" + function +
                       "() {\n"
                       "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
-                      "    local path= word words=\n"
+                      "    local led_to= word words=\n"
                       "    COMPREPLY=()\n"
                       "    for word in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n"
-                      "        case \"$path $word\" in\n" +
+                      "        case \"$led_to $word\" in\n" +
                       cases_of_paths(program) +
                       "        esac\n"
                       "    done\n"
-                      "    case \"$path $prev\" in\n" +
+                      "    case \"$led_to $prev\" in\n" +
                       cases_of_values(program, "return") +
                       "    esac\n"
-                      "    case \"$path\" in\n";
+                      "    case \"$led_to\" in\n";
     for_each_command(program, [&](const described_command& command) {
         std::string words;
         for (const described_command& each : command.commands) words += each.word() + " ";
@@ -104,17 +104,17 @@ std::string zsh_of(const described_command& program) {
     std::string out = "#compdef " + program.name +
                       "\n# Completion for zsh; made from its command line.\n" + function +
                       "() {\n"
-                      "    local path= word\n"
+                      "    local led_to= word\n"
                       "    local -a commands options\n"
                       "    for word in \"${(@)words[2,CURRENT-1]}\"; do\n"
-                      "        case \"$path $word\" in\n" +
+                      "        case \"$led_to $word\" in\n" +
                       cases_of_paths(program) +
                       "        esac\n"
                       "    done\n"
-                      "    case \"$path ${words[CURRENT-1]}\" in\n" +
+                      "    case \"$led_to ${words[CURRENT-1]}\" in\n" +
                       cases_of_values(program, "_files; return") +
                       "    esac\n"
-                      "    case \"$path\" in\n";
+                      "    case \"$led_to\" in\n";
     for_each_command(program, [&](const described_command& command) {
         out += "        " + in_quotes(path_of(command)) + ")\n            commands=(";
         for (const described_command& each : command.commands)
@@ -142,12 +142,13 @@ std::string fish_of(const described_command& program) {
     std::string out =
         "# Completion of " + program.name + " for fish; made from its command line.\n";
     for_each_command(program, [&](const described_command& command) {
-        std::string when =
-            &command == &program && !program.commands.empty() ? "__fish_use_subcommand" : "";
+        // Of the program: until one of its commands is there. Of a command: once it is there.
+        std::string when;
         if (&command != &program) when = "__fish_seen_subcommand_from " + command.word();
-        for (const described_command& each : command.commands)
-            if (&command != &program)
-                when += "; and not __fish_seen_subcommand_from " + each.word();
+        if (!command.commands.empty()) {
+            when += (when.empty() ? "" : "; and ") + std::string("not __fish_seen_subcommand_from");
+            for (const described_command& each : command.commands) when += " " + each.word();
+        }
         const std::string begin =
             "complete -c " + program.name + (when.empty() ? "" : " -n " + in_quotes(when));
         for (const described_command& each : command.commands)

@@ -53,7 +53,8 @@ public:
     // Once. `names` has a line for each word, or for several: "latency_ns[32]". 0 or a negative
     // errno.
     int make(const std::string& names, std::uint64_t word_count);
-    // Did a reader ask since the last publish() took its number from here? A load.
+    // The number of the last question; as high as `answers` of the last publish(): there is none. A
+    // load.
     [[nodiscard]] std::uint64_t asked() const;
     // As many words as make() was told.
     void publish(std::span<const std::uint64_t> words, std::uint64_t answers);

@@ -134,6 +134,27 @@ class Manual(unittest.TestCase):
         words = [line.split("\t")[0] for line in done.stdout.decode().splitlines()]
         self.assertEqual(words, ["stat", "--watch"])
 
+    @unittest.skipIf(shutil.which("zsh") is None or not is_there("penstock"), "no zsh")
+    def test_zsh_completes_commands_and_options(self):
+        file = self.share / "zsh/site-functions/_penstock"
+        # The function must leave the variables of zsh alone, `path` among them.
+        script = f"""_describe() {{ [[ $PATH == $before ]] && print -l -- ${{(P)@[-1]}} }}
+            _files() {{ [[ $PATH == $before ]] && print files; }}
+            words=("$@"); CURRENT=$#; before=$PATH
+            source {file}"""
+
+        def complete(*words):
+            done = subprocess.run(["zsh", "-f", "-c", script, "zsh", *words], check=True,
+                                  stdin=subprocess.DEVNULL, capture_output=True)
+            self.assertEqual(done.stderr, b"")
+            return [line.split(":")[0] for line in done.stdout.decode().splitlines()]
+
+        self.assertIn("stat", complete("penstock", ""))
+        self.assertIn("--watch", complete("penstock", "stat", "--"))
+        self.assertEqual(complete("penstock", "trace", ""), ["generate", "convert", "show"])
+        self.assertEqual(complete("penstock", "cat", "--out", ""), ["files"])
+        self.assertEqual(complete("penstock", "cat", ""), ["files"])
+
     @unittest.skipUnless(is_there("penstock"), "penstock was not built")
     def test_penstock_prints_them(self):
         page = self.share / "man/man1/penstock-trace.1"
