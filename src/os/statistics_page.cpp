@@ -60,9 +60,9 @@ int statistics_page::make(const std::string& names, std::uint64_t word_count) {
     return 0;
 }
 
-// Relaxed: the count that follows is newer than the number whatever the order, and no other word
-// of readers is read.
-std::uint64_t statistics_page::asked() const { return load_word(page().asked); }
+// Acquire, which pairs with the release of ask(): what the owner counts after it is newer than the
+// question. Otherwise the counts could be loaded before the number, and be older.
+std::uint64_t statistics_page::asked() const { return atomic_load<order::acquire>(&page().asked); }
 
 // The odd number comes before what changes (a fence, which pairs with that of read()), and what
 // changes before the even number (a release, which pairs with the acquire of read()).
@@ -111,7 +111,7 @@ std::string statistics_reader::names() const {
 
 std::uint64_t statistics_reader::ask() {
     auto& p = *reinterpret_cast<statistics_page_layout*>(begin_);
-    return atomic_fetch_add<order::relaxed>(&p.asked, std::uint64_t{1}) + 1;
+    return atomic_fetch_add<order::release>(&p.asked, std::uint64_t{1}) + 1;
 }
 
 int statistics_reader::read(statistics_snapshot& out) const {
