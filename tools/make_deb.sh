@@ -137,12 +137,14 @@ threads."
 }
 
 libraries() {
-    local depends="libc6-dev, liburing-dev"
+    local depends="libc6-dev" packages
     DESTDIR=$work/libpenstock-dev cmake --install "$build" --prefix /usr \
         --component Unspecified >/dev/null
     find "$work/libpenstock-dev" -name '*.a' -exec strip --strip-debug {} +
-    [ -z "$(find "$work/libpenstock-dev" -name penstock-mount.pc)" ] ||
-        depends="$depends, libfuse3-dev"
+    # What pkg-config asks for.
+    packages=$(find "$work/libpenstock-dev" -name '*.pc' -exec cat {} +)
+    [[ $packages != *liburing* ]] || depends="$depends, liburing-dev"
+    [[ $packages != *fuse3* ]] || depends="$depends, libfuse3-dev"
     documents libpenstock-dev
     control libpenstock-dev libdevel "$depends" \
         "files for GPU kernels and CPU threads through one page cache (development)" \
