@@ -12,7 +12,8 @@ import time
 
 NEEDED = ["nanobind>=3.1", "nanobind-backend>=1.0"]
 WANTED = ["numpy", "safetensors"]  # the tests compare with them
-PROBE = "import nanobind, nanobind_backend; assert int(nanobind.__version__.split('.')[0]) >= 3"
+PROBE = ("import nanobind, nanobind_backend, sys; assert int(nanobind.__version__[0]) >= 3; "
+         f"assert sys.base_prefix == {sys.base_prefix!r}")
 SECONDS, AGAIN_AFTER_SECONDS = 90, 3600
 
 
@@ -36,7 +37,7 @@ def run(command, seconds):
 def make(folder):
     """Why not, or nothing."""
     python = str(folder / "bin" / "python")
-    command = [sys.executable, "-m", "venv", "--system-site-packages", str(folder)]
+    command = [sys.executable, "-m", "venv", "--clear", "--system-site-packages", str(folder)]
     if reason := run(command, SECONDS):
         return f"no environment for Python can be made (Debian: python3-venv): {reason}"
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",

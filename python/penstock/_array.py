@@ -14,6 +14,7 @@ from ._runtime import Runtime, default
 
 Path = Union[str, "os.PathLike[str]"]
 
+_BUILTIN_TYPES = {"float": "float64", "int": "int64", "complex": "complex128"}
 _ADVICE = ("normal", "sequential", "random", "willneed", "dontneed")  # penstock::advice
 
 
@@ -51,7 +52,8 @@ def dtype_name(dtype: object) -> str:
         name = str(dtype).rpartition(".")[2]
     else:
         name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
-    return name
+    name = name.removesuffix("_")  # numpy's old bool_
+    return _BUILTIN_TYPES.get(name, name)
 
 
 def open_array(path: Path | _core.Layout, tensor: str = "", *, dtype: object = None,
