@@ -75,8 +75,9 @@ bool is_main_thread() { return syscall(SYS_gettid) == getpid(); }
 interruptible_call::interruptible_call(runtime& rt) : rt_(rt) {
     if (!is_main_thread()) return;
     watch_state& s = state();
+    // Ours already: a handler of Python runs inside of a call that is watched, and calls.
     if (sigaction(SIGINT, nullptr, &before_) != 0 || before_.sa_handler == SIG_DFL ||
-        before_.sa_handler == SIG_IGN || !start_watch(s))
+        before_.sa_handler == SIG_IGN || before_.sa_sigaction == on_signal || !start_watch(s))
         return;
     s.before = before_;
     s.seen.store(false);

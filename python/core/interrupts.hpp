@@ -16,7 +16,8 @@ class runtime;
 namespace python {
 
 // Lives while a thread is in a call of the runtime that may wait. Does nothing on threads other
-// than the main thread, or where the program ignores SIGINT or lets it end the process.
+// than the main thread, or where the program ignores SIGINT or lets it end the process. A signal
+// that came just before is Python's alone, so raise_pending() comes between this and the call.
 class interruptible_call {
 public:
     explicit interruptible_call(runtime& rt);

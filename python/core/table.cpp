@@ -115,19 +115,22 @@ void run(table_box& box, const char* name, verb which, const list& of) {
         int code = 0;
         status noted;
         bool interrupted = false;
+        std::optional<interruptible_call> watched;
+        if (waits) {
+            watched.emplace(*table->rt);
+            raise_pending();
+        }
         {
             const nb::gil_scoped_release free;
-            if (!waits) {
-                code = call(*table->rows, which, of);
-            } else {
-                interruptible_call watched(*table->rt);
-                code = table->on_gpu ? call_through_pinned(*table->rows, which, of,
-                                                           table->rt->settings().device)
-                                     : call(*table->rows, which, of);
-                interrupted = watched.end();
-            }
+            code = waits && table->on_gpu
+                       ? call_through_pinned(*table->rows, which, of, table->rt->settings().device)
+                       : call(*table->rows, which, of);
+            if (waits) interrupted = watched->end();
             if (code != 0 || waits) noted = table->rows->check();
-            if (!interrupted) table.reset();  // it may be the last use, which waits
+            if (!interrupted) {
+                watched.reset();
+                table.reset();  // it may be the last use, which waits
+            }
         }
         if (interrupted) {
             raise_pending();
