@@ -53,7 +53,7 @@ configure_gpu_code() {
     [[ $(nvcc --help 2>/dev/null) != *--Ofast-compile* ]] || flags=(-DCMAKE_CUDA_FLAGS=-Ofc=max)
     configure "$1" -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="-O0 -DNDEBUG" \
         -DCMAKE_CUDA_FLAGS_RELEASE="-O0 -DNDEBUG" -DPENSTOCK_CUDA=ON -DPENSTOCK_SANITIZE= \
-        -DCMAKE_CUDA_ARCHITECTURES=80-virtual "${flags[@]}"
+        -DCMAKE_CUDA_ARCHITECTURES=80-virtual -DPENSTOCK_TEST_PYTHON=OFF "${flags[@]}"
 }
 
 build() { cmake --build "$1" --parallel "$jobs" "${@:2}"; }

@@ -294,7 +294,7 @@ class Jax(CudaArray):
     def empty(self, shape: tuple[int, ...], dtype: str, ids: Any) -> Any:
         import numpy as np
 
-        # A copy of memory of numpy is nobody else's: no constant of a compiled program.
+        # A copy of memory of numpy has no other owner: it is no constant of a compiled program.
         made = self.jax.device_put(np.empty(shape, numpy_dtype(dtype)), next(iter(ids.devices())))
         return made.block_until_ready()
 
