@@ -50,6 +50,9 @@ struct table_box {
     std::shared_ptr<open_table> of;
 };
 
+// The place of a device of the runtime. Throws ValueError: it has none there.
+std::uint32_t device_of(const runtime& rt, std::uint32_t place);
+
 void bind_layout(nanobind::module_& m);
 void bind_region(nanobind::module_& m);
 void bind_runtime(nanobind::module_& m);

@@ -151,6 +151,7 @@ std::unique_ptr<region_box> make_region(const runtime_box& of, const std::string
                                         std::optional<std::uint64_t> device_bytes, bool promote_hot,
                                         std::uint32_t device, int placement) {
     const std::shared_ptr<runtime> rt = of.open();
+    device_of(*rt, device);
     std::unique_ptr<file_region> made;
     status s;
     {

@@ -80,7 +80,7 @@ std::vector<std::tuple<std::string, std::string, std::string>> settings_of(const
     std::vector<std::tuple<std::string, std::string, std::string>> out;
     for (const settings::option_entry& entry : settings::option_entries())
         out.emplace_back(entry.name, entry.variable,
-                         settings::shown_text(entry, rt->settings(device)));
+                         settings::shown_text(entry, rt->settings(device_of(*rt, device))));
     return out;
 }
 
@@ -96,11 +96,19 @@ void check_all(const runtime_box& box) {
 }
 
 nb::bytes bytes_of_ref(const runtime_box& box, std::uint32_t device) {
-    const runtime_ref ref = box.open()->ref(device);
+    const std::shared_ptr<runtime> rt = box.open();
+    const runtime_ref ref = rt->ref(device_of(*rt, device));
     return nb::bytes(&ref, sizeof ref);
 }
 
 }  // namespace
+
+std::uint32_t device_of(const runtime& rt, std::uint32_t place) {
+    if (place >= rt.device_count())
+        raise(-EINVAL, "device: the runtime has no device " + std::to_string(place) + "; it has " +
+                           std::to_string(rt.device_count()));
+    return place;
+}
 
 std::shared_ptr<runtime> runtime_box::open() const {
     if (rt == nullptr) raise(-EBADF, "the runtime is closed; make another");
@@ -139,7 +147,10 @@ void bind_runtime(nb::module_& m) {
         .def_prop_ro("device_count",
                      [](const runtime_box& box) { return box.open()->device_count(); })
         .def("device_name",
-             [](const runtime_box& box, std::uint32_t i) { return box.open()->device_name(i); })
+             [](const runtime_box& box, std::uint32_t i) {
+                 const std::shared_ptr<runtime> rt = box.open();
+                 return rt->device_name(device_of(*rt, i));
+             })
         .def("device_number",
              [](const runtime_box& box, std::uint32_t i) { return box.open()->settings(i).device; })
         .def("page_bytes", [](const runtime_box& box) { return box.open()->settings().page_bytes; })

@@ -5,7 +5,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
-#include <set>
+#include <algorithm>
 
 #include "core/core.hpp"
 #include "core/errors.hpp"
@@ -242,9 +242,7 @@ std::int64_t open_windows(table_box& box, std::uint64_t begin, std::uint64_t end
 
 nb::bytes ref_of(const table_box& box, std::uint32_t device) {
     const std::shared_ptr<open_table> table = box.open();
-    if (device >= table->rt->device_count())
-        raise(-EINVAL, "device: the runtime has no device " + std::to_string(device));
-    const table_ref ref = table->rows->ref(device);
+    const table_ref ref = table->rows->ref(device_of(*table->rt, device));
     return nb::bytes(&ref, sizeof ref);
 }
 

@@ -222,21 +222,26 @@ class Runtime:
 
     def close(self) -> None:
         """Ends the runtime with its arrays and regions: waits until no kernel runs on its devices,
-        writes changed pages of files, and frees the memory. Captured graphs that gather from its
-        arrays must not be launched any more. A second call does nothing. In a child of ``os.fork``
-        it leaves all to the parent."""
+        writes changed pages of files, and frees the memory. Raises the first error of a region
+        whose changes could not be written, after all is closed. Captured graphs that gather from
+        its arrays must not be launched any more. A second call does nothing. In a child of
+        ``os.fork`` it leaves all to the parent."""
         if self._core.closed:
             return
-        try:
-            for user in list(self._users):
+        first: OSError | None = None
+        for user in list(self._users):
+            try:
                 user.close()  # type: ignore[attr-defined]
-        finally:
-            in_child = self._process != os.getpid()
-            self._core.close()
-            if not in_child and self._writer is not None \
-                    and self._writer is not threading.current_thread():
-                self._writer.join()
-            _runtimes.discard(self)
+            except OSError as error:
+                first = first or error
+        self._core.close()
+        in_child = self._process != os.getpid()
+        if self._writer not in (None, threading.current_thread()) and not in_child:
+            assert self._writer is not None
+            self._writer.join()
+        _runtimes.discard(self)
+        if first is not None:
+            raise first
 
     def __enter__(self) -> Runtime:
         return self

@@ -105,6 +105,10 @@ class settings(common.Case):
     def test_several_caches(self):
         rt = self.runtime(device=[0, 1])
         self.assertEqual((rt.device_count, rt.device_numbers), (2, [0, 1]))
+        self.assertEqual(len({rt.ref_bytes(0), rt.ref_bytes(1)}), 2)
+        for call in (rt.ref_bytes, rt.settings):
+            with self.assertRaisesRegex(ValueError, "no device 2"):
+                call(2)
 
     def test_a_gpu_that_is_not_there_is_an_error(self):
         if not _core.with_cuda:
