@@ -159,7 +159,8 @@ def graph_through_windows(w):
 def compiled(w):
     if not pt.has_operator:
         raise common.Skip("this torch takes no fake kernels")
-    embedding = pt.Embedding(w.table, dtype=torch.float32, scale=2.0).to(WHERE)
+    scale = 2.0 ** -16
+    embedding = pt.Embedding(w.table, dtype=torch.float32, scale=scale).to(WHERE)
     linear = torch.nn.Linear(WIDTH, 8).to(WHERE)
 
     def model(ids):
@@ -169,8 +170,8 @@ def compiled(w):
     with torch.no_grad():
         for _ in range(6):  # the first calls warm up and record, the others replay
             ids = w.ids(4, 33)
-            torch.testing.assert_close(fast(ids).clone(), model(ids), rtol=1e-5, atol=1e-2)
-            common.equal(embedding(ids), w.weight[ids].float() * 2.0)
+            torch.testing.assert_close(fast(ids).clone(), model(ids), rtol=1e-4, atol=1e-4)
+            common.equal(embedding(ids), w.weight[ids].float() * scale)
     settle()
     w.runtime.check()
 
