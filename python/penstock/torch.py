@@ -38,7 +38,7 @@ def handle(array: Array) -> int:
     hold the array as long as graphs and compiled functions use its number."""
     number = _handles.get(array)
     if number is None:
-        number = _handles[array] = next(_numbers)
+        number = _handles.setdefault(array, next(_numbers))
         _arrays[number] = array
     return number
 
