@@ -268,7 +268,7 @@ page_list shared_home::without_holes(const page_list& pages) const {
 // these are at `to` then (docs/protocol/frames.md). `is_late`: their device does not answer.
 std::uint64_t shared_home::copy_from_buffers(const page_range& run, std::byte* to,
                                              std::atomic<bool>& is_late) const {
-    constexpr auto longest_wait = std::chrono::milliseconds(2);
+    constexpr auto longest_wait = std::chrono::milliseconds(20);
     host::frame_sources& frames = with_.hub().frames;
     if (!frames.any() || !frames.known.may_have(key_)) return 0;
     const std::uint64_t bytes = (run.end - run.begin) * page_bytes;
