@@ -41,11 +41,9 @@ struct mount_options {
     bool pass_through = true;
     // How many threads serve requests. Without a value one for each processor, at least 4.
     std::optional<std::uint32_t> threads = std::nullopt;
-    // Programs read files through this pool, as with `penstock mount --buffer`
-    // (docs/guide/mount.md): its pages have to be of 4 KiB to 1 MiB. The mount takes a session for
-    // each of its threads, at most half of buffer_options::sessions, and as many files as half of
-    // buffer_options::max_files. The program goes on using the pool, and may end it first. Null: no
-    // buffer.
+    // Programs read files through this pool (docs/guide/mount.md). The mount takes one of its
+    // sessions, and for files at most half of buffer_options::max_files. The program goes on using
+    // the pool, and may end it first. Null: no buffer.
     buffer_pool* buffer = nullptr;
     // Told, once each, what people should know of how files are read here. It is called by threads
     // of the mount, and must not throw.
@@ -62,11 +60,11 @@ struct mount_report {
     // writes are in no count above. And how many of all are open still.
     std::uint64_t opens = 0, passed_opens = 0, open_now = 0;
     bool passes_through = false;  // it can, and no option forbids it
-    // With a buffer: reads that went to the source, of files for which there was no number or no
-    // memory, and where the buffer failed; whether files are read past the operating system's page
-    // cache; and whether the kernel keeps copies of what is read (before Linux 6.6). All else of
-    // the buffer is in buffer_pool::counts().
-    std::uint64_t reads_outside = 0;
+    // With a buffer: bytes of reads that came from its frames; reads of which it did not have all,
+    // and which the source answered; whether files are read past the operating system's page cache
+    // to it; and whether the kernel keeps copies of what is read (before Linux 6.6). What the pool
+    // loaded is in buffer_pool::counts().
+    std::uint64_t bytes_from_buffer = 0, reads_outside = 0;
     bool past_the_page_cache = false, kernel_copies = false;
 };
 
@@ -103,7 +101,7 @@ private:
 // without taking the mount away, else the mount point answers ENOTCONN until fusermount3 -u. Raises
 // the process's limit on open files. Errors: -ENOENT, -ENOTDIR, -ENOTEMPTY, -EBUSY (mounted
 // already), -EINVAL (the point lies in the source), -EACCES and other errors of /dev/fuse, -ENOSYS
-// if the library was built without libfuse. With a buffer also -EINVAL (its pages, or it has no
+// if the library was built without libfuse. With a buffer also -EINVAL (it has no
 // session to give), -ECHILD (it is that of the parent of this process) and -ENOMEM. The message
 // names the path or the option, and the cure.
 status mount_directory(runtime& rt, const std::string& source, const std::string& point,

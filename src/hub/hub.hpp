@@ -222,9 +222,6 @@ public:
     // The same for a range, and the pages that the kernel had when this was called it has no more,
     // nor is anything of them under way to the file.
     virtual int take_away(const file_key& file, std::uint64_t offset, std::uint64_t bytes) = 0;
-    // It keeps pages that no program asked for (a buffer reads ahead, in pages of its own size), so
-    // it is told of every page that changes, and not only of those that programs have seen.
-    [[nodiscard]] virtual bool keeps_more() const { return false; }
 };
 using view_list = std::vector<std::shared_ptr<program_views>>;
 

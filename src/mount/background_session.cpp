@@ -22,6 +22,7 @@
 #include <thread>
 
 #include "mount/mounted_views.hpp"
+#include "mount/pooled_reads.hpp"
 #include "mount/file_buffer.hpp"
 #include "mount/first_exchange.hpp"
 #include "mount/kernel_cache.hpp"
@@ -151,13 +152,13 @@ namespace {
 
 status make_buffer(const serve_options& wanted, tree& files) {
     const auto note = wanted.note ? wanted.note : [](const std::string&) {};
-    const unsigned threads = serving_threads(wanted.threads);
-    const status made = wanted.own_buffer
-                            ? file_buffer::make(*wanted.own_buffer, threads, note, files.buffer)
-                            : file_buffer::make(*wanted.buffer, threads, note, files.buffer);
-    if (!made) return made;
-    files.buffer->try_directory(wanted.source);
     files.agreed.uncached.wanted = true;
+    if (!wanted.own_buffer) return pooled_reads::make(*wanted.buffer, note, files.pooled);
+    if (status s = file_buffer::make(*wanted.own_buffer, serving_threads(wanted.threads), note,
+                                     files.buffer);
+        !s)
+        return s;
+    files.buffer->try_directory(wanted.source);
     return {};
 }
 
@@ -175,14 +176,15 @@ bool is_layered(int root) {
 // itself.
 status greet(const serve_options& wanted, fuse_session& session, tree& files, int root) {
     passing_agreement& passing = files.agreed.passing;
-    passing.wanted = wanted.pass_through && files.buffer == nullptr && ::geteuid() == 0;
+    const bool is_buffered = files.buffer != nullptr || files.pooled != nullptr;
+    passing.wanted = wanted.pass_through && !is_buffered && ::geteuid() == 0;
     if (is_layered(root)) passing.layers = 2;
     if (status s = exchange_first(&session, files.agreed); !s) return s;
     const bool allowed = passing.reached && files.passing.begin(fuse_session_fd(&session), root,
                                                                 wanted.beside_kernels);
-    files.not_passing = !wanted.pass_through      ? "--pass-through=off"
-                        : files.buffer != nullptr ? "they are read through the buffer"
-                        : !passing.wanted         ? "that takes root"
+    files.not_passing = !wanted.pass_through ? "--pass-through=off"
+                        : is_buffered        ? "they are read through the buffer"
+                        : !passing.wanted    ? "that takes root"
                         : !passing.reached
                             ? "this kernel cannot (Linux 6.9 and newer can, with FUSE_PASSTHROUGH)"
                         : !allowed ? "that takes CAP_SYS_ADMIN in the first user namespace"
@@ -356,8 +358,9 @@ serve_report background_session::report() const {
     out.passed_opens = now(from.passed_opens);
     out.passes_through = files.passing.is_on();
     out.not_passing = files.not_passing;
-    if (files.buffer == nullptr) return out;
-    out.buffer = files.buffer->report();
+    out.bytes_from_buffer = now(from.bytes_from_buffers);
+    if (files.buffer == nullptr && files.pooled == nullptr) return out;
+    out.buffer = files.buffer != nullptr ? files.buffer->report() : files.pooled->report();
     out.reads_outside = out.buffer->reads_outside;
     out.past_the_page_cache = out.buffer->past_the_cache;
     out.kernel_copies = out.buffer->kernel_copies;

@@ -60,13 +60,9 @@ buffer::manager_settings settings_of(const buffer_options& wanted, unsigned thre
             .stands_back = wanted.stands_back};
 }
 
-bool is_page_of_mount(std::uint64_t page_bytes) {
-    return page_bytes >= least_page_bytes && page_bytes <= most_page_bytes &&
-           std::has_single_bit(page_bytes);
-}
-
 status check(const buffer_options& wanted, unsigned threads) {
-    if (!is_page_of_mount(wanted.page_bytes))
+    if (wanted.page_bytes < least_page_bytes || wanted.page_bytes > most_page_bytes ||
+        !std::has_single_bit(wanted.page_bytes))
         return {-EINVAL, "--page: " + format_size(wanted.page_bytes) +
                              " is no page of a buffer; give a power of two from " +
                              format_size(least_page_bytes) + " to " + format_size(most_page_bytes)};

@@ -16,23 +16,27 @@
 namespace penstock::mount {
 
 status file_buffer::make(const buffer_options& wanted, unsigned threads,
-                         const std::function<void(const std::string&)>& note,
+                         std::function<void(const std::string&)> note,
                          std::unique_ptr<file_buffer>& out) try {
     out.reset();
     if (status s = check(wanted, threads); !s) return s;
     std::unique_ptr<file_buffer> made(new file_buffer);
-    made->note_ = note;
+    made->options_ = wanted;
+    made->note_ = std::move(note);
     const buffer::manager_settings shape = settings_of(wanted, threads);
     if (status s = make_frames(wanted, buffer::frames_for(shape), made->frames_, made->on_gpu_); !s)
         return s;
-    std::unique_ptr<buffer::manager> all;
-    if (status s = buffer::manager::make(shape, *made->frames_, host::linux_environment(), all); !s)
+    if (status s =
+            buffer::manager::make(shape, *made->frames_, host::linux_environment(), made->all_);
+        !s)
         return s;
-    made->all_ = std::move(all);
-    made->most_numbers_ = shape.files;
-    if (status s = made->begin(threads); !s) return s;
-    if (made->sessions_.count() != threads)
+    if (!made->sessions_.fill(*made->all_, threads))
         return {-ENOMEM, "the host has no memory for the buffer's sessions; give fewer --threads"};
+    made->nowhere_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (made->nowhere_ < 0)
+        return {-errno, "/dev/null: " + error_text(-errno) + "; the buffer needs it"};
+    constexpr std::uint64_t least_bytes = 16u << 20, word_bytes = 4;
+    made->most_pages_ = std::max(least_bytes, wanted.ram_bytes / 8) / word_bytes;
     out = std::move(made);
     return {};
 } catch (const std::bad_alloc&) {
@@ -40,60 +44,9 @@ status file_buffer::make(const buffer_options& wanted, unsigned threads,
             "the host has no memory for the buffer's tables; give less with --ram or --gpu"};
 }
 
-status file_buffer::make(const buffer_pool& pool, unsigned threads,
-                         const std::function<void(const std::string&)>& note,
-                         std::unique_ptr<file_buffer>& out) try {
-    out.reset();
-    const buffer::shared_manager shared = buffer::pool_access::of(pool);
-    if (shared.all == nullptr)
-        return {-ECHILD,
-                "mount_options::buffer: the pool belongs to the parent of this process; make one "
-                "of the child's own after fork()"};
-    const buffer::manager_settings& shape = shared.all->settings();
-    if (!is_page_of_mount(shape.page_bytes))
-        return {-EINVAL, "mount_options::buffer: " + format_size(shape.page_bytes) +
-                             " is no page of a mount; make the pool with "
-                             "buffer_options::page_bytes from 4KiB to 1MiB"};
-    std::unique_ptr<file_buffer> made(new file_buffer);
-    made->note_ = note;
-    made->all_ = shared.all;
-    made->on_gpu_ = shared.on_gpu;
-    made->direct_io_ = shared.direct_io;
-    made->most_numbers_ = std::max(1u, shape.files / 2);
-    // One session is the pool's own.
-    if (status s = made->begin(std::min(threads, std::max(1u, (shape.sessions - 1) / 2))); !s)
-        return s;
-    if (made->sessions_.count() == 0)
-        return {-EINVAL,
-                "mount_options::buffer: the program has all sessions of the pool; end one, or make "
-                "the pool with more (buffer_options::sessions)"};
-    out = std::move(made);
-    return {};
-} catch (const std::bad_alloc&) {
-    return {-ENOMEM,
-            "mount_options::buffer: the host has no memory for what the mount knows of files; "
-            "free some"};
-}
-
-status file_buffer::begin(unsigned sessions) {
-    constexpr std::uint64_t least_bytes = 16u << 20, word_bytes = 4;
-    const buffer::manager_settings& shape = all_->settings();
-    page_bytes_ = shape.page_bytes;
-    most_pages_ = std::max(least_bytes, shape.host_pages * page_bytes_ / 8) / word_bytes;
-    nowhere_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (nowhere_ < 0) return {-errno, "/dev/null: " + error_text(-errno) + "; the buffer needs it"};
-    sessions_.fill(*all_, sessions);
-    return {};
-}
-
-// A pool goes on without this mount, so it must not keep a number whose descriptor is closed. One
-// that it does not give up keeps its descriptor.
 file_buffer::~file_buffer() {
-    for (const auto& [key, file] : files_) {
-        const bool is_left = frames_ == nullptr && file->number >= 0 &&
-                             all_->remove_file(static_cast<std::uint32_t>(file->number)) != 0;
-        if (file->fd >= 0 && !is_left) ::close(file->fd);
-    }
+    for (const auto& [key, file] : files_)
+        if (file->fd >= 0) ::close(file->fd);
     if (nowhere_ >= 0) ::close(nowhere_);
 }
 
@@ -122,7 +75,6 @@ void file_buffer::say_copies() {
 
 // By the first regular file that is found near the top; without one, the first that is read tells.
 void file_buffer::try_directory(const std::string& path) {
-    if (!direct_io_) return;
     constexpr int most_names = 1000;
     std::error_code failed;
     int names = 0;
@@ -141,8 +93,8 @@ void file_buffer::try_directory(const std::string& path) {
 }
 
 buffer_report file_buffer::report() {
-    if (frames_ != nullptr) sessions_.tell_hits();  // else a session given up is the program's
-    return {all_->counts(), reads_outside_, on_gpu_, direct_io_ && !cached_, copies_};
+    sessions_.tell_hits();
+    return {all_->counts(), reads_outside_, on_gpu_, !cached_, copies_};
 }
 
 namespace {
@@ -221,7 +173,6 @@ bool file_buffer::drop(buffered_file& file) {
     file.fd = -1;
     file.number = -1;
     pages_ -= std::exchange(file.room, 0);
-    --numbers_;
     return true;
 }
 
@@ -238,7 +189,7 @@ bool file_buffer::give_up_another() {
 }
 
 bool file_buffer::take_room(buffered_file& file, std::uint64_t bytes) {
-    const std::uint64_t wanted = std::max(bytes / page_bytes_ + 1, file.room);
+    const std::uint64_t wanted = std::max(bytes / options_.page_bytes + 1, file.room);
     const std::lock_guard hold(table_);
     while (pages_ - file.room + wanted > most_pages_)
         if (wanted > most_pages_ || !give_up_another()) return false;
@@ -250,10 +201,7 @@ bool file_buffer::take_room(buffered_file& file, std::uint64_t bytes) {
 int file_buffer::add(int fd, std::uint64_t bytes) {
     const std::lock_guard hold(table_);
     for (;;) {
-        const int number = numbers_ < most_numbers_
-                               ? all_->add_file(fd, bytes, buffer::file_access::read)
-                               : -EMFILE;
-        if (number >= 0) ++numbers_;
+        const int number = all_->add_file(fd, bytes);
         if ((number != -EMFILE && number != -ENOMEM) || !give_up_another()) return number;
     }
 }
@@ -261,11 +209,9 @@ int file_buffer::add(int fd, std::uint64_t bytes) {
 // Past the operating system's page cache, unless the file system cannot.
 int file_buffer::open_source(const node& file_node) {
     const std::string path = path_of(file_node.fd);
-    const int fd =
-        direct_io_ ? ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)
-                   : -1;
-    if (direct_io_ && (fd >= 0 || errno != EINVAL)) return fd;
-    if (direct_io_) say_cached(path);
+    const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd >= 0 || errno != EINVAL) return fd;
+    say_cached(path);
     return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 }
 
@@ -349,8 +295,9 @@ void file_buffer::read_ahead(buffered_file& file, std::uint64_t offset, std::uin
     const std::shared_lock number_stays(file.in_use);
     if (file.number < 0) return;
     session_pool::lent session(sessions_);
-    session->prefetch(static_cast<std::uint32_t>(file.number), (offset + bytes) / page_bytes_,
-                      std::max(bytes, least_ahead) / page_bytes_ + 1);
+    session->prefetch(static_cast<std::uint32_t>(file.number),
+                      (offset + bytes) / options_.page_bytes,
+                      std::max(bytes, least_ahead) / options_.page_bytes + 1);
 }
 
 // The file, if a program has it open. If not, it is looked at again in any case when it is opened.
@@ -370,45 +317,20 @@ void file_buffer::changed(node& file_node, std::uint64_t offset, std::uint64_t b
     const file_pointer file = find_changed(file_node);
     if (file == nullptr || bytes == 0) return;
     const std::lock_guard hold(file->changing);
+    const std::shared_lock number_stays(file->in_use);
+    if (file->number < 0 || file->outside) return;
     struct stat facts {};
-    forget_changed(*file, facts_of(file_node, facts) ? &facts : nullptr, offset, bytes);
-}
-
-// The descriptor of a file that was closed just now leads elsewhere; its next open looks at it.
-void file_buffer::changed_beside(const region::file_key& key, std::uint64_t offset,
-                                 std::uint64_t bytes) {
-    file_pointer file;
-    {
-        const std::lock_guard hold(table_);
-        const auto found = files_.find({key.device, key.inode});
-        if (found == files_.end()) return;
-        file = found->second;
-        if (file->opens == 0) {
-            file->stale = true;
-            return;
-        }
-    }
-    const std::lock_guard hold(file->changing);
-    struct stat facts {};
-    const bool is_known = ::fstat(file->fd, &facts) == 0 && S_ISREG(facts.st_mode);
-    forget_changed(*file, is_known ? &facts : nullptr, offset, bytes);
-}
-
-// With `changing`. `facts`: null, they cannot be had.
-void file_buffer::forget_changed(buffered_file& file, const struct stat* facts,
-                                 std::uint64_t offset, std::uint64_t bytes) {
-    const std::shared_lock number_stays(file.in_use);
-    if (file.number < 0 || file.outside) return;
-    bool right =
-        facts != nullptr && take_over_size(file, static_cast<std::uint64_t>(facts->st_size));
+    bool right = facts_of(file_node, facts) &&
+                 take_over_size(*file, static_cast<std::uint64_t>(facts.st_size));
     if (right) {
-        const std::uint64_t first = offset / page_bytes_,
-                            last = bytes > ~offset ? all_pages : (offset + bytes - 1) / page_bytes_;
+        const std::uint64_t first = offset / options_.page_bytes,
+                            last = bytes > ~offset ? all_pages
+                                                   : (offset + bytes - 1) / options_.page_bytes;
         session_pool::lent session(sessions_);
-        right = session->forget(static_cast<std::uint32_t>(file.number), first,
+        right = session->forget(static_cast<std::uint32_t>(file->number), first,
                                 last == all_pages ? all_pages : last - first + 1) == 0;
     }
-    if (!right) file.outside = true;  // until it is opened again and all of it could be forgotten
+    if (!right) file->outside = true;  // until it is opened again and all of it could be forgotten
 }
 
 }  // namespace penstock::mount

@@ -1,6 +1,5 @@
 // The files of a mount that is read through a buffer (docs/guide/mount.md): which is which in the
-// buffer, and when its pages are still right. The buffer is the mount's own, or a pool that the
-// program uses too; of that the mount takes a part of the sessions and of the numbers of files.
+// buffer, and when its pages are still right.
 //
 // Everything is written to the source, and afterwards the pages concerned leave the buffer; so
 // nothing of it is ever dirty, and a reader that comes after a write has returned has what was
@@ -29,7 +28,6 @@
 #include "buffer/pool/manager.hpp"
 #include "mount/mount.hpp"
 #include "mount/tree.hpp"
-#include "region/programs.hpp"
 
 namespace penstock::mount {
 
@@ -37,17 +35,15 @@ namespace penstock::mount {
 // Thread-safe. Ends before its manager, with nothing lent.
 class session_pool {
 public:
-    // Less than `count` where the manager does not give so many.
-    void fill(buffer::manager& all, unsigned count) {
+    // False: the manager does not give so many.
+    bool fill(buffer::manager& all, unsigned count) {
         all_ = &all;
-        while (idle_.size() < count) {
-            auto session = all.open_session();
-            if (session == nullptr) break;
-            idle_.push_back(std::move(session));
+        for (unsigned i = 0; i < count; ++i) {
+            idle_.push_back(all.open_session());
+            if (idle_.back() == nullptr) return false;
         }
+        return true;
     }
-    // While nothing is lent.
-    [[nodiscard]] std::size_t count() const { return idle_.size(); }
 
     class lent {
     public:
@@ -63,8 +59,7 @@ public:
     };
 
     // A session tells its hits when it ends, so unused ones are exchanged for new ones:
-    // the counts are complete then, but for requests that are under way. Only where no other part
-    // of the program takes sessions of the manager.
+    // the counts are complete then, but for requests that are under way.
     void tell_hits() {
         const std::lock_guard hold(lock_);
         for (auto& session : idle_) {
@@ -125,11 +120,7 @@ class file_buffer {
 public:
     // `note` is told what people should know, once each.
     static status make(const buffer_options& wanted, unsigned threads,
-                       const std::function<void(const std::string&)>& note,
-                       std::unique_ptr<file_buffer>& out);
-    // Of a pool that the program uses too.
-    static status make(const buffer_pool& pool, unsigned threads,
-                       const std::function<void(const std::string&)>& note,
+                       std::function<void(const std::string&)> note,
                        std::unique_ptr<file_buffer>& out);
     ~file_buffer();
 
@@ -147,9 +138,6 @@ public:
     void read_ahead(buffered_file& file, std::uint64_t offset, std::uint64_t bytes);
     // These bytes of the source may be others now, or its size: before anybody is told so.
     void changed(node& file_node, std::uint64_t offset, std::uint64_t bytes);
-    // The same for what a kernel or a region of the process changed, which knows of no node. Called
-    // with no lock that a reader takes.
-    void changed_beside(const region::file_key& key, std::uint64_t offset, std::uint64_t bytes);
 
     // Tries whether files in this directory can be read past the operating system's page cache.
     void try_directory(const std::string& path);
@@ -162,10 +150,7 @@ private:
     using file_pointer = std::shared_ptr<buffered_file>;
     file_buffer() = default;
 
-    status begin(unsigned sessions);
     file_pointer find_changed(node& file_node);
-    void forget_changed(buffered_file& file, const struct stat* facts, std::uint64_t offset,
-                        std::uint64_t bytes);
     int open_source(const node& file_node);
     bool enter(buffered_file& file, const node& file_node);
     int add(int fd, std::uint64_t bytes);
@@ -179,15 +164,14 @@ private:
     void say_cached(const std::string& path);
     void say_no_memory();
 
-    std::unique_ptr<buffer::device_frames> frames_;  // null: the pool has them
-    std::shared_ptr<buffer::manager> all_;
+    buffer_options options_;
+    std::unique_ptr<buffer::device_frames> frames_;
+    std::unique_ptr<buffer::manager> all_;
     session_pool sessions_;
     std::function<void(const std::string&)> note_;
     int nowhere_ = -1;  // /dev/null
-    bool on_gpu_ = false, direct_io_ = true;
-    std::uint64_t page_bytes_ = 0;
+    bool on_gpu_ = false;
     std::uint64_t most_pages_ = 0;     // of all files in the buffer: there is a word for each
-    std::uint32_t most_numbers_ = 0;   // of files that this mount has in the buffer at a time
     std::atomic<bool> cached_{false};  // some file cannot be read past the page cache
     std::atomic<bool> copies_{false}, no_memory_{false};
     std::atomic<std::uint64_t> reads_outside_{0};
@@ -198,7 +182,6 @@ private:
     // Those that are not open, with a number; the one closed longest ago first.
     std::list<file_pointer> parked_;
     std::uint64_t pages_ = 0;  // of all that have a number
-    std::uint32_t numbers_ = 0;
 };
 
 }  // namespace penstock::mount

@@ -16,6 +16,7 @@
 #include "os/file_kind.hpp"
 #include "mount/caller.hpp"
 #include "mount/file_buffer.hpp"
+#include "mount/pooled_reads.hpp"
 #include "mount/tree.hpp"
 
 namespace penstock::mount {
@@ -90,11 +91,18 @@ bool begin_use(tree& t, node& file_node, fuse_file_info* open) {
         const std::lock_guard hold(file_node.lock);
         ++file_node.told_opens;
     }
-    if (!is_buffered(t, open)) return true;
-    t.buffer->opened(file_node);
+    if (is_buffered(t, open)) t.buffer->opened(file_node);
+    const bool is_pooled = t.pooled != nullptr && (open->fh & (has_false_size | is_ours)) == 0;
+    if (!is_pooled && !is_buffered(t, open)) return true;
     if (t.agreed.uncached.reached) open->direct_io = 1;
+    else if (is_pooled) t.pooled->say_copies();
     else t.buffer->say_copies();
     return true;
+}
+
+bool has_no_name(int fd) {
+    struct stat facts {};
+    return ::fstat(fd, &facts) == 0 && facts.st_nlink == 0;
 }
 
 void end_telling(node& file_node) {
@@ -106,6 +114,8 @@ void end_use(tree& t, node& file_node, const fuse_file_info* open) {
     if ((open->fh & is_passed) == 0) {
         if (may_store(open)) --file_node.storers;  // the kernel has sent all that was stored
         if (is_buffered(t, open)) t.buffer->closed(file_node);
+        if (t.pooled != nullptr && has_no_name(handle_of(open)))
+            t.pooled->removed({file_node.device, file_node.inode});
         if ((open->fh & has_false_size) != 0) end_telling(file_node);
     }
     ::close(handle_of(open));
@@ -239,6 +249,26 @@ bool read_buffer(fuse_req_t request, node& file_node, std::size_t bytes, off_t o
     return true;
 }
 
+// The same of a pool.
+bool read_pool(fuse_req_t request, const node& file_node, std::size_t bytes, off_t offset,
+               const fuse_file_info* open) {
+    tree& t = tree_of(request);
+    if (t.pooled == nullptr) return false;
+    thread_local std::vector<std::byte> room;
+    try {
+        if (room.size() < bytes) room.resize(bytes);
+    } catch (const std::bad_alloc&) {
+        return false;
+    }
+    const std::uint64_t got =
+        t.pooled->read(t.shared->hub().frames, {file_node.device, file_node.inode}, handle_of(open),
+                       static_cast<std::uint64_t>(offset), room.data(), bytes);
+    if (got == 0) return false;
+    t.counted.bytes_from_buffers.fetch_add(got, std::memory_order_relaxed);
+    fuse_reply_buf(request, reinterpret_cast<const char*>(room.data()), got);
+    return true;
+}
+
 void read_file(fuse_req_t request, fuse_ino_t number, std::size_t bytes, off_t offset,
                fuse_file_info* open) {
     node& file_node = begin(request, number);
@@ -257,7 +287,9 @@ void read_file(fuse_req_t request, fuse_ino_t number, std::size_t bytes, off_t o
         counted.bytes_from_devices.fetch_add(got, std::memory_order_relaxed);
         return;
     }
-    if (read_buffer(request, file_node, bytes, offset, open)) return;
+    if (read_buffer(request, file_node, bytes, offset, open) ||
+        read_pool(request, file_node, bytes, offset, open))
+        return;
     fuse_bufvec from = FUSE_BUFVEC_INIT(bytes);
     from.buf[0].flags = static_cast<fuse_buf_flags>(FUSE_BUF_IS_FD | FUSE_BUF_FD_SEEK);
     from.buf[0].fd = handle_of(open);

@@ -73,8 +73,6 @@ unsigned serving_threads(std::optional<std::uint32_t> wanted);
 // Pages, sessions and files of a buffer that so many threads use.
 buffer::manager_settings settings_of(const buffer_options& wanted, unsigned threads);
 
-bool is_page_of_mount(std::uint64_t page_bytes);
-
 // What cannot be, with the option that says so and the cure.
 status check(const buffer_options& wanted, unsigned threads);
 

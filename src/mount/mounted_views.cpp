@@ -5,9 +5,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdint>
-
-#include "mount/file_buffer.hpp"
 
 namespace penstock::mount {
 
@@ -79,8 +76,6 @@ int mounted_views::take_away(const region::file_key& key, std::uint64_t offset,
                              std::uint64_t bytes) {
     const std::shared_lock hold(alive_);
     if (session_ == nullptr) return 0;
-    if (files_.buffer != nullptr)
-        files_.buffer->changed_beside(key, offset, bytes != 0 ? bytes : UINT64_MAX);
     int first = 0;
     for (const known_file& file : files_.nodes.find(key.device, key.inode)) {
         int code = invalidate(file.number, offset, bytes);

@@ -23,7 +23,6 @@ public:
 
     int collect(const region::file_key& file) override;
     int take_away(const region::file_key& file, std::uint64_t offset, std::uint64_t bytes) override;
-    [[nodiscard]] bool keeps_more() const override { return files_.buffer != nullptr; }
 
     // Of every file: 0, or the first error.
     int collect_all();

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "mount/file_buffer.hpp"
+#include "mount/pooled_reads.hpp"
 
 namespace penstock::mount {
 

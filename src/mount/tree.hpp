@@ -119,10 +119,12 @@ private:
 // What was done, for the report at the end. Hints, relaxed.
 struct counters {
     std::atomic<std::uint64_t> requests{0}, opens{0}, passed_opens{0}, closes{0}, reads{0},
-        bytes_asked{0}, bytes_from_devices{0}, writes{0}, bytes_written{0}, errors{0};
+        bytes_asked{0}, bytes_from_devices{0}, bytes_from_buffers{0}, writes{0}, bytes_written{0},
+        errors{0};
 };
 
 class file_buffer;
+class pooled_reads;
 
 struct tree {
     explicit tree(int root_fd);
@@ -133,8 +135,9 @@ struct tree {
     counters counted;
     std::string point;  // without links in it
     std::uint64_t read_ahead_bytes = 0;
-    std::unique_ptr<file_buffer> buffer;  // or null
-    agreements agreed;                    // before it is served
+    std::unique_ptr<file_buffer> buffer;   // or null
+    std::unique_ptr<pooled_reads> pooled;  // or null; not with a buffer of the mount's own
+    agreements agreed;                     // before it is served
     passing_files passing;
     std::string not_passing;  // why it passes no file through; empty: it does
     std::unique_ptr<late_answers> late;

@@ -187,13 +187,11 @@ void shared_home::wrote_by_program(std::uint64_t offset, std::uint64_t bytes) {
 
 // What the kernel has had of these pages until now it has no more.
 int shared_home::take_views(const host::view_list& mounts, const page_list& pages) {
-    const bool all = std::any_of(mounts.begin(), mounts.end(),
-                                 [](const auto& mount) { return mount->keeps_more(); });
     page_list seen;
     {
         std::lock_guard lock(state_);
         std::copy_if(pages.begin(), pages.end(), std::back_inserter(seen),
-                     [&](std::uint64_t page) { return all || versions_.at(page).view; });
+                     [&](std::uint64_t page) { return versions_.at(page).view; });
         versions_.change(seen, [](page_state& p) { p.view = false; });
     }
     int code = 0;

@@ -1,0 +1,249 @@
+#include "mount/pooled_reads.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <exception>
+#include <new>
+#include <utility>
+
+#include "mount/tree.hpp"
+#include "os/file_kind.hpp"
+#include "os/process_owner.hpp"
+
+namespace penstock::mount {
+
+namespace {
+
+constexpr std::uint64_t every_page = ~std::uint64_t{0}, least_ahead = 128u << 10,
+                        room_bytes = 256u << 10;
+constexpr std::size_t most_orders = 256;
+constexpr std::uint32_t direct_grain = 4096;
+// Of reads that the pool answered: pages that are used stay in it, if a session reads them too.
+constexpr std::uint64_t told_reads = 4;
+constexpr auto longest_copy = std::chrono::milliseconds(20),
+               no_copies = std::chrono::milliseconds(100);
+
+std::int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+
+}  // namespace
+
+status pooled_reads::make(const buffer_pool& pool, std::function<void(const std::string&)> note,
+                          std::unique_ptr<pooled_reads>& out) try {
+    out.reset();
+    const buffer::shared_manager shared = buffer::pool_access::of(pool);
+    if (shared.all == nullptr)
+        return {-ECHILD,
+                "mount_options::buffer: the pool belongs to the parent of this process; make one "
+                "of the child's own after fork()"};
+    std::unique_ptr<pooled_reads> made(new pooled_reads);
+    made->note_ = std::move(note);
+    made->all_ = shared.all;
+    made->on_gpu_ = shared.on_gpu;
+    const buffer::manager_settings& shape = shared.all->settings();
+    made->direct_io_ = shared.direct_io && shape.page_bytes % direct_grain == 0;
+    made->most_files_ = std::max(1u, shape.files / 2);
+    made->session_ = shared.all->open_session();
+    if (made->session_ == nullptr)
+        return {-EINVAL,
+                "mount_options::buffer: the program has all sessions of the pool; end one, or make "
+                "the pool with one more (buffer_options::sessions)"};
+    made->room_.resize(room_bytes);
+    made->thread_ = std::thread([all = made.get()] { all->run(); });
+    out = std::move(made);
+    return {};
+} catch (const std::exception&) {
+    return {-ENOMEM,
+            "mount_options::buffer: the host has no memory or no thread for the mount's part of "
+            "the pool; free some"};
+}
+
+pooled_reads::~pooled_reads() {
+    {
+        const std::lock_guard hold(mutex_);
+        stops_ = true;
+    }
+    news_.notify_all();
+    if (thread_.joinable()) thread_.join();
+    for (auto& [key, file] : files_) drop(file);
+}
+
+buffer_report pooled_reads::report() const {
+    return {all_->counts(), reads_outside_, on_gpu_, direct_io_ && !cached_, copies_};
+}
+
+void pooled_reads::say_copies() {
+    if (copies_.exchange(true)) return;
+    note_(
+        "this kernel has no mappings of files that it keeps no pages of (Linux 6.6 has), so it "
+        "keeps copies of what programs read, beside the buffer");
+}
+
+std::uint64_t pooled_reads::read(host::frame_sources& frames, const inode_key& key, int fd,
+                                 std::uint64_t offset, std::byte* to, std::uint64_t bytes) {
+    const std::int64_t size = host::linux_environment().size_bytes(fd);
+    if (size <= 0 || offset >= static_cast<std::uint64_t>(size)) return 0;
+    bytes = std::min(bytes, static_cast<std::uint64_t>(size) - offset);
+    std::uint64_t done = 0;
+    for (std::uint64_t got = 1; got != 0 && done < bytes; done += got) {
+        const host::frame_wish wanted{
+            {key.device, key.inode}, host::linux_environment(), fd, offset + done, bytes - done};
+        got = frames.known.may_have(wanted.file) ? frames.first_of([&](host::frame_source& source) {
+            return source.copy(wanted, to + done);
+        })
+                                                 : 0;
+        if (got != 0 || now_ns() < no_copies_until_ns_) continue;
+        const auto copy =
+            frames.first_of([&](host::frame_source& source) { return source.begin(wanted); });
+        if (copy == nullptr) break;
+        const auto until = std::chrono::steady_clock::now() + longest_copy;
+        while (!copy->has_ended() && std::chrono::steady_clock::now() < until)
+            std::this_thread::yield();
+        if (copy->has_ended()) got = copy->take(wanted, to + done);
+        else no_copies_until_ns_ = now_ns() + std::chrono::nanoseconds(no_copies).count();
+    }
+    const bool is_there = done == bytes;
+    if (!is_there) reads_outside_.fetch_add(1, std::memory_order_relaxed);
+    if (!is_there || reads_.fetch_add(1, std::memory_order_relaxed) % told_reads == 0)
+        post(key, fd, offset, bytes);
+    return is_there ? done : 0;
+}
+
+void pooled_reads::removed(const inode_key& key) try {
+    const std::lock_guard hold(mutex_);
+    queue_.push_back({key, {}, 0, 0});
+    news_.notify_one();
+} catch (const std::bad_alloc&) {
+    // It leaves when another file needs its number.
+}
+
+// What does not find room is not brought: a hint.
+void pooled_reads::post(const inode_key& key, int fd, std::uint64_t offset,
+                        std::uint64_t bytes) try {
+    {
+        const std::lock_guard hold(mutex_);
+        if (stops_ || queue_.size() >= most_orders) return;
+    }
+    host::owned_fd file(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    if (!file) return;
+    const std::lock_guard hold(mutex_);
+    queue_.push_back({key, std::move(file), offset, bytes});
+    news_.notify_one();
+} catch (const std::bad_alloc&) {
+}
+
+void pooled_reads::run() {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
+    for (;;) {
+        order next;
+        {
+            std::unique_lock hold(mutex_);
+            news_.wait(hold, [&] { return stops_ || !queue_.empty(); });
+            if (stops_) return;
+            next = std::move(queue_.front());
+            queue_.pop_front();
+        }
+        try {
+            carry_out(next);
+        } catch (const std::bad_alloc&) {
+            // Programs read the source.
+        }
+    }
+}
+
+void pooled_reads::carry_out(const order& wanted) {
+    if (!wanted.file) {
+        if (const auto found = files_.find(wanted.key); found != files_.end()) {
+            drop(found->second);
+            files_.erase(found);
+        }
+        return;
+    }
+    pooled_file* const file = find(wanted);
+    if (file == nullptr || !bring_up_to_date(*file)) return;
+    // What comes next, too: the kernel of the operating system reads nothing ahead here.
+    const std::uint64_t end = wanted.offset + std::max(2 * wanted.bytes, least_ahead);
+    for (std::uint64_t at = wanted.offset; at < end;) {
+        const std::int64_t got =
+            session_->read(static_cast<std::uint32_t>(file->number), at, room_.data(),
+                           std::min<std::uint64_t>(room_.size(), end - at));
+        if (got <= 0) return;
+        at += static_cast<std::uint64_t>(got);
+    }
+}
+
+// The file with a number in the pool, or null.
+pooled_reads::pooled_file* pooled_reads::find(const order& wanted) {
+    if (const auto found = files_.find(wanted.key); found != files_.end()) {
+        found->second.used = ++orders_;
+        return &found->second;
+    }
+    if (files_.size() >= most_files_ && !drop_oldest()) return nullptr;
+    pooled_file made;
+    made.fd = host::owned_fd(open_source(wanted.file.get()));
+    struct stat facts {};
+    if (!made.fd || ::fstat(made.fd.get(), &facts) != 0 || !S_ISREG(facts.st_mode)) return nullptr;
+    do
+        made.number = all_->add_file(made.fd.get(), static_cast<std::uint64_t>(facts.st_size),
+                                     buffer::file_access::read);
+    while ((made.number == -EMFILE || made.number == -ENOMEM) && drop_oldest());
+    if (made.number < 0) return nullptr;
+    made.version = host::identity_of(facts);
+    made.used = ++orders_;
+    return &files_.emplace(wanted.key, std::move(made)).first->second;
+}
+
+// Pages of a version before leave, and the file is lent anew. Not while it has a writer: then none
+// of its pages is lent.
+bool pooled_reads::bring_up_to_date(pooled_file& file) {
+    host::file_facts facts;
+    if (host::linux_environment().facts(file.fd.get(), facts) != 0 ||
+        host::may_change_unseen(facts))
+        return false;
+    if (facts.identity == file.version) return true;
+    const auto number = static_cast<std::uint32_t>(file.number);
+    if (session_->resize(number, facts.identity.size_bytes) != 0 ||
+        session_->forget(number, 0, every_page) != 0)
+        return false;
+    file.version = facts.identity;
+    return true;
+}
+
+// Past the operating system's page cache, unless the file system cannot.
+int pooled_reads::open_source(int file) {
+    const std::string path = path_of(file);
+    constexpr int flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+    const int fd = direct_io_ ? ::open(path.c_str(), flags | O_DIRECT) : -1;
+    if (direct_io_ && (fd >= 0 || errno != EINVAL)) return fd;
+    if (direct_io_ && !cached_.exchange(true))
+        note_(
+            "a file system of the source cannot read past the operating system's page cache, which "
+            "keeps its files beside the buffer");
+    return ::open(path.c_str(), flags);
+}
+
+bool pooled_reads::drop_oldest() {
+    const auto oldest = std::min_element(
+        files_.begin(), files_.end(),
+        [](const auto& a, const auto& b) { return a.second.used < b.second.used; });
+    if (oldest == files_.end()) return false;
+    drop(oldest->second);
+    files_.erase(oldest);
+    return true;
+}
+
+// A number that the pool does not give up keeps its descriptor.
+void pooled_reads::drop(pooled_file& file) {
+    if (file.number >= 0 && all_->remove_file(static_cast<std::uint32_t>(file.number)) != 0)
+        host::abandon(
+            std::unique_ptr<host::owned_fd>(new (std::nothrow) host::owned_fd(std::move(file.fd))));
+}
+
+}  // namespace penstock::mount
