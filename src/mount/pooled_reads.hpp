@@ -8,7 +8,8 @@
 // locked for the read, and a service thread that writes for a kernel on the GPU waits for that
 // page, while the buffer's kernel waits for room on the GPU.
 //
-// Nothing has to be told of changes: a page is taken only if it is of the version that the file has.
+// Nothing has to be told of changes: a page is taken only if it is of the version that the file
+// has.
 #pragma once
 
 #include <atomic>
