@@ -21,11 +21,9 @@ int main(int argc, char** argv) {
     if (const penstock::status made = penstock::runtime::make(settings, rt); !made.ok())
         return std::fprintf(stderr, "%s\n", made.message.c_str()), 1;
     std::unique_ptr<penstock::buffer_pool> pool;
-    if (const penstock::status made =
-            penstock::buffer_pool::make({.policy = penstock::buffer::policy_kind::native,
-                                         .host_bytes = 4 << 20,
-                                         .sessions = 4},
-                                        pool);
+    if (const penstock::status made = penstock::buffer_pool::make(
+            {.policy = penstock::buffer::policy_kind::native, .host_bytes = 4 << 20, .sessions = 4},
+            pool);
         !made.ok())
         return std::fprintf(stderr, "%s\n", made.message.c_str()), 1;
     std::unique_ptr<penstock::file_mount> served;
