@@ -125,6 +125,18 @@ TEST_P(pooled_mount, gives_its_numbers_and_sessions_back) {
     }
 }
 
+TEST_P(pooled_mount, lets_go_of_a_file_that_has_no_name) {
+    make_files();
+    read_until_buffered(folder_ / "point/own", pattern(2, 16 * page));
+    ASSERT_GE(one_.open(folder_ / "point/own", O_RDONLY), 0);
+    ASSERT_EQ(std::filesystem::remove(folder_ / "point/own"), true);
+    EXPECT_EQ(one_.read(0).code, 8);
+    EXPECT_EQ(one_.close_file(), 0);
+    for (int tries = 0; pool_->counts().pages != 0 && tries < 20'000; ++tries)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_EQ(pool_->counts().pages, 0u);
+}
+
 // Pages of the pool are larger than those of a region, and read ahead.
 TEST_P(pooled_mount, has_what_a_region_released) {
     make_files();
