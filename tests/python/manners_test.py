@@ -173,10 +173,11 @@ with ps.Runtime("cpu", cache="2MiB", log=None) as rt:
 
 
 WAITING = """
-import sys, signal, os, numpy as np, penstock as ps
+import sys, signal, os, fcntl, numpy as np, penstock as ps
 rt = ps.Runtime("cpu", cache="2MiB", page="4KiB", io="pread", windows=0, log=None)
 t = ps.open_array(sys.argv[1], dtype="int64", shape=(-1, 8), runtime=rt)
-open(os.environ["SLOW_READS"], "w").close()
+slow = open(os.environ["SLOW_READS"], "w")
+fcntl.flock(slow, fcntl.LOCK_EX)
 handled = []
 """
 
@@ -208,12 +209,12 @@ class calls_that_wait(common.Case):
 
     def test_ctrl_c_ends_the_call_and_the_array_works_again(self):
         started = self.start("""
-print("waiting", flush=True)
 try:
+    print("waiting", flush=True)
     t.gather([1])
     print("no interrupt")
 except KeyboardInterrupt:
-    os.unlink(os.environ["SLOW_READS"])
+    slow.close()
     print(t.gather([2]).tolist())
 """)
         began = time.monotonic()
@@ -224,7 +225,7 @@ except KeyboardInterrupt:
 
     def test_a_handler_that_returns_lets_the_call_go_on(self):
         started = self.start("""
-signal.signal(signal.SIGINT, lambda *_: (handled.append(1), os.unlink(os.environ["SLOW_READS"])))
+signal.signal(signal.SIGINT, lambda *_: (handled.append(1), slow.close()))
 print("waiting", flush=True)
 print(t.gather([2]).tolist(), handled)
 """)
@@ -235,9 +236,7 @@ print(t.gather([2]).tolist(), handled)
     def test_other_threads_run_meanwhile(self):
         started = self.start("""
 import threading
-def end():
-    os.unlink(os.environ["SLOW_READS"])
-threading.Timer(0.5, end).start()
+threading.Timer(0.5, slow.close).start()
 print("waiting", flush=True)
 print(t.gather([2]).tolist())
 """)

@@ -1,6 +1,8 @@
-// Preloaded: reads of files wait as long as the file that SLOW_READS names is there, at most 40
-// seconds. For calls of Python that wait for a disk.
+// Preloaded: reads of files wait as long as the file that SLOW_READS names is locked. For calls of
+// Python that wait for a disk.
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -9,12 +11,15 @@
 
 namespace {
 
-// False: a signal came, which ends the read as it does on file systems of FUSE and of networks.
+// False: a signal came, which ends the read as it does on file systems of FUSE and of networks. A
+// lock is one long wait in the system: a loop of short waits would miss a signal between two.
 bool wait_while_slow() {
     const char* const name = std::getenv("SLOW_READS");
-    for (int i = 0; i < 4000 && name != nullptr && access(name, F_OK) == 0; ++i)
-        if (usleep(10000) != 0) return false;
-    return true;
+    const int fd = name != nullptr ? open(name, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd < 0) return true;
+    const bool waited = flock(fd, LOCK_SH) == 0;
+    close(fd);
+    return waited;
 }
 
 template <typename Call>
