@@ -349,7 +349,7 @@ def _find_framework(array: object) -> Framework:
         return CudaArray(cupy.empty, lambda: cupy.cuda.get_current_stream().ptr,
                          cupy.cuda.ExternalStream)
     if hasattr(array, "__cuda_array_interface__"):
-        if type(array).__module__.partition(".")[0] == "numba":
+        if type(array).__module__.startswith("numba"):
             cuda: Any = sys.modules["numba"].cuda
             return CudaArray(cuda.device_array, lambda: 0)
         return CudaArray(_no_maker(array), lambda: 0)

@@ -2,12 +2,14 @@
 """cupy, numba and jax on a GPU: rows come back as their arrays, and regions are theirs without a
 copy, freed in any order. What is not installed is left out and said."""
 import gc
+import os
 import sys
 import threading
 import unittest
 
 import common
 
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # jax would take most of the memory
 common.need("numpy")
 import numpy as np  # noqa: E402
 import penstock as ps  # noqa: E402
