@@ -33,8 +33,8 @@ class Case(common.Case):
     def table(self, rt, rows, columns, dtype=torch.float32, **options):
         """An array in a file, and its rows as a tensor on the GPU."""
         generator = torch.Generator().manual_seed(self.seed)
-        content = torch.randint(0, 256, (rows, columns * dtype.itemsize), dtype=torch.uint8,
-                                generator=generator)
+        row_bytes = columns * torch.empty(0, dtype=dtype).element_size()
+        content = torch.randint(0, 256, (rows, row_bytes), dtype=torch.uint8, generator=generator)
         path = self.folder / f"{rows}x{columns}.bin"
         content.numpy().tofile(path)
         expected = content.cuda().view(dtype)
