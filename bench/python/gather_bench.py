@@ -119,15 +119,15 @@ def settle(device):
 
 def captured(call, count):
     """The call as a graph that is launched with new numbers in the same memory."""
-    given = torch.zeros(count, dtype=torch.int64, device="cuda")
-    call(given)
+    numbers = torch.zeros(count, dtype=torch.int64, device="cuda")
+    call(numbers)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        out = call(given)
+        out = call(numbers)
 
     def launch(ids):
-        given.copy_(ids)
+        numbers.copy_(ids)
         graph.replay()
         return out
     return launch
