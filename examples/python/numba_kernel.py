@@ -13,6 +13,8 @@ import tempfile
 
 import numpy as np
 
+if not hasattr(np, "row_stack"):  # numba-cuda 0.30 asks for it, and numpy 2.5 has it no longer
+    setattr(np, "row_stack", np.vstack)
 try:
     from numba import cuda  # type: ignore[import-not-found, import-untyped, unused-ignore]
     if not cuda.is_available():

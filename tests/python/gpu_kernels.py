@@ -115,6 +115,8 @@ def cupy_file(w):
 
 
 def numba_kernels():
+    if not hasattr(np, "row_stack"):  # numba-cuda 0.30 asks for it, and numpy 2.5 has it no longer
+        np.row_stack = np.vstack
     from numba import cuda
 
     from penstock.device import numba as device
