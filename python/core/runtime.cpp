@@ -9,11 +9,13 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstring>
 #include <tuple>
 
 #include "core/core.hpp"
 #include "core/errors.hpp"
+#include "penstock/prometheus.hpp"
 #include "runtime/runtime_state.hpp"
 #include "settings/tables.hpp"
 
@@ -26,6 +28,22 @@ namespace {
 
 // An option: its name in C++, what the caller calls it, and its value as text.
 using setting = std::tuple<std::string, std::string, std::string>;
+
+// The counts by their names. A name that is not there is 0, and others are left out.
+statistics statistics_of(const nb::dict& counts) {
+    statistics out;
+    for (const settings::statistic_entry& entry : settings::statistic_entries())
+        if (counts.contains(entry.name))
+            out.*entry.member = nb::cast<std::uint64_t>(counts[entry.name]);
+    const auto take = [&counts](const char* name, auto& buckets) {
+        if (!counts.contains(name)) return;
+        const auto values = nb::cast<std::vector<std::uint64_t>>(counts[name]);
+        std::copy_n(values.begin(), std::min(values.size(), buckets.size()), buckets.begin());
+    };
+    take("batch_size", out.batch_size);
+    take("latency_ns", out.latency_ns);
+    return out;
+}
 
 enum class log_to { standard_error, queue, nowhere };
 
@@ -181,6 +199,12 @@ void bind_runtime(nb::module_& m) {
         },
         "label"_a, "text"_a);
     m.def("format_size", format_size, "bytes"_a);
+    m.def(
+        "prometheus_text",
+        [](const nb::dict& counts, const metric_labels& labels) {
+            return prometheus_text(statistics_of(counts), labels);
+        },
+        "counts"_a, "labels"_a, "The text of penstock stat --prometheus.");
 }
 
 }  // namespace penstock::python

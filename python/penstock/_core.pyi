@@ -120,6 +120,9 @@ def parse_size(label: str, text: str) -> int: ...
 
 def format_size(bytes: int) -> str: ...
 
+def prometheus_text(counts: dict, labels: Sequence[tuple[str, str]]) -> str:
+    """The text of penstock stat --prometheus."""
+
 class RegionUse:
     """Keeps the memory of a region."""
 

@@ -6,17 +6,18 @@ import json
 from types import TracebackType
 from typing import Any
 
+from . import _core
 from ._runtime import Runtime
 
-_GAUGES = {"window_bytes", "device_bytes"}  # what is so now; all else only grows
-_MISSES = {"window": "window_loads", "tier": "tier_loads", "neighbour": "neighbour_loads"}
+# What is so now; all else only grows.
+_GAUGES = {"window_bytes", "device_bytes", "resident_pages"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Statistics:
     """The counts of a runtime since it was made, over all of its devices; ``b - a`` has what came
-    between two of them. penstock/statistics.hpp says what each counts. ``window_bytes`` and
-    ``device_bytes`` are what is so now."""
+    between two of them. penstock/statistics.hpp says what each counts. ``window_bytes``,
+    ``device_bytes`` and ``resident_pages`` are what is so now."""
 
     hits: int = 0
     misses: int = 0
@@ -28,6 +29,8 @@ class Statistics:
     window_bytes: int = 0
     device_bytes: int = 0
     tier_loads: int = 0
+    request_loads: int = 0
+    resident_pages: int = 0
     tier_saves: int = 0
     tier_evictions: int = 0
     read_ahead_pages: int = 0
@@ -54,6 +57,8 @@ class Statistics:
     file_write_errors: int = 0
     file_syncs: int = 0
     kept_files: int = 0
+    buffer_loads: int = 0
+    buffer_device_loads: int = 0
     file_reads: int = 0
     file_read_bytes: int = 0
     file_read_errors: int = 0
@@ -106,38 +111,9 @@ class Statistics:
         return json.dumps(dataclasses.asdict(self))
 
     def to_prometheus(self, labels: dict[str, str] | None = None) -> str:
-        """The text format of Prometheus, each name with the prefix ``penstock_``; for a file of
-        node_exporter, or an answer of your own server."""
-        marks = {key: value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-                 for key, value in (labels or {}).items()}
-
-        def line(name: str, value: object, **more: str) -> str:
-            pairs = ",".join(f'{key}="{text}"' for key, text in {**marks, **more}.items())
-            return f"penstock_{name}{{{pairs}}} {value}" if pairs else f"penstock_{name} {value}"
-
-        out: list[str] = []
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, tuple) or field.name == "misses":
-                continue
-            kind = "gauge" if field.name in _GAUGES else "counter"
-            name = field.name if kind == "gauge" else f"{field.name}_total"
-            out += [f"# TYPE penstock_{name} {kind}", line(name, value)]
-        out.append("# TYPE penstock_misses_total counter")
-        others = self.misses
-        for source, member in _MISSES.items():
-            others -= getattr(self, member)
-            out.append(line("misses_total", getattr(self, member), source=source))
-        out.append(line("misses_total", max(others, 0), source="request"))
-        out.append("# TYPE penstock_request_seconds histogram")
-        seen, seconds = 0, 0.0
-        for bucket, count in enumerate(self.latency_ns):
-            seen += count
-            seconds += count * 1.5 * 2**bucket / 1e9
-            out.append(line("request_seconds_bucket", seen, le=f"{2 ** (bucket + 1) / 1e9:g}"))
-        out += [line("request_seconds_bucket", seen, le="+Inf"),
-                line("request_seconds_sum", f"{seconds:g}"), line("request_seconds_count", seen)]
-        return "\n".join(out) + "\n"
+        """The text format of Prometheus, as ``penstock stat --prometheus`` prints it (each name is in
+        docs/guide/operating.md); for a file of node_exporter, or an answer of your own server."""
+        return _core.prometheus_text(dataclasses.asdict(self), list((labels or {}).items()))
 
     def __str__(self) -> str:
         asked = self.hits + self.misses + self.through_reads

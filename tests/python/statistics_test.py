@@ -36,13 +36,14 @@ class statistics(common.Case):
             self.assertEqual(seen.statistics.hits, 0)
 
     def test_prometheus_text_has_a_type_for_each_name_and_sums_that_agree(self):
-        counted = ps.Statistics(misses=10, window_loads=3, tier_loads=2, latency_ns=(0, 4, 1),
-                                requests=5)
+        counted = ps.Statistics(misses=10, window_loads=3, tier_loads=2, request_loads=5,
+                                latency_ns=(0, 4, 1), requests=5)
         text = counted.to_prometheus({"job": 'a "b"\\'})
         values, types = {}, set()
         for line in text.splitlines():
             if line.startswith("# TYPE "):
                 types.add(line.split()[2])
+            if line.startswith("#"):
                 continue
             name, value = line.rsplit(" ", 1)
             self.assertIn('job="a \\"b\\"\\\\"', name)
