@@ -111,8 +111,8 @@ class Statistics:
         return json.dumps(dataclasses.asdict(self))
 
     def to_prometheus(self, labels: dict[str, str] | None = None) -> str:
-        """The text format of Prometheus, as ``penstock stat --prometheus`` prints it (each name is in
-        docs/guide/operating.md); for a file of node_exporter, or an answer of your own server."""
+        """The text format of Prometheus, as ``penstock stat --prometheus`` prints it; for a file of
+        node_exporter, or an answer of your own server. docs/guide/operating.md has the names."""
         return _core.prometheus_text(dataclasses.asdict(self), list((labels or {}).items()))
 
     def __str__(self) -> str:

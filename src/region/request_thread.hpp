@@ -96,8 +96,8 @@ private:
     std::thread thread_, watch_;
 
     std::mutex queue_;
-    // Apart, since the caller of a request wakes one thread and no more: that costs it tens of
-    // microseconds for each.
+    // Apart, so that the caller of a request wakes one thread and no more, which costs it some
+    // microseconds.
     std::condition_variable may_serve_;    // to the thread that serves
     std::condition_variable watch_began_;  // a deadline has begun, to the thread that watches
     std::condition_variable fewer_wait_;   // to drain()
