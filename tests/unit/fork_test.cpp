@@ -14,7 +14,10 @@
 // What a child leaves alone is a leak to LeakSanitizer, and this test is about children that do so.
 extern "C" const char* __asan_default_options();
 extern "C" const char* __asan_default_options() { return "detect_leaks=0"; }
-// AddressSanitizer of GCC 12 forks without the locks of its allocator: a child may find one locked
+#endif
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+// The sanitizers of GCC 12 fork without the locks of their allocator: a child may find one locked
 // by a thread that it does not have, and waits for ever. So requests rest while a process forks.
 constexpr bool requests_rest_at_a_fork = true;
 #else
