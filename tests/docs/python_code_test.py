@@ -35,6 +35,13 @@ def run(python, script, path, folder):
     return done.returncode == 0, done.stdout + done.stderr
 
 
+def lend(place, folder):
+    """A folder with the backend alone: numpy beside it may not suit the borrower's torch."""
+    folder.mkdir()
+    (folder / "nanobind_backend").symlink_to(place / "nanobind_backend")
+    return str(folder)
+
+
 def find_python(packages, interpreters, folder):
     """An interpreter and the folders of its packages, or None and the reasons."""
     lenders, reasons = {}, []
@@ -42,7 +49,8 @@ def find_python(packages, interpreters, folder):
         done, said = run(python, FIND, [], folder)
         if done:
             version, _, place = said.strip().rpartition(" ")
-            lenders[version] = place
+            lenders[version] = lend(pathlib.Path(place),
+                                    pathlib.Path(folder) / f"lent {len(lenders)}")
     for python in interpreters:
         version = run(python, "import sys; print(sys.version_info[:2])", [], folder)[1].strip()
         for path in ([packages], [packages, lenders.get(version, packages)]):
@@ -67,13 +75,7 @@ def page_problem(root, page, python, path, change=lambda code: code):
     return "" if done else f"{page}: the code fails:\n{said}"
 
 
-def main():
-    root, packages = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
-    with tempfile.TemporaryDirectory() as folder:
-        python, path = find_python(packages, sys.argv[3:], folder)
-    if python is None:
-        print("SKIP: no interpreter has torch and the package:", *path, sep="\n  ")
-        return SKIPPED
+def run_pages(root, python, path):
     problems = [page_problem(root, page, python, path) for page in PAGES]
     # A mistake in a page must be found.
     if not page_problem(root, PAGES[1], python, path,
@@ -82,6 +84,16 @@ def main():
     problems = list(filter(None, problems))
     print(*problems, f"{len(PAGES)} pages run by {python}, {len(problems)} problems", sep="\n")
     return 1 if problems else 0
+
+
+def main():
+    root, packages = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2]
+    with tempfile.TemporaryDirectory() as folder:
+        python, path = find_python(packages, sys.argv[3:], folder)
+        if python is not None:
+            return run_pages(root, python, path)
+    print("SKIP: no interpreter has torch and the package:", *path, sep="\n  ")
+    return SKIPPED
 
 
 if __name__ == "__main__":
