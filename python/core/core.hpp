@@ -8,10 +8,12 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/unique_ptr.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
 #include "core/log_queue.hpp"
+#include "penstock/error.hpp"
 #include "penstock/runtime.hpp"
 #include "penstock/table.hpp"
 
@@ -52,6 +54,16 @@ struct table_box {
 
 // The place of a device of the runtime. Throws ValueError: it has none there.
 std::uint32_t device_of(const runtime& rt, std::uint32_t place);
+
+// Errors of the library as exceptions of Python. The class of each is chosen in Python
+// (penstock/_errors.py), so that C++ knows codes and texts only. The caller holds the GIL; `path`
+// may be empty.
+[[noreturn]] void raise(std::int64_t negative_errno, const std::string& text,
+                        const std::string& path = {});
+// Raises unless the status is ok.
+void check(const status& s, const std::string& path = {});
+// Of calls that return a count or a negative errno.
+std::int64_t check(std::int64_t result, const std::string& verb, const std::string& path = {});
 
 void bind_layout(nanobind::module_& m);
 void bind_region(nanobind::module_& m);

@@ -9,7 +9,6 @@
 #include <tuple>
 
 #include "core/core.hpp"
-#include "core/errors.hpp"
 #include "penstock/options.hpp"
 
 namespace penstock::python {

@@ -12,7 +12,6 @@
 
 #include "core/core.hpp"
 #include "core/dlpack.hpp"
-#include "core/errors.hpp"
 #include "runtime/runtime_state.hpp"
 
 namespace penstock::python {

@@ -14,7 +14,6 @@
 #include <tuple>
 
 #include "core/core.hpp"
-#include "core/errors.hpp"
 #include "penstock/prometheus.hpp"
 #include "runtime/runtime_state.hpp"
 #include "settings/tables.hpp"

@@ -8,7 +8,6 @@
 #include <algorithm>
 
 #include "core/core.hpp"
-#include "core/errors.hpp"
 #include "core/host_rows.hpp"
 #include "core/interrupts.hpp"
 #include "penstock/advise.hpp"

@@ -5,7 +5,8 @@ import ctypes
 import math
 from typing import Any
 
-from ._frameworks import INT32, INT64, UINT32, UINT64, Numbers, Rows, not_numbers, wrong_out
+from ._frameworks import (INT32, INT64, UINT32, UINT64, Numbers, Rows, Unordered, not_numbers,
+                          wrong_out)
 
 _TYPES = {(0, 32): INT32, (0, 64): INT64, (1, 32): UINT32, (1, 64): UINT64}
 _CUDA, _CUDA_MANAGED = 2, 13
@@ -25,7 +26,7 @@ _pointer_of.argtypes = [ctypes.py_object, ctypes.c_char_p]
 _pointer_of.restype = ctypes.c_void_p
 
 
-class Exchanged:
+class Exchanged(Unordered):
     """Reads a capsule without taking it: its own end then frees it."""
 
     def numbers(self, ids: Any) -> Numbers:
@@ -55,13 +56,3 @@ class Exchanged:
     def rows(self, out: Any, shape: tuple[int, ...], dtype: str, for_writing: bool = True) -> Rows:
         raise wrong_out(f"{type(out).__name__} offers DLPack alone, which does not say whether it "
                         "may be written; give an array of torch, cupy, numba or numpy")
-
-    def stream(self, ids: Any) -> int:
-        return 0
-
-    def empty_on(self, shape: tuple[int, ...], dtype: str, ids: Any, stream: int,
-                 named: object) -> Any:
-        return self.empty(shape, dtype, ids)
-
-    def finish(self, result: Any, stream: int) -> Any:
-        return result

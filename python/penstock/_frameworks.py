@@ -105,7 +105,24 @@ def _find_numpy_dtype(name: str) -> Any:
         return np.dtype(_STAND_INS.get(name, "uint8"))
 
 
-class Numpy:
+class Unordered:
+    """Arrays that know no stream: their work is done when a call returns."""
+
+    def empty(self, shape: tuple[int, ...], dtype: str, ids: Any) -> Any:
+        raise NotImplementedError
+
+    def stream(self, ids: Any) -> int:
+        return 0
+
+    def empty_on(self, shape: tuple[int, ...], dtype: str, ids: Any, stream: int,
+                 named: object) -> Any:
+        return self.empty(shape, dtype, ids)
+
+    def finish(self, result: Any, stream: int) -> Any:
+        return result
+
+
+class Numpy(Unordered):
     """Host memory. Lists and other sequences become arrays of numpy."""
 
     def __init__(self) -> None:
@@ -154,16 +171,6 @@ class Numpy:
         if not flags.c_contiguous:
             stride = row_stride(out.strides, shape, out.dtype.itemsize)
         return Rows(out.ctypes.data, stride, -1)
-
-    def stream(self, ids: Any) -> int:
-        return 0
-
-    def empty_on(self, shape: tuple[int, ...], dtype: str, ids: Any, stream: int,
-                 named: object) -> Any:
-        return self.empty(shape, dtype, ids)
-
-    def finish(self, result: Any, stream: int) -> Any:
-        return result
 
 
 class Torch:
