@@ -114,9 +114,11 @@ status describe(const std::string& path, const std::string& tensor, table_layout
         name.ends_with(".safetensors.index.json"))
         return describe_checkpoint(path, tensor, out);
     if (!name.ends_with(".npy"))
-        return {-EINVAL, path +
-                             ": the name ends in none of .npy, .safetensors and "
-                             ".safetensors.index.json; describe its rows with describe_raw"};
+        return {-EINVAL,
+                path +
+                    ": the name ends in none of .npy, .safetensors and "
+                    ".safetensors.index.json; give the shape of its rows (describe_raw; in "
+                    "Python dtype= and shape=)"};
     if (!tensor.empty())
         return {-EINVAL, path + ": an .npy file has one array without a name, and tensor " +
                              formats::in_quotes(tensor) + " is asked for; leave the name empty"};
