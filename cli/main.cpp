@@ -88,13 +88,31 @@ private:
     bench::request asked_;
 };
 
-CLI::App* declare(CLI::App& parent, command& added, status& wrong) {
+// When the options of a command are declared: all of them take longer than the copy of a small
+// file, and only what describes every command needs them.
+enum class options_of { named_command, every_command };
+
+options_of needed_options(int argc, char** argv) {
+    const std::string first = argc > 1 ? argv[1] : "";
+    return first == "man" || first == "completion" || first == apps::manual_option
+               ? options_of::every_command
+               : options_of::named_command;
+}
+
+void declare_options(CLI::App& to, command& added, status& wrong) {
+    apps::option_list options(to, wrong);
+    added.add_options(options);
+    if (added.text.makes_runtime) apps::add_common_flags(to, added.common, added.text.devices);
+}
+
+CLI::App* declare(CLI::App& parent, command& added, status& wrong, options_of needed) {
     const std::string name = added.text.name;
     CLI::App* const out = parent.add_subcommand(name.substr(name.rfind(' ') + 1), added.text.about);
     if (!added.text.details.empty()) out->footer(added.text.details + exit_statuses);
-    apps::option_list options(*out, wrong);
-    added.add_options(options);
-    if (added.text.makes_runtime) apps::add_common_flags(*out, added.common, added.text.devices);
+    if (needed == options_of::every_command) declare_options(*out, added, wrong);
+    else
+        out->preparse_callback(
+            [out, &added, &wrong](std::size_t) { declare_options(*out, added, wrong); });
     return out;
 }
 
@@ -126,11 +144,12 @@ int run(int argc, char** argv) {
     commands.push_back(make_replay());
     commands.push_back(make_man(app));
     commands.push_back(make_completion(app));
+    const options_of needed = needed_options(argc, argv);
     std::vector<const CLI::App*> declared;
-    for (const auto& added : commands) declared.push_back(declare(app, *added, wrong));
+    for (const auto& added : commands) declared.push_back(declare(app, *added, wrong, needed));
     CLI::App* const trace = app.add_subcommand("trace", about_trace)->require_subcommand(1);
     for (auto& added : make_trace_commands()) {
-        declared.push_back(declare(*trace, *added, wrong));
+        declared.push_back(declare(*trace, *added, wrong, needed));
         trace->footer(added->text.details + exit_statuses);  // the same for all of them
         commands.push_back(std::move(added));
     }
