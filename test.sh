@@ -64,7 +64,8 @@ step() {
 }
 
 # suite TITLE FOLDER OPTION...: ctest, its results added to the counts. One test more runs at a time
-# than there are processors, since some of them wait most of the time.
+# than there are processors, since some of them wait most of the time. Tests that send signals need
+# their defaults: nohup ignores HUP, a job in the background INT and QUIT.
 suite() {
     local title=$1 folder=$2 start=$SECONDS results counts status
     shift 2
@@ -72,7 +73,7 @@ suite() {
     say "$title"
     rm -f "$results"
     (cd "$folder" &&
-        ctest --output-on-failure --no-tests=error --output-junit "$results" \
+        env --default-signal ctest --output-on-failure --no-tests=error --output-junit "$results" \
             --parallel "$((jobs + 1))" "$@" </dev/null)
     status=$?
     counts=$(python3 tools/count_tests.py "$results") || counts="0 0 0"
