@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """How the package behaves in a process: forks, spawned workers, ends without a close, exceptions,
-Ctrl-C, many runtimes, and no numpy. manners_test.py [COMPILER] also tries calls that wait."""
+Ctrl-C, and no numpy. manners_test.py [COMPILER] also tries calls that wait."""
 import errno
 import multiprocessing
 import os
@@ -114,20 +114,6 @@ with ps.Runtime("cpu", cache="2MiB", log=None) as rt:
         assert "numpy" in str(error)
 """, self.path)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-
-    def test_many_runtimes_one_after_the_other_and_at_once(self):
-        threads = threading.active_count()
-        for i in range(100):
-            with common.small_runtime(log=None if i % 4 else "logging") as rt:
-                if i % 10 == 0:
-                    array = ps.open_array(self.path, dtype="int64", shape=(-1, 8), runtime=rt)
-                    self.assertEqual(array.gather([i % 50]).tolist(), [self.rows[i % 50].tolist()])
-        self.assertEqual(threading.active_count(), threads)
-        at_once = [common.small_runtime() for _ in range(20)]
-        for rt in at_once:
-            rt.close()
-        with self.assertRaisesRegex(ValueError, "closed"):
-            rt.check()
 
     def test_a_close_beside_calls_of_other_threads(self):
         for _ in range(10):
