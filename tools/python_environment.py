@@ -11,7 +11,7 @@ import sysconfig
 import time
 
 NEEDED = ["nanobind>=3.1", "nanobind-backend>=1.0"]
-WANTED = ["numpy", "safetensors"]  # the tests compare with them
+WANTED = ["numpy", "safetensors", "hypothesis"]  # the tests compare with them
 PROBE = ("import nanobind, nanobind_backend, sys; assert int(nanobind.__version__[0]) >= 3; "
          f"assert sys.base_prefix == {sys.base_prefix!r}")
 SECONDS, AGAIN_AFTER_SECONDS = 90, 3600

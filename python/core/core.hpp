@@ -55,6 +55,10 @@ struct table_box {
 // The place of a device of the runtime. Throws ValueError: it has none there.
 std::uint32_t device_of(const runtime& rt, std::uint32_t place);
 
+// Text of the library for people: bytes that are no UTF-8, for instance of a damaged header, come
+// as \xff. The caller holds the GIL.
+nanobind::str shown(const std::string& text);
+
 // Errors of the library as exceptions of Python. The class of each is chosen in Python
 // (penstock/_errors.py), so that C++ knows codes and texts only. The caller holds the GIL; `path`
 // may be empty.

@@ -10,9 +10,16 @@ namespace penstock::python {
 
 namespace nb = nanobind;
 
+nb::str shown(const std::string& text) {
+    PyObject* const made =
+        PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "backslashreplace");
+    if (made == nullptr) throw nb::python_error();
+    return nb::steal<nb::str>(made);
+}
+
 void raise(std::int64_t negative_errno, const std::string& text, const std::string& path) {
-    const nb::object error =
-        nb::module_::import_("penstock._errors").attr("error_of")(-negative_errno, text, path);
+    const nb::object error = nb::module_::import_("penstock._errors")
+                                 .attr("error_of")(-negative_errno, shown(text), shown(path));
     PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
     throw nb::python_error();
 }

@@ -112,6 +112,17 @@ void check_all(const runtime_box& box) {
     check(writing);
 }
 
+std::vector<nb::str> lines_of(log_queue& queue, double seconds) {
+    std::vector<std::string> lines;
+    {
+        const nb::gil_scoped_release free;
+        lines = queue.take(seconds);
+    }
+    std::vector<nb::str> out;
+    for (const std::string& line : lines) out.push_back(shown(line));
+    return out;
+}
+
 nb::bytes bytes_of_ref(const runtime_box& box, std::uint32_t device) {
     const std::shared_ptr<runtime> rt = box.open();
     const runtime_ref ref = rt->ref(device_of(*rt, device));
@@ -152,8 +163,7 @@ runtime_box::~runtime_box() {
 
 void bind_runtime(nb::module_& m) {
     nb::class_<log_queue>(m, "LogQueue", "Log lines that wait for a thread of Python.")
-        .def("take", &log_queue::take, "seconds"_a, nb::call_guard<nb::gil_scoped_release>(),
-             "All lines; waits up to so many seconds for the first.")
+        .def("take", lines_of, "seconds"_a, "All lines; waits up to so many seconds for the first.")
         .def("close", &log_queue::close, nb::call_guard<nb::gil_scoped_release>())
         .def_prop_ro("closed", &log_queue::is_closed);
     nb::class_<runtime_box>(m, "Runtime", "A runtime of the library.")

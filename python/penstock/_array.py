@@ -9,7 +9,7 @@ from typing import Any, Union
 
 from . import _core
 from ._errors import path_text
-from ._frameworks import Framework, Numbers, framework_of, numpy_dtype, stream_of
+from ._frameworks import NUMPY, Framework, Numbers, framework_of, stream_of
 from ._runtime import Runtime, default
 
 Path = Union[str, "os.PathLike[str]"]
@@ -278,12 +278,10 @@ class Array:
         Stream, ``pad`` and errors are as of ``gather``; OSError: EROFS in mode ``"r"``."""
         framework = framework_of(ids)
         numbers = framework.numbers(ids)
-        if isinstance(values, (list, tuple, int, float)):
-            import numpy as np
-
-            values = np.asarray(values, dtype=numpy_dtype(self._dtype))
-        rows = framework_of(values).rows(values, numbers.shape + self._row_shape, self._dtype,
-                                         False)
+        kind = framework_of(values)
+        if kind is NUMPY:
+            values = NUMPY.values(values, self._dtype)
+        rows = kind.rows(values, numbers.shape + self._row_shape, self._dtype, False)
         place, used = -1, 0
         if numbers.device >= 0 or rows.device >= 0:
             place = self._place_of(numbers, rows.device)

@@ -44,10 +44,12 @@ def error_of(code: int, text: str, path: str = "") -> Exception:
 
 
 def path_text(path: str | os.PathLike[str]) -> str:
-    """The path as text. ValueError: it has a zero byte, which no file name has."""
+    """The path as text. ValueError: it has a zero byte, which no file name has, or is no UTF-8."""
     text = os.fspath(path)
     if isinstance(text, bytes):
         text = os.fsdecode(text)
     if "\0" in text:
         raise ValueError(f"{text!r}: a file name has no zero byte")
+    if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise ValueError(f"{text!r}: the name is no UTF-8; name it by a link that is")
     return text

@@ -156,15 +156,30 @@ class Numpy(Unordered):
 
         return np.empty(shape, numpy_dtype(dtype))
 
+    def values(self, values: Any, dtype: str) -> Any:
+        """Rows that are to be written: an array as it is, of lists and numbers one of the dtype."""
+        import numpy as np
+
+        if isinstance(values, np.ndarray):
+            return values
+        wanted = None if hasattr(values, "dtype") else numpy_dtype(dtype)
+        try:
+            return np.asarray(values, dtype=wanted)
+        except (OverflowError, TypeError, ValueError) as error:
+            raise ValueError(f"values: {error}; give rows of {dtype}") from error
+
     def rows(self, out: Any, shape: tuple[int, ...], dtype: str,
              for_writing: bool = True) -> Rows:
+        flags = getattr(out, "flags", None)
+        if flags is None:
+            raise wrong_out(f"{type(out).__name__} is no memory for rows; give an array of numpy, "
+                            "torch, cupy or numba")
         if out.shape != shape:
             check_shape(out.shape, shape)
         wanted = numpy_dtype(dtype)
         if out.dtype != wanted:
             raise wrong_out(f"its elements are {out.dtype} and those of the rows {wanted}; "
                             f"give {wanted}")
-        flags = out.flags
         if for_writing and not flags.writeable:
             raise wrong_out("it cannot be written; give an array that can")
         stride = 0
