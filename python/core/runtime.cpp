@@ -28,8 +28,10 @@ namespace {
 // An option: its name in C++, what the caller calls it, and its value as text.
 using setting = std::tuple<std::string, std::string, std::string>;
 
+using named_counts = nb::typed<nb::dict, nb::str, nb::object>;
+
 // The counts by their names. A name that is not there is 0, and others are left out.
-statistics statistics_of(const nb::dict& counts) {
+statistics statistics_of(const named_counts& counts) {
     statistics out;
     for (const settings::statistic_entry& entry : settings::statistic_entries())
         if (counts.contains(entry.name))
@@ -210,7 +212,7 @@ void bind_runtime(nb::module_& m) {
     m.def("format_size", format_size, "bytes"_a);
     m.def(
         "prometheus_text",
-        [](const nb::dict& counts, const metric_labels& labels) {
+        [](const named_counts& counts, const metric_labels& labels) {
             return prometheus_text(statistics_of(counts), labels);
         },
         "counts"_a, "labels"_a, "The text of penstock stat --prometheus.");

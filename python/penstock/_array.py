@@ -407,7 +407,7 @@ class View:
         rows = self._array.gather(ids)
         return rows if dtype is None else rows.astype(dtype, copy=False)
 
-    def to(self, device: object) -> Any:
+    def to(self, device: Any) -> Any:
         """The rows as a tensor of torch on that device; ValueError: the runtime does not use it."""
         import torch
 

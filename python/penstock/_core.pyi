@@ -120,7 +120,7 @@ def parse_size(label: str, text: str) -> int: ...
 
 def format_size(bytes: int) -> str: ...
 
-def prometheus_text(counts: dict, labels: Sequence[tuple[str, str]]) -> str:
+def prometheus_text(counts: dict[str, object], labels: Sequence[tuple[str, str]]) -> str:
     """The text of penstock stat --prometheus."""
 
 class RegionUse:

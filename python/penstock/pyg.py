@@ -19,7 +19,7 @@ from typing import Any, Optional, Union
 
 import torch
 from torch import Tensor
-from torch_geometric.data import FeatureStore as _FeatureStore  # type: ignore
+from torch_geometric.data import FeatureStore as _FeatureStore
 from torch_geometric.data import TensorAttr
 
 from ._array import Array
@@ -31,7 +31,7 @@ __all__ = ["FeatureStore"]
 Name = Union[str, "tuple[Optional[str], str]"]
 
 
-class FeatureStore(_FeatureStore):  # type: ignore
+class FeatureStore(_FeatureStore):
     """Arrays in files, and tensors in memory for what is small (labels, masks), as a feature store
     that is only read. Batches come to ``device``, None: that of the first array's runtime, on the
     current stream; nothing waits."""
@@ -55,11 +55,11 @@ class FeatureStore(_FeatureStore):  # type: ignore
 
     def _rows_of(self, attr: Any) -> Union[Array, Tensor]:
         key = (attr.group_name if attr.is_set("group_name") else None, attr.attr_name)
-        found = self._features.get(key)
+        found: Optional[Union[Array, Tensor]] = self._features.get(key)
         if found is None:
             has = ", ".join(str(known) for known in self._features)
             raise KeyError(f"the store has no {key}; it has {has}")
-        return found  # type: ignore[no-any-return]
+        return found
 
     def _numbers(self, index: Any, rows: int, device: torch.device) -> Tensor:
         """PyG's index (None, a slice, a number, a tensor or an array) as numbers on the device."""

@@ -23,6 +23,7 @@ def main():
     # The package as it lies on the path, without the sources of this tree in between.
     package = pathlib.Path(penstock.__file__).parent
     ran = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--no-incremental",
+                          "--config-file", str(ROOT / "pyproject.toml"),
                           *map(str, examples)], check=False, text=True, capture_output=True,
                          env={**os.environ, "MYPYPATH": str(package.parent)})
     print(ran.stdout, ran.stderr)

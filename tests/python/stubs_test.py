@@ -2,6 +2,7 @@
 """The types and texts of the package: the stub of the module is that of the module, and every
 public name says what it does."""
 import inspect
+import os
 import pathlib
 import subprocess
 import sys
@@ -46,10 +47,28 @@ class stubs(common.Case):
             import mypy  # noqa: F401
         except ImportError:
             self.skipTest("mypy is not installed")
-        done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir",
-                               self.folder, "--config-file", PACKAGE.parents[1] / "pyproject.toml",
-                               PACKAGE], capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stdout)
+        # With the frameworks that this interpreter has, and as if it had none.
+        for others in ([], ["--no-site-packages"]):
+            with self.subTest(others=others):
+                done = self.strict(PACKAGE.parent, *others)
+                self.assertEqual(done.returncode, 0, done.stdout)
+        # A canary: a call that does not fit the stub is found.
+        (self.folder / "penstock").mkdir()
+        for source in PACKAGE.glob("*.py*"):
+            text = source.read_text(encoding="utf-8")
+            if source.name == "_check.py":
+                text = text.replace("format_size(size)", "format_size(str(size))")
+            (self.folder / "penstock" / source.name).write_text(text, encoding="utf-8")
+        done = self.strict(self.folder)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertRegex(done.stdout, r"_check\.py:\d+: error: .*\[arg-type\]")
+
+    def strict(self, path, *options):
+        return subprocess.run(
+            [sys.executable, "-m", "mypy", "--strict", "--cache-dir", self.folder / "cache",
+             "--config-file", PACKAGE.parents[1] / "pyproject.toml", *options, "-p", "penstock"],
+            capture_output=True, text=True, check=False, cwd=self.folder,
+            env={**os.environ, "MYPYPATH": str(path)})
 
 
 if __name__ == "__main__":

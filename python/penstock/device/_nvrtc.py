@@ -30,7 +30,7 @@ def _candidates() -> List[str]:
     found: List[str] = []
     try:
         # The library that numba-cuda and CuPy take, so that linker and compiler fit each other.
-        from cuda.pathfinder import load_nvidia_dynamic_lib  # type: ignore
+        from cuda.pathfinder import load_nvidia_dynamic_lib
         path = load_nvidia_dynamic_lib("nvrtc").abs_path
         if path:
             found.append(path)

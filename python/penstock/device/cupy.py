@@ -34,7 +34,7 @@ def options(*more: str) -> tuple[str, ...]:
 
 def raw_module(code: str, more_options: Sequence[str] = (), **keywords: Any) -> Any:
     """``cupy.RawModule`` of CUDA C++ that includes headers of Penstock."""
-    import cupy  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    import cupy
     return cupy.RawModule(code=code, options=options(*more_options), backend="nvrtc", **keywords)
 
 

@@ -38,16 +38,16 @@ import os
 from typing import Any
 
 import numpy
-from numba import cuda, types  # type: ignore
-from numba.cuda import LTOIR, PTXSource  # type: ignore
+from numba import cuda, types
+from numba.cuda import LTOIR, PTXSource
 
 from . import _nvrtc
 from ._paths import include_folder, source_of
 
 try:
-    from numba.cuda.extending import intrinsic  # type: ignore
+    from numba.cuda.extending import intrinsic
 except ImportError:
-    from numba.core.extending import intrinsic  # type: ignore
+    from numba.core.extending import intrinsic
 
 _number = types.int64
 
@@ -72,7 +72,7 @@ def _compiled_here(caller: str, output: str) -> bytes:
     return calls_for(caller, 10 * major + minor, output)
 
 
-class _LazyLTOIR(LTOIR):  # type: ignore[misc]
+class _LazyLTOIR(LTOIR):
     """Compiled when a kernel that calls it is linked."""
 
     @property
@@ -80,7 +80,7 @@ class _LazyLTOIR(LTOIR):  # type: ignore[misc]
         return _compiled_here(self._data, "ltoir")
 
 
-class _LazyPTX(PTXSource):  # type: ignore[misc]
+class _LazyPTX(PTXSource):
     @property
     def data(self) -> bytes:
         return _compiled_here(self._data, "ptx")
@@ -89,7 +89,7 @@ class _LazyPTX(PTXSource):  # type: ignore[misc]
 def _linker_is_older() -> bool:
     """An nvJitLink takes LTO-IR of no newer NVRTC."""
     try:
-        from cuda.bindings import nvjitlink  # type: ignore
+        from cuda.bindings import nvjitlink
         return tuple(nvjitlink.version()) < _nvrtc.version()
     except Exception:  # neither says: try
         return False
@@ -118,7 +118,7 @@ lane_gather_int32, warp_gather_int32 = (_declare(caller, "gather_int32")
                                         for caller in ("lane", "warp"))
 
 
-@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+@intrinsic
 def address(typing_context: Any, array: Any) -> Any:
     """In a kernel: the address of an array's first element."""
     if not isinstance(array, types.Array):
@@ -131,7 +131,7 @@ def address(typing_context: Any, array: Any) -> Any:
     return _number(array), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+@intrinsic
 def address_of(typing_context: Any, array: Any, i: Any) -> Any:
     """In a kernel: the address of ``array[i]``, an element or a row."""
     if not isinstance(array, types.Array) or not isinstance(i, types.Integer):
