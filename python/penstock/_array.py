@@ -4,12 +4,13 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any, Union
 
 from . import _core
 from ._errors import path_text
-from ._frameworks import NUMPY, Framework, Numbers, framework_of, stream_of
+from ._frameworks import NUMPY, framework_of, stream_of
+from ._memory import Framework, Numbers
+from ._opened import Opened
 from ._runtime import Runtime, default
 
 Path = Union[str, "os.PathLike[str]"]
@@ -100,7 +101,7 @@ def concat(arrays: Sequence[Array], *, runtime: Runtime | None = None) -> Array:
     return Array(layout, arrays[0].runtime if runtime is None else runtime, arrays[0].mode)
 
 
-class Array:
+class Array(Opened[_core.Table]):
     """Rows of equal size in files: what ``open_array`` and ``concat`` give.
 
     Not an array of numpy: rows come by ``gather``, by ``t[ids]``, ``t[3]`` and ``t[a:b]``. Every
@@ -113,30 +114,16 @@ class Array:
     """
 
     def __init__(self, layout: _core.Layout, runtime: Runtime, mode: str) -> None:
-        self._core = _core.make_table(runtime._core, layout, mode == "r+")
-        self._runtime = runtime
+        row_shape = tuple(layout.row_shape) if layout.dtype else (layout.row_bytes,)
+        core = _core.make_table(runtime._core, layout, mode == "r+")
         self._layout = layout
-        self._mode = mode
-        self._row_shape = tuple(layout.row_shape) if layout.dtype else (layout.row_bytes,)
-        self._dtype = layout.dtype or "uint8"
-        self._shape = (layout.rows, *self._row_shape)
+        self._row_shape = row_shape
         self._row_bytes = layout.row_bytes
-        self._on_gpu = runtime.backend == "gpu"
         self._places = {n: i for i, n in enumerate(runtime.device_numbers)}
-        runtime._users.add(self)
+        super().__init__(core, runtime, layout.pieces[0][0], mode, layout.dtype or "uint8",
+                         (layout.rows, *row_shape))
 
     # What it is
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The number of rows, then the shape of a row."""
-        return self._shape
-
-    @property
-    def dtype(self) -> str:
-        """The name of the elements' type, as numpy, ml_dtypes and torch have it: "float32",
-        "bfloat16", "float8_e4m3fn". Raw bytes are "uint8"."""
-        return self._dtype
 
     @property
     def row_bytes(self) -> int:
@@ -149,29 +136,9 @@ class Array:
         return self._shape[0] * self._row_bytes
 
     @property
-    def path(self) -> str:
-        """The file of its first row; ``layout.pieces`` has all of them."""
-        return self._layout.pieces[0][0]
-
-    @property
     def layout(self) -> _core.Layout:
         """Where the rows lie."""
         return self._layout
-
-    @property
-    def runtime(self) -> Runtime:
-        """Whose cache the rows come through."""
-        return self._runtime
-
-    @property
-    def mode(self) -> str:
-        """``"r"`` or ``"r+"``."""
-        return self._mode
-
-    @property
-    def closed(self) -> bool:
-        """Whether ``close`` has been called, here or of the runtime."""
-        return self._core.closed
 
     def __len__(self) -> int:
         return self._shape[0]
@@ -359,17 +326,6 @@ class Array:
         """Closes the files; on a GPU waits first until no kernel runs. Captured graphs that gather
         from the array must not be launched any more. A second call does nothing."""
         self._core.close()
-
-    def __enter__(self) -> Array:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        state = ", closed" if self.closed else ""
-        return f"<penstock.Array {self.path!r}, shape {self.shape}, {self.dtype}{state}>"
 
 
 class View:

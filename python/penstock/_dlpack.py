@@ -5,8 +5,8 @@ import ctypes
 import math
 from typing import Any
 
-from ._frameworks import (INT32, INT64, UINT32, UINT64, Numbers, Rows, Unordered, not_numbers,
-                          wrong_out)
+from ._memory import (INT32, INT64, UINT32, UINT64, Numbers, Rows, Unordered, not_numbers,
+                      wrong_out)
 
 _TYPES = {(0, 32): INT32, (0, 64): INT64, (1, 32): UINT32, (1, 64): UINT64}
 _CUDA, _CUDA_MANAGED = 2, 13

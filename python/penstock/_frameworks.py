@@ -5,121 +5,12 @@ from __future__ import annotations
 import ctypes
 import math
 import sys
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
-# The numbers of penstock::engine::number_type.
-INT32, INT64, UINT32, UINT64 = range(4)
-NUMBER_TYPES = {"int32": INT32, "int64": INT64, "uint32": UINT32, "uint64": UINT64}
-_TYPESTRS = {"<i4": INT32, "<i8": INT64, "<u4": UINT32, "<u8": UINT64}
-
-# Elements that numpy alone does not know, as integers of their size, unless ml_dtypes is there.
-_STAND_INS = {"bfloat16": "uint16"}
-
-
-class Numbers(NamedTuple):
-    """A list of row numbers. ``keep`` lives until the call has begun, ``device`` is the number of
-    a GPU, or -1 for host memory."""
-
-    address: int
-    type: int
-    size: int
-    shape: tuple[int, ...]
-    device: int
-    keep: object
-
-
-class Rows(NamedTuple):
-    """Memory for rows: its address, and the bytes from one row to the next (0: close together)."""
-
-    address: int
-    stride: int
-    device: int
-
-
-class Framework(Protocol):
-    """How a library's arrays are made and looked at."""
-
-    def numbers(self, ids: Any) -> Numbers: ...
-    def empty(self, shape: tuple[int, ...], dtype: str, ids: Any) -> Any: ...
-    def rows(self, out: Any, shape: tuple[int, ...], dtype: str,
-             for_writing: bool = True) -> Rows: ...
-    def stream(self, ids: Any) -> int: ...
-    def empty_on(self, shape: tuple[int, ...], dtype: str, ids: Any, stream: int,
-                 named: object) -> Any: ...
-    def finish(self, result: Any, stream: int) -> Any: ...
-
-
-def not_numbers(ids: object, text: str) -> ValueError:
-    return ValueError(f"ids: {text}; give int32 or int64 numbers in an array of numpy, torch, "
-                      f"cupy, jax or numba, and not {type(ids).__name__}")
-
-
-def wrong_out(text: str) -> ValueError:
-    return ValueError(f"out: {text}")
-
-
-def check_shape(got: tuple[int, ...], wanted: tuple[int, ...]) -> None:
-    if tuple(got) != wanted:
-        raise wrong_out(f"its shape is {tuple(got)} and the rows have {wanted}; give that shape")
-
-
-def row_stride(strides: tuple[int, ...] | None, shape: tuple[int, ...], itemsize: int) -> int:
-    """Bytes from one row to the next of memory with such strides in bytes; 0 if all of it is
-    contiguous. ValueError: a row itself is not."""
-    if strides is None or 0 in shape:
-        return 0
-    expected = itemsize
-    for axis in range(len(shape) - 1, -1, -1):
-        if shape[axis] != 1 and strides[axis] != expected:
-            if axis == 0 and strides[0] > expected:
-                return strides[0]
-            raise wrong_out("its rows do not lie contiguous; give a contiguous array")
-        expected *= shape[axis]
-    return 0
-
-
-def numpy_dtype(name: str) -> Any:
-    """The numpy dtype of elements. What numpy does not know comes from ml_dtypes if that is
-    installed, else as unsigned integers of the same size."""
-    found = _numpy_dtypes.get(name)
-    if found is None:
-        found = _numpy_dtypes[name] = _find_numpy_dtype(name)
-    return found
-
-
-_numpy_dtypes: dict[str, Any] = {}
-
-
-def _find_numpy_dtype(name: str) -> Any:
-    import numpy as np
-
-    try:
-        return np.dtype(name)
-    except TypeError:
-        pass
-    try:
-        import ml_dtypes
-
-        return np.dtype(getattr(ml_dtypes, name))
-    except (ImportError, AttributeError, TypeError):
-        return np.dtype(_STAND_INS.get(name, "uint8"))
-
-
-class Unordered:
-    """Arrays that know no stream: their work is done when a call returns."""
-
-    def empty(self, shape: tuple[int, ...], dtype: str, ids: Any) -> Any:
-        raise NotImplementedError
-
-    def stream(self, ids: Any) -> int:
-        return 0
-
-    def empty_on(self, shape: tuple[int, ...], dtype: str, ids: Any, stream: int,
-                 named: object) -> Any:
-        return self.empty(shape, dtype, ids)
-
-    def finish(self, result: Any, stream: int) -> Any:
-        return result
+from . import _core
+from ._dlpack import Exchanged
+from ._memory import (NUMBER_TYPES, TYPESTRS, Framework, Numbers, Rows, Unordered, check_shape,
+                      not_numbers, numpy_dtype, row_stride, wrong_out)
 
 
 class Numpy(Unordered):
@@ -257,7 +148,7 @@ class CudaArray:
     def numbers(self, ids: Any) -> Numbers:
         facts = ids.__cuda_array_interface__
         shape = tuple(facts["shape"])
-        number = _TYPESTRS.get(facts["typestr"])
+        number = TYPESTRS.get(facts["typestr"])
         if number is None:
             raise not_numbers(ids, f"{facts['typestr']} counts no rows")
         if facts.get("strides") is not None:
@@ -326,8 +217,6 @@ class Jax(CudaArray):
         return Rows(out.unsafe_buffer_pointer(), 0, device_of(out))
 
     def finish(self, result: Any, stream: int) -> Any:
-        from . import _core
-
         _core.wait_for_stream(stream)
         return result
 
@@ -376,8 +265,6 @@ def _find_framework(array: object) -> Framework:
             return CudaArray(cuda.device_array, lambda: 0)
         return CudaArray(_no_maker(array), lambda: 0)
     if hasattr(array, "__dlpack__") and not hasattr(array, "__array__"):
-        from ._dlpack import Exchanged
-
         return Exchanged()
     return NUMPY
 

@@ -5,13 +5,14 @@ import ctypes
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any
 
 from . import _core
 from ._array import Path, describe, dtype_name
 from ._errors import path_text
-from ._frameworks import numpy_dtype, stream_of
+from ._frameworks import stream_of
+from ._memory import numpy_dtype
+from ._opened import Opened
 from ._runtime import Runtime, Size, default
 
 # Code and bits of DLPack. The small floats are of DLPack 1.1.
@@ -108,7 +109,7 @@ def _elements(name: str, dtype: object, shape: Sequence[int] | None,
     return kind, tuple(extents), offset
 
 
-class Region:
+class Region(Opened[_core.Region]):
     """A part of a file as plain memory: what ``open_region`` gives.
 
     ``torch.from_dlpack(w)``, ``cupy.asarray(w)``, ``jax.dlpack.from_dlpack(w)`` and, on CPU
@@ -122,51 +123,14 @@ class Region:
 
     def __init__(self, core: _core.Region, runtime: Runtime, path: str, mode: str, dtype: str,
                  shape: tuple[int, ...], front: int, device: int) -> None:
-        self._core = core
-        self._runtime = runtime
-        self._path = path
-        self._mode = mode
-        self._dtype = dtype
-        self._shape = shape
         self._front = front
-        self._on_gpu = runtime.backend == "gpu"
-        self._device = runtime.device_numbers[device] if self._on_gpu else 0
-        runtime._users.add(self)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Extents of the memory as an array in C order."""
-        return self._shape
-
-    @property
-    def dtype(self) -> str:
-        """The name of the elements' type."""
-        return self._dtype
+        self._device = runtime.device_numbers[device] if runtime.backend == "gpu" else 0
+        super().__init__(core, runtime, path, mode, dtype, shape)
 
     @property
     def nbytes(self) -> int:
         """Bytes of the elements."""
         return math.prod(self._shape) * _DLPACK[self._dtype][1] // 8
-
-    @property
-    def path(self) -> str:
-        """The file."""
-        return self._path
-
-    @property
-    def mode(self) -> str:
-        """``"r"`` or ``"r+"``."""
-        return self._mode
-
-    @property
-    def runtime(self) -> Runtime:
-        """The runtime that it was opened in."""
-        return self._runtime
-
-    @property
-    def closed(self) -> bool:
-        """Whether ``close`` has been called, here or of the runtime."""
-        return self._core.closed
 
     @property
     def address(self) -> int:
@@ -227,9 +191,6 @@ class Region:
         if not self.closed:
             self._core.close(self._stream(stream))
 
-    def _check(self) -> None:
-        pass
-
     def _stream(self, stream: object) -> int:
         return 0 if stream is None else stream_of(stream)
 
@@ -273,14 +234,3 @@ class Region:
         view = memoryview(memory)
         return {"shape": self._shape, "typestr": numpy_dtype(self._dtype).str, "version": 3,
                 "data": view.toreadonly() if self._mode == "r" else view, "strides": None}
-
-    def __enter__(self) -> Region:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
-        self.close()
-
-    def __repr__(self) -> str:
-        state = ", closed" if self.closed else ""
-        return f"<penstock.Region {self._path!r}, shape {self._shape}, {self._dtype}{state}>"

@@ -8,13 +8,10 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Union
+from typing import Protocol, Union
 
 from . import _core
 from ._errors import path_text
-
-if TYPE_CHECKING:
-    from ._array import Array
 
 Size = Union[int, str]
 Log = Union[str, None, Callable[[str], object]]
@@ -68,6 +65,13 @@ def _drain(queue: _core.LogQueue, write: Callable[[str], object]) -> None:
                 write(line)
             except Exception:
                 logging.getLogger("penstock").exception("the log function of a Runtime failed")
+
+
+class _User(Protocol):
+    """An array or a region that is open: each ends with its runtime."""
+
+    def close(self) -> None: ...
+    def _check(self) -> None: ...
 
 
 class Runtime:
@@ -143,7 +147,7 @@ class Runtime:
                              "function or None")
         where = _TO_QUEUE if write is not None else _NOWHERE if log is None else _TO_STDERR
         folders = None if roots is None else [path_text(folder) for folder in roots]
-        self._users: weakref.WeakSet[object] = weakref.WeakSet()
+        self._users: weakref.WeakSet[_User] = weakref.WeakSet()
         self._process = os.getpid()
         self._core = _core.make_runtime(settings, folders, _suits, where)
         self._writer: threading.Thread | None = None
@@ -213,7 +217,7 @@ class Runtime:
         IndexError and OSError name file, row and cause."""
         self._core.check()
         for user in list(self._users):
-            user._check()  # type: ignore[attr-defined]
+            user._check()
 
     @property
     def closed(self) -> bool:
@@ -231,7 +235,7 @@ class Runtime:
         first: OSError | None = None
         for user in list(self._users):
             try:
-                user.close()  # type: ignore[attr-defined]
+                user.close()
             except OSError as error:
                 first = first or error
         self._core.close()

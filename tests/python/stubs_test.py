@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The types and texts of the package: the stub of the module is that of the module, and every
 public name says what it does."""
+import ast
 import inspect
 import os
 import pathlib
@@ -13,6 +14,29 @@ import penstock as ps
 
 PACKAGE = pathlib.Path(__file__).resolve().parents[2] / "python/penstock"
 OF_THIS_BUILD = ("version:", "with_cuda:")
+
+
+def imports_of(path):
+    """The modules of the package that this one imports, in functions and for types too, as paths
+    below the package."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level > 0:
+            folder = path.relative_to(PACKAGE).parents[node.level - 1].as_posix()
+            names = [node.module] if node.module else [alias.name for alias in node.names]
+            found.update(name if folder == "." else f"{folder}/{name}" for name in names)
+    return found
+
+
+def circle_in(imports):
+    """Modules that import each other, if there are any."""
+    left = dict(imports)
+    while True:
+        ready = [name for name, of in left.items() if not any(other in left for other in of)]
+        if not ready:
+            return sorted(left)
+        for name in ready:
+            del left[name]
 
 
 class stubs(common.Case):
@@ -36,11 +60,21 @@ class stubs(common.Case):
         names = [(name, getattr(ps, name)) for name in ps.__all__ if not name.startswith("__")]
         names += [(f"{name}.{part}", inspect.getattr_static(thing, part))
                   for name, thing in names if inspect.isclass(thing)
-                  for part in vars(thing) if not part.startswith("_")]
+                  for kind in thing.__mro__ if kind.__module__.startswith("penstock")
+                  for part in vars(kind) if not part.startswith("_")]
         plain = [name for name, thing in names
                  if (callable(thing) or isinstance(thing, property)) and not inspect.getdoc(thing)]
         self.assertEqual(plain, [])
         self.assertGreater(len(names), 50)
+
+    def test_no_module_imports_one_that_imports_it(self):
+        imports = {path.relative_to(PACKAGE).with_suffix("").as_posix(): imports_of(path)
+                   for path in PACKAGE.rglob("*.py")}
+        self.assertIn("_opened", imports["_array"])
+        self.assertIn("_install", imports["device/_paths"])
+        self.assertEqual(circle_in(imports), [])
+        imports["_runtime"].add("_array")  # a canary
+        self.assertIn("_runtime", circle_in(imports))
 
     def test_types_are_strict(self):
         try:

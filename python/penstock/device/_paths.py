@@ -4,17 +4,15 @@ from __future__ import annotations
 import os
 import pathlib
 
+from .._install import get_include
+
 
 def include_folder() -> str:
-    """The folder that has ``penstock/table.hpp``: the wheel's, or that of a clone."""
+    """The folder that has ``penstock/table.hpp``: the wheel's, or PENSTOCK_INCLUDE."""
     own = os.environ.get("PENSTOCK_INCLUDE")
     if own:
         return own
-    import penstock
-    found = getattr(penstock, "get_include", None)
-    if found is not None:
-        return str(found())
-    return str(pathlib.Path(__file__).resolve().parents[3] / "include")
+    return get_include()
 
 
 def source_of(name: str) -> str:
