@@ -10,7 +10,9 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <tuple>
 
 #include "core/core.hpp"
@@ -66,14 +68,39 @@ void set(const setting& of, options& out) {
     raise(-EINVAL, "Runtime: there is no option '" + label + "'; there are " + names);
 }
 
+// Gives up what holds the memory of a cache. The last user of the runtime may be any thread, with
+// the GIL or without, and the interpreter may be gone: so the main thread of Python does it, at its
+// next step. What cannot be handed to it within a second, since too much waits for it, stays.
+void give_up(PyObject* keep) {
+    const auto drop = [](void* of) {
+        Py_DECREF(static_cast<PyObject*>(of));
+        return 0;
+    };
+    for (int tries = 0; tries < 1000 && Py_IsInitialized() != 0; ++tries) {
+        if (Py_AddPendingCall(drop, keep) == 0) return;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+}
+
+// The runtime with what holds the memory of its cache, until its end.
+std::shared_ptr<runtime> held(std::unique_ptr<runtime> made, PyObject* keep) {
+    if (keep == nullptr) return made;
+    return {made.release(), [keep](runtime* of) {
+                delete of;
+                give_up(keep);
+            }};
+}
+
 std::unique_ptr<runtime_box> make_runtime(const std::vector<setting>& settings,
                                           const std::optional<std::vector<std::string>>& roots,
-                                          const std::optional<table_layout>& suits, int log) {
+                                          const std::optional<table_layout>& suits, int log,
+                                          std::uintptr_t memory, nb::object keep) {
     options wanted;
     check(options::from_environment(wanted));
     for (const setting& s : settings) set(s, wanted);
     if (roots) wanted.roots = *roots;
     if (suits) wanted = options_for(*suits, wanted);
+    wanted.cache_memory = reinterpret_cast<void*>(memory);
     check(wanted.check());
     auto box = std::make_unique<runtime_box>();
     if (log == static_cast<int>(log_to::queue)) {
@@ -83,13 +110,13 @@ std::unique_ptr<runtime_box> make_runtime(const std::vector<setting>& settings,
         wanted.log = [](const std::string&) {};
     }
     status s;
+    std::unique_ptr<runtime> made;
     {
         const nb::gil_scoped_release free;
-        std::unique_ptr<runtime> made;
         s = runtime::make(wanted, made);
-        box->rt = std::move(made);
     }
     check(s);
+    box->rt = held(std::move(made), keep.is_none() ? nullptr : keep.release().ptr());
     return box;
 }
 
@@ -200,7 +227,8 @@ void bind_runtime(nb::module_& m) {
                  return rt->stats().to_json();
              })
         .def("ref", bytes_of_ref, "device"_a, "The bytes of penstock::runtime_ref.");
-    m.def("make_runtime", make_runtime, "settings"_a, "roots"_a.none(), "suits"_a.none(), "log"_a);
+    m.def("make_runtime", make_runtime, "settings"_a, "roots"_a.none(), "suits"_a.none(), "log"_a,
+          "memory"_a, "keep"_a.none());
     m.def(
         "parse_size",
         [](const std::string& label, const std::string& text) {

@@ -26,6 +26,41 @@ _pointer_of.argtypes = [ctypes.py_object, ctypes.c_char_p]
 _pointer_of.restype = ctypes.c_void_p
 
 
+class _Versioned(ctypes.Structure):
+    _fields_ = [
+        ("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p), ("flags", ctypes.c_uint64), ("tensor", _Tensor),
+    ]
+
+
+_is_capsule = ctypes.pythonapi.PyCapsule_IsValid
+_is_capsule.argtypes = [ctypes.py_object, ctypes.c_char_p]
+
+
+def _is_contiguous(tensor: _Tensor) -> bool:
+    expected = 1
+    for axis in range(tensor.dimensions - 1, -1, -1):
+        if tensor.strides and tensor.shape[axis] > 1 and tensor.strides[axis] != expected:
+            return False
+        expected *= tensor.shape[axis]
+    return True
+
+
+def memory_of_capsule(capsule: object) -> tuple[int, int, int, bool]:
+    """Address, bytes (-1: they do not lie contiguous), device (-1: host memory) of a tensor, and
+    whether it may only be read. A capsule of before DLPack 1.0 is of memory that may be written."""
+    is_read_only = False
+    if _is_capsule(capsule, b"dltensor_versioned"):
+        held = _Versioned.from_address(_pointer_of(capsule, b"dltensor_versioned"))
+        tensor, is_read_only = held.tensor, bool(held.flags & 1)
+    else:
+        tensor = _Tensor.from_address(_pointer_of(capsule, b"dltensor"))
+    count = math.prod(tensor.shape[i] for i in range(tensor.dimensions))
+    size = count * tensor.bits * tensor.lanes // 8 if _is_contiguous(tensor) else -1
+    device = tensor.device if tensor.device_type in (_CUDA, _CUDA_MANAGED) else -1
+    return (tensor.data or 0) + tensor.byte_offset, size, device, is_read_only
+
+
 class Exchanged(Unordered):
     """Reads a capsule without taking it: its own end then frees it."""
 
@@ -40,11 +75,8 @@ class Exchanged(Unordered):
         number = _TYPES.get((tensor.code, tensor.bits))
         if number is None or tensor.lanes != 1:
             raise not_numbers(ids, "its elements count no rows")
-        expected = 1
-        for axis in range(tensor.dimensions - 1, -1, -1):
-            if tensor.strides and shape[axis] > 1 and tensor.strides[axis] != expected:
-                raise not_numbers(ids, "the numbers do not lie contiguous")
-            expected *= shape[axis]
+        if not _is_contiguous(tensor):
+            raise not_numbers(ids, "the numbers do not lie contiguous")
         device = tensor.device if on_gpu else -1
         return Numbers((tensor.data or 0) + tensor.byte_offset, number, math.prod(shape), shape,
                        device, (capsule, ids))

@@ -10,7 +10,7 @@ from typing import Any
 from . import _core
 from ._dlpack import Exchanged
 from ._memory import (NUMBER_TYPES, TYPESTRS, Framework, Numbers, Rows, Unordered, check_shape,
-                      not_numbers, numpy_dtype, row_stride, wrong_out)
+                      device_of, is_of, not_numbers, numpy_dtype, row_stride, wrong_out)
 
 
 class Numpy(Unordered):
@@ -221,22 +221,8 @@ class Jax(CudaArray):
         return result
 
 
-def device_of(array: Any) -> int:
-    """The number of the GPU that has the array; -1: none. 0 if it does not say."""
-    ask = getattr(array, "__dlpack_device__", None)
-    if ask is None:
-        return 0
-    kind, number = ask()
-    return int(number) if int(kind) in (2, 13) else -1
-
-
 NUMPY = Numpy()
 _known: dict[type, Framework] = {}
-
-
-def _is_of(array: object, module: str, name: str) -> bool:
-    found = getattr(sys.modules.get(module), name, None)
-    return isinstance(found, type) and isinstance(array, found)
 
 
 def framework_of(array: object) -> Framework:
@@ -249,13 +235,13 @@ def framework_of(array: object) -> Framework:
 
 
 def _find_framework(array: object) -> Framework:
-    if _is_of(array, "numpy", "ndarray") or isinstance(array, (list, tuple, range, int)):
+    if is_of(array, "numpy", "ndarray") or isinstance(array, (list, tuple, range, int)):
         return NUMPY
-    if _is_of(array, "torch", "Tensor"):
+    if is_of(array, "torch", "Tensor"):
         return Torch(sys.modules["torch"])
-    if _is_of(array, "jax", "Array"):
+    if is_of(array, "jax", "Array"):
         return Jax(sys.modules["jax"])
-    if _is_of(array, "cupy", "ndarray"):
+    if is_of(array, "cupy", "ndarray"):
         cupy: Any = sys.modules["cupy"]
         return CudaArray(cupy.empty, lambda: cupy.cuda.get_current_stream().ptr,
                          cupy.cuda.ExternalStream)

@@ -2,6 +2,7 @@
 elements, and what is said of arrays that do not fit."""
 from __future__ import annotations
 
+import sys
 from typing import Any, NamedTuple, Protocol
 
 # The numbers of penstock::engine::number_type.
@@ -117,3 +118,18 @@ class Unordered:
 
     def finish(self, result: Any, stream: int) -> Any:
         return result
+
+
+def device_of(array: Any) -> int:
+    """The number of the GPU that has the array; -1: none. 0 if it does not say."""
+    ask = getattr(array, "__dlpack_device__", None)
+    if ask is None:
+        return 0
+    kind, number = ask()
+    return int(number) if int(kind) in (2, 13) else -1
+
+
+def is_of(array: object, module: str, name: str) -> bool:
+    """Whether it is of that class, of a library that need not be imported."""
+    found = getattr(sys.modules.get(module), name, None)
+    return isinstance(found, type) and isinstance(array, found)

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Protocol, Union
 
 from . import _core
+from ._cache_memory import Memory, memory_of
 from ._errors import path_text
 
 Size = Union[int, str]
@@ -53,6 +54,18 @@ def _device_settings(device: object) -> list[tuple[str, str, str]]:
             settings.append(("device", "device", number))
         return settings
     return [("where", "device", text)]
+
+
+def _settings_for(memory: Memory, device: object) -> list[tuple[str, str, str]]:
+    """Device and cache of frames in that memory. ValueError: the device is another."""
+    has = "cpu" if memory.device < 0 else f"cuda:{memory.device}"
+    settings = _device_settings(has if device in ("auto", "gpu", "cuda") and has != "cpu" else
+                                "cpu" if device == "auto" else device)
+    names = dict((name, text) for name, _, text in settings)
+    if (names.get("where", "gpu") == "cpu") != (has == "cpu"):
+        raise ValueError(f"cache_memory: it lies on {has}, and device is {device}; give memory of "
+                         "the device, or leave device out")
+    return [*settings, ("cache_bytes", "cache", str(memory.size))]
 
 
 def _drain(queue: _core.LogQueue, write: Callable[[str], object]) -> None:
@@ -99,6 +112,13 @@ class Runtime:
         machine's memory.
     writable
         Whether arrays and regions may be opened with mode ``"r+"``. Costs an eighth of ``cache``.
+    cache_memory
+        Memory of yours in which the cache lies, part of a framework's budget: a tensor of torch, an
+        array of cupy or numpy, or anything with DLPack, ``__cuda_array_interface__`` or a buffer;
+        contiguous, and of any elements. ``device`` is where it lies, and ``cache`` all of it but
+        for up to 255 bytes at its begin. It is held until the last call of this runtime has ended;
+        until then nothing else may read, write or resize it, and work on it has to have ended
+        before. What it holds then is undefined.
     roots
         Directories below which kernels may open files by name. None: the working directory. Arrays
         and regions are opened wherever they lie.
@@ -127,10 +147,15 @@ class Runtime:
         roots: Iterable[str | os.PathLike[str]] | None = None,
         log: Log = "stderr",
         *,
+        cache_memory: object = None,
         _suits: _core.Layout | None = None,
         **options: object,
     ) -> None:
-        settings = [] if device == "auto" else _device_settings(device)
+        memory = None if cache_memory is None else memory_of(cache_memory, cache)
+        if memory is not None:
+            settings, cache = _settings_for(memory, device), None
+        else:
+            settings = [] if device == "auto" else _device_settings(device)
         named = {"cache": cache, "page": page, "host_tier": host_tier, "windows": windows}
         for name, value in {**named, **options}.items():
             if value is not None:
@@ -149,7 +174,9 @@ class Runtime:
         folders = None if roots is None else [path_text(folder) for folder in roots]
         self._users: weakref.WeakSet[_User] = weakref.WeakSet()
         self._process = os.getpid()
-        self._core = _core.make_runtime(settings, folders, _suits, where)
+        self._core = _core.make_runtime(settings, folders, _suits, where,
+                                        memory.address if memory is not None else 0,
+                                        memory.keep if memory is not None else None)
         self._writer: threading.Thread | None = None
         if write is not None:
             self._writer = threading.Thread(target=_drain, args=(self._core.log, write),

@@ -56,6 +56,20 @@ class frameworks(common.Case):
             self.assertEqual(made.data.ptr, region.address)
             self.assertEqual(made.get().tobytes(), self.content.tobytes())
 
+    @unittest.skipUnless(cupy, "cupy is not installed")
+    def test_a_cache_in_an_array_of_cupy(self):
+        memory = cupy.zeros(8 << 20, cupy.uint8)
+        cupy.cuda.Device().synchronize()
+        with ps.Runtime(cache_memory=memory, page="4KiB", log=None) as rt, \
+                ps.open_array(self.path, runtime=rt) as array:
+            ids = cupy.asarray(self.numbers)
+            array.prefetch(ids)
+            self.assertEqual(array.gather(ids).get().tobytes(),
+                             self.content[self.numbers].tobytes())
+            cupy.cuda.Device().synchronize()
+            array.check()
+        self.assertTrue(bool(memory.any()))
+
     @unittest.skipUnless(numba, "numba is not installed")
     def test_numba(self):
         from numba import cuda

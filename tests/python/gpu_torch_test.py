@@ -258,6 +258,36 @@ class regions(Case):
         self.same(tensor.cpu(), torch.from_numpy(content * 2))
 
 
+class caches(Case):
+    def test_a_cache_in_a_tensor(self):
+        memory = torch.zeros((64 << 20) + 4096, dtype=torch.uint8, device="cuda")
+        rt = ps.Runtime(cache_memory=memory[4096:], page="4KiB", log=None)
+        self.addCleanup(rt.close)
+        self.assertEqual((rt.backend, rt.settings()["cache_bytes"]), ("gpu", "64 MiB"))
+        free = torch.cuda.mem_get_info()[0]
+        array, expected = self.table(rt, 300_000, 128)
+        ids = self.ids(300_000, (20_000,))
+        array.prefetch(ids[:1000])
+        self.same(array.gather(ids), self.pick(expected, ids))
+        self.assertLess(free - torch.cuda.mem_get_info()[0], 512 << 20)
+        array.check()
+        pages = memory.data_ptr()
+        del memory  # the runtime holds it: nothing else gets this memory
+        other = torch.full((64 << 20,), 7, dtype=torch.uint8, device="cuda")
+        self.assertFalse(pages <= other.data_ptr() < pages + (64 << 20))
+        self.same(array.gather(ids), self.pick(expected, ids))
+        array.check()
+
+    def test_memory_that_is_no_cache(self):
+        on_gpu = torch.zeros(1 << 20, dtype=torch.uint8, device="cuda")
+        with self.assertRaisesRegex(ValueError, "contiguous"):
+            ps.Runtime(cache_memory=on_gpu[::2], log=None)
+        with self.assertRaisesRegex(ValueError, "lies on cuda"):
+            ps.Runtime("cpu", cache_memory=on_gpu, log=None)
+        with self.assertRaisesRegex(ValueError, "lies on cpu"):
+            ps.Runtime("gpu", cache_memory=on_gpu.cpu(), log=None)
+
+
 @unittest.skipUnless(TIMES, "only with --times")
 class times(Case):
     def per_call(self, call, calls=2000):
