@@ -2,13 +2,11 @@
 #include "mount/background_session.hpp"
 
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,6 +25,7 @@
 #include "mount/first_exchange.hpp"
 #include "mount/kernel_cache.hpp"
 #include "mount/tree.hpp"
+#include "os/file_system.hpp"
 
 namespace penstock::mount {
 
@@ -162,23 +161,14 @@ status make_buffer(const serve_options& wanted, tree& files) {
     return {};
 }
 
-// Does the source lie on another file system, in part at least? The kernel allows two on one
-// another.
-bool is_layered(int root) {
-    struct statfs facts {};
-    if (::fstatfs(root, &facts) != 0) return false;
-    const auto type = static_cast<std::uint32_t>(facts.f_type);
-    return type == OVERLAYFS_SUPER_MAGIC || type == ECRYPTFS_SUPER_MAGIC ||
-           type == FUSE_SUPER_MAGIC;
-}
-
 // The first exchange with the kernel, and what comes of it for files that it is to read and write
 // itself.
 status greet(const serve_options& wanted, fuse_session& session, tree& files, int root) {
     passing_agreement& passing = files.agreed.passing;
     const bool is_buffered = files.buffer != nullptr || files.pooled != nullptr;
     passing.wanted = wanted.pass_through && !is_buffered && ::geteuid() == 0;
-    if (is_layered(root)) passing.layers = 2;
+    // The kernel allows two file systems on one another.
+    if (host::file_system_of(root).is_layered) passing.layers = 2;
     if (status s = exchange_first(&session, files.agreed); !s) return s;
     const bool allowed = passing.reached && files.passing.begin(fuse_session_fd(&session), root,
                                                                 wanted.beside_kernels);

@@ -11,26 +11,13 @@
 #include <sys/inotify.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-#include <sys/vfs.h>
 #include <unistd.h>
+
+#include "os/file_system.hpp"
 
 namespace penstock::host {
 
 namespace {
-
-// Of these a change of the bytes always changes the change time, whichever way it comes. tmpfs is
-// not among them: a store to a mapping that was read before leaves the time of its file.
-bool notes_every_change(int fd) {
-    struct statfs where {};
-    if (::fstatfs(fd, &where) != 0) return false;
-    switch (static_cast<std::uint32_t>(where.f_type)) {
-        case 0xEF53u:      // ext4
-        case 0x58465342u:  // xfs
-        case 0x9123683Eu:  // btrfs
-            return true;
-        default: return false;
-    }
-}
 
 // The kernel's queue of a thread, made at its first write. 0: there is none.
 class write_queue {
@@ -93,7 +80,8 @@ void read_change_watch(int watch, std::vector<int>& out) {
 
 // The signal that tells of a break is one that is ignored unless asked for.
 int take_sole_lease(int fd) {
-    if (!notes_every_change(fd)) return -EINVAL;
+    const file_system_kind& lies_on = file_system_of(fd);
+    if (!lies_on.is_local || !lies_on.notes_stores) return -EINVAL;
     if (::fcntl(fd, F_SETSIG, SIGURG) == 0 && ::fcntl(fd, F_SETLEASE, F_WRLCK) == 0) return 0;
     return errno == EOPNOTSUPP ? -EINVAL : -errno;
 }

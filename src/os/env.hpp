@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "os/file_system.hpp"
+
 namespace penstock::host {
 
 // What tells one version of a file from another.
@@ -40,7 +42,10 @@ struct file_facts {
     // Two changes never leave the same times, even right after one another.
     bool exact_times = false;
     writers writing = writers::unknown;  // told only of a handle that is open for reading
-    std::int64_t now_ns = 0;             // the file clock when the facts were read
+    std::int64_t now_ns = 0;             // the file clock of this machine when the facts were read
+    file_times times = file_times::local;
+    // Times of a server: for how long its file system has given these facts (os/rested_files.hpp).
+    std::int64_t rested_ns = 0;
 };
 
 struct memory_area {
@@ -106,6 +111,8 @@ public:
     virtual int find(int start, const std::string& path) = 0;
     // Where the handle's file really lies, without links; negative errno if that cannot be told.
     virtual int real_path(int handle, std::string& out) = 0;
+    // As the file system has them now: a network file system asks its server. To be asked after the
+    // open that reads go by, since some servers look for changes only at an open.
     virtual int facts(int handle, file_facts& out) = 0;
     // The size of an open file; the facts have it too, but take longer.
     virtual std::int64_t size_bytes(int handle) {

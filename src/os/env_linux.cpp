@@ -15,12 +15,14 @@
 #include <sys/uio.h>
 #include <sys/sysmacros.h>
 #include <sys/utsname.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "os/change_watch.hpp"
 #include "os/env.hpp"
 #include "os/file_kind.hpp"
+#include "os/file_system.hpp"
+#include "os/process_owner.hpp"
+#include "os/rested_files.hpp"
 
 namespace penstock::host {
 
@@ -33,29 +35,34 @@ std::int64_t to_ns(const statx_timestamp& t) {
 // Newer than some headers. The number of a mount that is never given to another one (Linux 6.8).
 constexpr unsigned wants_unique_mount = 0x4000;
 
-// From Linux 6.13 on, these file systems give every change that may have been noticed a time
-// of its own (multigrain timestamps). Elsewhere two changes within one clock tick leave equal
-// times.
-bool has_exact_times(int fd, const struct statx& info) {
-    static const bool kernel_has = [] {
+// From Linux 6.13 on some file systems give every change that may have been noticed a time of its
+// own (multigrain timestamps). Elsewhere two changes within one clock tick leave equal times.
+bool kernel_has_exact_times() {
+    static const bool has = [] {
         utsname name{};
         unsigned major = 0, minor = 0;
         return uname(&name) == 0 && std::sscanf(name.release, "%u.%u", &major, &minor) == 2 &&
                (major > 6 || (major == 6 && minor >= 13));
     }();
-    if (!kernel_has) return false;
-    // Files mostly lie on the mount of the one before; its type does not change.
+    return has;
+}
+
+// Files mostly lie on the mount of the one before; its type does not change.
+const file_system_kind& file_system_of(int fd, const struct statx& info) {
     thread_local std::uint64_t last_mount = 0;
-    thread_local bool last_answer = false;
+    thread_local const file_system_kind* last_answer = nullptr;
     const bool named = (info.stx_mask & wants_unique_mount) != 0 && info.stx_mnt_id != 0;
-    if (named && info.stx_mnt_id == last_mount) return last_answer;
-    struct statfs where {};
-    if (fstatfs(fd, &where) != 0) return false;
+    if (named && info.stx_mnt_id == last_mount) return *last_answer;
+    const file_system_kind& out = host::file_system_of(fd);
     last_mount = named ? info.stx_mnt_id : 0;
-    const auto type = static_cast<std::uint32_t>(where.f_type);
-    last_answer = type == 0xEF53u /* ext4 */ || type == 0x58465342u /* xfs */ ||
-                  type == 0x9123683Eu /* btrfs */ || type == 0x01021994u /* tmpfs */;
-    return last_answer;
+    last_answer = &out;
+    return out;
+}
+
+std::int64_t monotonic_ns() {
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return std::int64_t{now.tv_sec} * 1000000000 + now.tv_nsec;
 }
 
 // By the facts that are there already.
@@ -65,28 +72,6 @@ bool has_false_size(int handle, const struct statx& info) {
     facts.st_size = static_cast<off_t>(info.stx_size);
     facts.st_blocks = static_cast<blkcnt_t>(info.stx_blocks);
     return kind_of(handle, facts) == file_kind::false_size;
-}
-
-// Does every change of a file go through this kernel? Of other file systems (NFS, FUSE, cluster
-// file systems) it may grant a lease too, and another machine or a server cuts the file all the
-// same.
-bool is_changed_here_only(int fd) {
-    struct statfs where {};
-    if (::fstatfs(fd, &where) != 0) return false;
-    switch (static_cast<std::uint32_t>(where.f_type)) {
-        case 0xEF53u:      // ext4
-        case 0x58465342u:  // xfs
-        case 0x9123683Eu:  // btrfs
-        case 0x01021994u:  // tmpfs
-        case 0xF2F52010u:  // f2fs
-        case 0x2FC12FC1u:  // zfs
-        case 0xCA451A4Eu:  // bcachefs
-        case 0x794C7630u:  // overlayfs
-        case 0x73717368u:  // squashfs
-        case 0xE0F5E1E2u:  // erofs
-            return true;
-        default: return false;
-    }
 }
 
 // A read lease is granted only while no writer has the file open; it is given back at
@@ -188,15 +173,25 @@ public:
 
     int facts(int handle, file_facts& out) override {
         struct statx info {};
-        if (::statx(handle, "", AT_EMPTY_PATH, STATX_BASIC_STATS | wants_unique_mount, &info) != 0)
+        // A network file system might answer from what its server said some time ago.
+        const std::int64_t asked_ns = monotonic_ns();
+        if (::statx(handle, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC,
+                    STATX_BASIC_STATS | wants_unique_mount, &info) != 0)
             return -errno;
         out.identity = {makedev(info.stx_dev_major, info.stx_dev_minor), info.stx_ino,
                         info.stx_size, to_ns(info.stx_mtime), to_ns(info.stx_ctime)};
         out.is_regular = S_ISREG(info.stx_mode);
         out.is_directory = S_ISDIR(info.stx_mode);
         out.false_size = has_false_size(handle, info);
-        out.exact_times = has_exact_times(handle, info);
-        out.writing = out.is_regular ? ask_for_writers(handle) : writers::unknown;
+        const file_system_kind& lies_on = file_system_of(handle, info);
+        out.times = lies_on.times;
+        out.exact_times = lies_on.has_exact_times && kernel_has_exact_times();
+        // A lease tells of the writers of this machine, which are all only of a local file system.
+        out.writing =
+            out.is_regular && lies_on.is_local ? ask_for_writers(handle) : writers::unknown;
+        if (out.is_regular && out.times == file_times::server)
+            out.rested_ns =
+                one_of_process<rested_files>().note(out.identity, asked_ns, monotonic_ns());
         timespec now{};
         clock_gettime(CLOCK_REALTIME_COARSE, &now);  // the clock that file times are taken from
         out.now_ns = std::int64_t{now.tv_sec} * 1000000000 + now.tv_nsec;
@@ -358,7 +353,7 @@ public:
     int populate(void* address, std::uint64_t bytes) override {
         return ::madvise(address, bytes, populate_read_advice) == 0 ? 0 : -errno;
     }
-    bool changes_elsewhere(int fd) override { return !is_changed_here_only(fd); }
+    bool changes_elsewhere(int fd) override { return !host::file_system_of(fd).is_local; }
 
     int resident(void* address, std::uint64_t bytes, std::uint64_t piece_bytes,
                  std::vector<bool>& out) override {
@@ -372,7 +367,7 @@ public:
     }
 
     int take_lease(int fd) override {
-        if (!is_changed_here_only(fd)) return -EINVAL;
+        if (changes_elsewhere(fd)) return -EINVAL;
         // The signal that tells of a break is one that is ignored unless asked for: we look.
         if (::fcntl(fd, F_SETSIG, SIGURG) == 0 && ::fcntl(fd, F_SETLEASE, F_RDLCK) == 0) return 0;
         return errno == EOPNOTSUPP ? -EINVAL : -errno;

@@ -4,11 +4,10 @@
 #include <cerrno>
 #include <cstdint>
 #include <fcntl.h>
-#include <linux/magic.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 #include <vector>
 
+#include "os/file_system.hpp"
 #include "penstock/error.hpp"
 
 namespace penstock::host {
@@ -43,25 +42,12 @@ bool has_false_size(int fd, const struct stat& facts) {
 }
 
 // Where the writers are not known, or times are coarse, a file that changed less than this before
-// it was looked at may be changing still.
-constexpr std::int64_t time_grain_ns = 20'000'000;
+// it was looked at may be changing still. Some file systems keep whole seconds.
+constexpr std::int64_t tick_ns = 20'000'000, second_ns = 1'000'000'000;
 
 }  // namespace
 
-bool is_made_up(int fd) {
-    struct statfs where {};
-    if (::fstatfs(fd, &where) != 0) return false;
-    switch (static_cast<std::uint32_t>(where.f_type)) {
-        case PROC_SUPER_MAGIC:
-        case SYSFS_MAGIC:
-        case DEBUGFS_MAGIC:
-        case TRACEFS_MAGIC:
-        case SECURITYFS_MAGIC:
-        case CGROUP_SUPER_MAGIC:
-        case CGROUP2_SUPER_MAGIC: return true;
-        default: return false;
-    }
-}
+bool is_made_up(int fd) { return file_system_of(fd).is_made_up; }
 
 file_identity identity_of(const struct stat& facts) {
     return {facts.st_dev, facts.st_ino, static_cast<std::uint64_t>(facts.st_size),
@@ -82,9 +68,12 @@ file_kind kind_of(int fd, const struct stat& facts) {
 
 bool may_change_unseen(const file_facts& facts) {
     if (facts.writing == writers::some) return true;
-    if (facts.writing == writers::none && facts.exact_times) return false;
+    if (facts.times == file_times::unreliable) return true;
+    if (facts.times == file_times::server) return facts.rested_ns < server_grain_ns;
+    const bool in_seconds = facts.identity.changed_ns % second_ns == 0;
+    if (facts.writing == writers::none && facts.exact_times && !in_seconds) return false;
     return facts.now_ns - std::max(facts.identity.modified_ns, facts.identity.changed_ns) <
-           time_grain_ns;
+           tick_ns + (in_seconds ? second_ns : 0);
 }
 
 bool is_in_memory(environment& env, int fd, std::uint64_t offset, std::uint64_t bytes) {

@@ -44,10 +44,18 @@ bool is_made_up(int fd);
 // By the mode alone, for what is not open: regular, directory or special.
 file_kind kind_of(mode_t mode);
 
+// How long a file of a network file system has to rest before its times count as proof
+// (os/rested_files.hpp): 3 s for the coarsest times in use, which are of 2 s, and for clocks of
+// writers that differ; and 1 s in which the answer may have come from a cache of attributes, in a
+// server that was asked and did not ask further.
+inline constexpr std::int64_t server_grain_ns = 4'000'000'000;
+
 // May the file change, or have changed, without leaving other times than those just read? A
 // write(2) sets the time before it copies the bytes, and stores to a mapping set it now and then,
 // so no time is to be believed while a writer has the file open. Without a writer exact times are
-// proof: a later writer leaves a new one.
+// proof: a later writer leaves a new one. Coarse times of a local file system are proof when they
+// are older than a tick. Those of a network file system come from other clocks, so they are never
+// compared with ours: they are proof after the file has rested.
 bool may_change_unseen(const file_facts& facts);
 
 // Has the operating system all of this part of the file in memory? Where that cannot be told it

@@ -1,5 +1,7 @@
 // Which files may be read by their size, and what makes two looks at a file the same version.
 #include "os/file_kind.hpp"
+#include "os/file_system.hpp"
+#include "os/rested_files.hpp"
 
 #include <gtest/gtest.h>
 
@@ -75,6 +77,95 @@ TEST_F(file_kinds, a_time_set_back_is_another_version) {
     EXPECT_EQ(after.st_size, before.st_size);
     EXPECT_EQ(after.st_mtim.tv_nsec, before.st_mtim.tv_nsec);
     EXPECT_NE(identity_of(before), identity_of(after));
+}
+
+TEST(file_systems, the_table_names_what_is_local) {
+    const auto& ext4 = file_system_row(0xEF53u, "");
+    EXPECT_TRUE(ext4.is_local && ext4.has_exact_times && ext4.notes_stores);
+    EXPECT_EQ(ext4.times, file_times::local);
+    EXPECT_FALSE(file_system_row(0x01021994u, "").notes_stores);  // tmpfs
+    for (const std::uint32_t magic : {0x6969u, 0xFF534D42u, 0x65735546u, 0x0BD00BD0u, 0x12345u}) {
+        const auto& row = file_system_row(magic, "");
+        EXPECT_FALSE(row.is_local || row.has_exact_times || row.notes_stores) << row.name;
+        EXPECT_EQ(row.times, file_times::server) << row.name;
+    }
+    EXPECT_EQ(file_system_row(0x65735546u, "daos").times, file_times::unreliable);
+    EXPECT_STREQ(file_system_row(0x65735546u, "glusterfs").name, "GlusterFS");
+}
+
+TEST_F(file_kinds, the_file_system_of_a_file) {
+    const int made_up = ::open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    EXPECT_TRUE(file_system_of(made_up).is_made_up);
+    EXPECT_TRUE(is_made_up(made_up));
+    ::close(made_up);
+    EXPECT_FALSE(file_system_of(-1).is_local);  // what cannot be told
+    struct stat facts {};
+    ASSERT_EQ(::stat("/proc", &facts), 0);
+    EXPECT_EQ(mount_of_device(facts.st_dev).type, "proc");
+    EXPECT_EQ(mount_of_device(0xFFFFFFFFu).type, "");
+}
+
+constexpr std::int64_t now_ns = 1'000'000'500'000'000;
+
+file_facts changed_ago(std::int64_t ns, file_times times) {
+    file_facts out;
+    out.identity.changed_ns = out.identity.modified_ns = now_ns - ns;
+    out.now_ns = now_ns;
+    out.times = times;
+    return out;
+}
+
+TEST(may_change_unseen, local_times_are_proof_after_a_tick_and_whole_seconds_after_a_second) {
+    EXPECT_TRUE(may_change_unseen(changed_ago(10'000'000, file_times::local)));
+    EXPECT_FALSE(may_change_unseen(changed_ago(30'000'000, file_times::local)));
+    file_facts in_seconds = changed_ago(500'000'000, file_times::local);
+    ASSERT_EQ(in_seconds.identity.changed_ns % 1'000'000'000, 0);
+    in_seconds.writing = writers::none;
+    in_seconds.exact_times = true;
+    EXPECT_TRUE(may_change_unseen(in_seconds));
+    in_seconds.now_ns += 600'000'000;
+    EXPECT_FALSE(may_change_unseen(in_seconds));
+    in_seconds.identity.changed_ns += 1;
+    EXPECT_FALSE(may_change_unseen(in_seconds));
+}
+
+TEST(may_change_unseen, times_of_a_server_are_proof_after_a_rest_whatever_our_clock_says) {
+    for (const std::int64_t ago :
+         {std::int64_t{-1'000'000'000'000}, std::int64_t{0}, std::int64_t{1'000'000'000'000}}) {
+        file_facts facts = changed_ago(ago, file_times::server);
+        EXPECT_TRUE(may_change_unseen(facts));
+        facts.rested_ns = server_grain_ns - 1;
+        EXPECT_TRUE(may_change_unseen(facts));
+        facts.rested_ns = server_grain_ns;
+        EXPECT_FALSE(may_change_unseen(facts));
+        facts.writing = writers::some;
+        EXPECT_TRUE(may_change_unseen(facts));
+    }
+}
+
+TEST(may_change_unseen, times_that_are_not_reliable_are_no_proof) {
+    file_facts facts = changed_ago(1'000'000'000'000, file_times::unreliable);
+    facts.rested_ns = INT64_MAX;
+    EXPECT_TRUE(may_change_unseen(facts));
+}
+
+TEST(rested_files, a_rest_lasts_from_the_first_answer_to_the_last_question) {
+    rested_files files;
+    const file_identity old{1, 2, 100, 5, 5}, fresh{1, 2, 100, 5, 6};
+    EXPECT_EQ(files.note(old, 10, 20), 0);
+    EXPECT_EQ(files.note(old, 15, 25), 0);  // asked before the first answer
+    EXPECT_EQ(files.note(old, 50, 60), 30);
+    EXPECT_EQ(files.note(fresh, 70, 80), 0);
+    EXPECT_EQ(files.note(fresh, 100, 110), 20);
+    EXPECT_EQ(files.note(old, 120, 130), 0);
+    EXPECT_EQ(files.note({1, 3, 100, 5, 5}, 200, 210), 0);  // another file
+}
+
+TEST(rested_files, many_files_are_forgotten_and_rest_once_more) {
+    rested_files files(4);
+    for (std::uint64_t i = 0; i < 100; ++i) files.note({1, i, 0, 0, 0}, 10, 10);
+    EXPECT_EQ(files.note({1, 99, 0, 0, 0}, 30, 30), 20);
+    EXPECT_EQ(files.note({1, 0, 0, 0, 0}, 30, 30), 0);
 }
 
 }  // namespace

@@ -1,0 +1,144 @@
+#include "os/file_system.hpp"
+
+#include <fstream>
+#include <linux/magic.h>
+#include <sstream>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
+
+namespace penstock::host {
+
+namespace {
+
+constexpr std::uint32_t fuse_magic = FUSE_SUPER_MAGIC;
+constexpr const char* fuse_prefix = "fuse.";
+
+constexpr file_system_kind local(std::uint32_t magic, const char* name) {
+    return {.magic = magic, .name = name, .is_local = true, .times = file_times::local};
+}
+
+constexpr file_system_kind exact(std::uint32_t magic, const char* name, bool notes_stores = true) {
+    file_system_kind out = local(magic, name);
+    out.has_exact_times = true;
+    out.notes_stores = notes_stores;
+    return out;
+}
+
+constexpr file_system_kind made_up(std::uint32_t magic, const char* name) {
+    return {.magic = magic, .name = name, .times = file_times::unreliable, .is_made_up = true};
+}
+
+constexpr file_system_kind remote(std::uint32_t magic, const char* name) {
+    return {.magic = magic, .name = name};
+}
+
+constexpr file_system_kind layered(file_system_kind below) {
+    below.is_layered = true;
+    return below;
+}
+
+constexpr file_system_kind fuse(const char* server, const char* name,
+                                file_times times = file_times::server) {
+    return {
+        .magic = fuse_magic, .server = server, .name = name, .times = times, .is_layered = true};
+}
+
+// The first row that fits counts.
+constexpr file_system_kind rows[] = {
+    exact(0xEF53u, "ext4"),
+    exact(0x58465342u, "xfs"),
+    exact(0x9123683Eu, "btrfs"),
+    exact(0x01021994u, "tmpfs", false),
+    local(0xF2F52010u, "f2fs"),
+    local(0x2FC12FC1u, "zfs"),
+    local(0xCA451A4Eu, "bcachefs"),
+    layered(local(OVERLAYFS_SUPER_MAGIC, "overlayfs")),
+    local(0x73717368u, "squashfs"),
+    local(0xE0F5E1E2u, "erofs"),
+    layered(remote(ECRYPTFS_SUPER_MAGIC, "eCryptfs")),
+
+    made_up(PROC_SUPER_MAGIC, "proc"),
+    made_up(SYSFS_MAGIC, "sysfs"),
+    made_up(DEBUGFS_MAGIC, "debugfs"),
+    made_up(TRACEFS_MAGIC, "tracefs"),
+    made_up(SECURITYFS_MAGIC, "securityfs"),
+    made_up(CGROUP_SUPER_MAGIC, "cgroup"),
+    made_up(CGROUP2_SUPER_MAGIC, "cgroup2"),
+
+    remote(0x6969u, "NFS"),
+    remote(0xFF534D42u, "CIFS"),
+    remote(0xFE534D42u, "SMB"),
+    remote(0x00C36400u, "Ceph"),
+    remote(0x0BD00BD0u, "Lustre"),
+    remote(0x47504653u, "GPFS"),
+    remote(0x01161970u, "GFS2"),
+    remote(0x7461636Fu, "OCFS2"),
+    remote(0x01021997u, "9p"),
+    remote(0x5346414Fu, "AFS"),
+    fuse("daos", "DAOS", file_times::unreliable),
+    fuse("glusterfs", "GlusterFS"),
+    fuse("sshfs", "sshfs"),
+    fuse(nullptr, "FUSE"),
+};
+
+constexpr file_system_kind unknown = remote(0, "unknown to Penstock");
+
+// The octal numbers of the mount table stand for blanks and the like.
+std::string unescaped(const std::string& text) {
+    std::string out;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        if (text[i] == '\\' && i + 3 < text.size()) {
+            out += static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 +
+                                     (text[i + 3] - '0'));
+            i += 3;
+        } else {
+            out += text[i];
+        }
+    }
+    return out;
+}
+
+}  // namespace
+
+const file_system_kind& file_system_row(std::uint32_t magic, const std::string& server_name) {
+    for (const file_system_kind& row : rows)
+        if (row.magic == magic && (row.server == nullptr || row.server == server_name)) return row;
+    return unknown;
+}
+
+const file_system_kind& file_system_of(int fd) noexcept try {
+    struct statfs where {};
+    if (::fstatfs(fd, &where) != 0) return unknown;
+    const auto magic = static_cast<std::uint32_t>(where.f_type);
+    std::string name;
+    struct stat facts {};
+    if (magic == fuse_magic && ::fstat(fd, &facts) == 0) {
+        const std::string type = mount_of_device(facts.st_dev).type;
+        if (type.rfind(fuse_prefix, 0) == 0) name = type.substr(std::string(fuse_prefix).size());
+    }
+    return file_system_row(magic, name);
+} catch (...) {
+    return unknown;
+}
+
+// A line is: number, parent, major:minor, root, point, options, optional fields, "-", type,
+// source, ...
+mount_facts mount_of_device(std::uint64_t device) {
+    const std::string wanted = std::to_string(major(device)) + ":" + std::to_string(minor(device));
+    std::ifstream table("/proc/self/mountinfo");
+    mount_facts out;
+    for (std::string text; std::getline(table, text);) {
+        std::istringstream line(text);
+        std::string number, parent, numbers, root, point, word;
+        if (!(line >> number >> parent >> numbers >> root >> point) || numbers != wanted) continue;
+        while (line >> word && word != "-") {
+        }
+        std::string source;
+        if (line >> word >> source) out = {unescaped(point), word, unescaped(source)};
+        if (root == "/") break;  // else it shows a part, and a later line may show all
+    }
+    return out;
+}
+
+}  // namespace penstock::host

@@ -1,0 +1,58 @@
+// What is known of file systems, in one table. Every part that treats one file system otherwise
+// than another asks here, so that two parts never disagree about one file.
+//
+// A file system that is not in the table, as any that other machines use too, is judged by the
+// careful rules: its times come from other clocks than ours, and leases tell of no other machine.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace penstock::host {
+
+// By which clock a file system dates its changes.
+enum class file_times {
+    // That of this machine, by ticks of a few ms, or without two equal times (file_facts).
+    local,
+    // Those of a server or of other clients, by up to 2 s. They may be ahead of ours, or behind.
+    server,
+    // A change may leave the times as they were.
+    unreliable,
+};
+
+struct file_system_kind {
+    std::uint32_t magic = 0;  // as statfs has it
+    // Of a FUSE mount, what its server calls itself: "daos" for fuse.daos. Null: any.
+    const char* server = nullptr;
+    const char* name = nullptr;
+    // Does every change of a file go through this kernel? Only then its leases tell of all writers.
+    bool is_local = false;
+    file_times times = file_times::server;
+    // With multigrain timestamps (Linux 6.13), no two changes leave equal times if these were asked
+    // for in between.
+    bool has_exact_times = false;
+    // A change of the bytes always changes the change time, whichever way it comes. Not so on
+    // tmpfs: a store to a mapping that was read before leaves the time of its file.
+    bool notes_stores = false;
+    // Makes its files up when they are read, some of them anew for each reader.
+    bool is_made_up = false;
+    // Its files may lie on another file system.
+    bool is_layered = false;
+};
+
+// Of an open file, which may be open for asking only (O_PATH). Never fails: what cannot be told is
+// the row of unknown file systems.
+const file_system_kind& file_system_of(int fd) noexcept;
+
+// The row for what statfs and the mount table say; `server` is empty if it is no FUSE mount.
+const file_system_kind& file_system_row(std::uint32_t magic, const std::string& server);
+
+// The mount that a file lies on, for people; empty where /proc does not tell.
+struct mount_facts {
+    std::string point;
+    std::string type;  // "ext4", "nfs4", "fuse.sshfs"
+    std::string source;
+};
+mount_facts mount_of_device(std::uint64_t device);
+
+}  // namespace penstock::host

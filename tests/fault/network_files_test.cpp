@@ -1,0 +1,147 @@
+// Close-to-open on a network file system, whatever the clocks of server and reader say: a reader
+// that opens a file after another machine closed it reads what that machine wrote. And what stays
+// unchanged is kept. Each canary breaks one half of the rule and has to read an old byte.
+#include <atomic>
+#include <random>
+
+#include "fault/network_files.hpp"
+#include "fault/scenario.hpp"
+#include "os/file_kind.hpp"
+
+namespace penstock::fault {
+
+namespace {
+
+constexpr std::int64_t second = 1'000'000'000;
+
+class network {
+public:
+    explicit network(const network_shape& shape) : files_(shape) {
+        host::runtime_hooks hooks;
+        hooks.env = &files_;
+        test::write_file(path(), test::pattern(0, page));
+        files_.changed_elsewhere(path());
+        rt_ = test::make_runtime(test::small_options(folder_), hooks);
+    }
+
+    void write() {
+        test::write_file(path(), test::pattern(++version_, page));
+        files_.changed_elsewhere(path());
+    }
+    // False: old bytes.
+    bool read() {
+        const int fd = open(lane{}, rt_->ref(), "data");
+        std::vector<std::uint8_t> got(page);
+        EXPECT_EQ(penstock::read(lane{}, rt_->ref(), fd, got.data(), page, 0),
+                  static_cast<std::int64_t>(page));
+        EXPECT_EQ(close(lane{}, rt_->ref(), fd), 0);
+        ++opens_;
+        const bool fresh = got == test::pattern(version_, page);
+        if (!fresh) ++stale_;
+        return fresh;
+    }
+    void wait(std::int64_t ns) { files_.wait(ns); }
+
+    [[nodiscard]] std::uint64_t stale() const { return stale_; }
+    [[nodiscard]] std::uint64_t reused() const { return opens_ - rt_->stats().misses; }
+
+private:
+    [[nodiscard]] std::string path() const { return folder_ / "data"; }
+
+    const temporary_folder folder_;
+    network_files files_;
+    std::unique_ptr<runtime> rt_;
+    std::uint64_t version_ = 0, opens_ = 0, stale_ = 0;
+};
+
+// Every sequence of so many steps, one after the other, of four kinds.
+void do_every_sequence(network& with, unsigned steps) {
+    for (unsigned sequence = 0; sequence < 1u << (2 * steps); ++sequence) {
+        for (unsigned step = 0; step < steps; ++step) {
+            switch (sequence >> (2 * step) & 3) {
+                case 0: with.write(); break;
+                case 1: with.read(); break;
+                case 2: with.wait(300'000'000); break;
+                default: with.wait(host::server_grain_ns); break;
+            }
+        }
+        with.read();
+    }
+}
+
+void do_at_random(network& with, std::uint64_t seed, int steps) {
+    std::mt19937_64 random(seed);
+    for (int i = 0; i < steps; ++i) {
+        switch (random() % 8) {
+            case 0: with.write(); break;
+            case 1: with.wait(static_cast<std::int64_t>(random() % 3'000'000'000)); break;
+            case 2: with.wait(host::server_grain_ns + 1); break;
+            case 3: with.wait(static_cast<std::int64_t>(random() % 10'000'000)); break;
+            default: with.read(); break;
+        }
+    }
+}
+
+}  // namespace
+
+TEST(network_files, every_short_sequence_of_writes_reads_and_waits) {
+    for (const std::int64_t grain : {second, 2 * second}) {
+        network with({.grain_ns = grain, .server_ahead_ns = -2 * second});
+        do_every_sequence(with, 5);
+        EXPECT_EQ(with.stale(), 0u);
+        EXPECT_GT(with.reused(), 0u);
+    }
+}
+
+TEST(network_files, no_clock_and_no_kept_attribute_makes_a_read_old) {
+    std::uint64_t seed = 1;
+    for (const std::int64_t ahead :
+         {-1'000'000 * second, -2 * second, std::int64_t{0}, 2 * second, 1'000'000 * second})
+        for (const std::int64_t grain :
+             {std::int64_t{1}, std::int64_t{10'000'000}, second, 2 * second})
+            for (const std::int64_t kept : {std::int64_t{0}, second}) {
+                network with({.grain_ns = grain,
+                              .server_ahead_ns = ahead,
+                              .attributes_ns = 60 * second,
+                              .server_keeps_ns = kept});
+                do_at_random(with, ++seed, 200);
+                EXPECT_EQ(with.stale(), 0u)
+                    << "server ahead " << ahead << ", grain " << grain << ", kept " << kept;
+                EXPECT_GT(with.reused(), 0u);
+            }
+}
+
+TEST(network_files, a_file_that_rests_is_read_twice_and_then_kept) {
+    network with({.server_ahead_ns = 2 * second});
+    with.read();
+    with.read();
+    EXPECT_EQ(with.reused(), 0u);  // it has not rested
+    with.wait(host::server_grain_ns);
+    with.read();
+    EXPECT_EQ(with.reused(), 0u);  // what was read before that may be old
+    for (int i = 0; i < 5; ++i) with.read();
+    EXPECT_EQ(with.reused(), 5u);
+    with.write();
+    EXPECT_TRUE(with.read());
+}
+
+// The rule of 0.1.0, with a server whose clock is two seconds behind.
+TEST(network_files, canary_the_local_clock_reads_old_bytes) {
+    network with({.server_ahead_ns = -2 * second, .seems_local = true});
+    do_at_random(with, 1, 400);
+    EXPECT_GT(with.stale(), 0u);
+}
+
+TEST(network_files, canary_without_a_rest_old_bytes_are_read) {
+    network with({.seems_rested = true});
+    do_at_random(with, 1, 400);
+    EXPECT_GT(with.stale(), 0u);
+}
+
+TEST(network_files, canary_attributes_that_are_believed_make_reads_old) {
+    network with({.attributes_ns = second, .asks_server = false});
+    do_at_random(with, 1, 400);
+    EXPECT_GT(with.stale(), 0u);
+}
+
+}  // namespace penstock::fault
