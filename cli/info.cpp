@@ -15,6 +15,8 @@
 
 #include "common/files.hpp"
 #include "os/env.hpp"
+#include "os/file_kind.hpp"
+#include "os/file_system.hpp"
 #include "os/page_watch.hpp"
 #include "penstock/engine/layout.hpp"
 #include "penstock/version.hpp"
@@ -279,10 +281,13 @@ public:
         : command({"info",
                    "Says which devices there are, what works on this machine and why not, the "
                    "limits, and the options in force.\n"
-                   "Makes a runtime with these options to find out; exit status 1 if that fails.\n",
+                   "Makes a runtime with these options to find out; exit status 1 if that fails.\n"
+                   "Of each PATH it says what its file system tells of changes.\n",
                    "", true, "", apps::device_use::several}) {}
 
-    void add_options(apps::option_list&) override {}
+    void add_options(apps::option_list& add) override {
+        add.optional_operands("PATH", paths_, "Files and folders: tell of their file systems too");
+    }
 
     status run() override {
         const gpu_facts gpus =
@@ -304,7 +309,9 @@ public:
         tell("peer access between GPUs", gpus.why.empty() ? gpus.peers : none);
         text_ += "\nLimits\n";
         tell_limits();
-        const status made = tell_runtime();
+        status made = tell_runtime();
+        for (const std::string& path : paths_)
+            if (const status told = tell_file_system(path); made.ok()) made = told;
         const status ended = apps::print_json(common.json ? line_of(object_) : text_);
         return ended.ok() ? made : ended;
     }
@@ -317,6 +324,45 @@ private:
     void tell(const char* feature, const finding& found) {
         object_["works"].push_back({{"what", feature}, {"works", found.works}, {"why", found.why}});
         line(feature, (found.works ? "yes" : "no") + (found.why.empty() ? "" : ": " + found.why));
+    }
+
+    status tell_file_system(const std::string& path) {
+        host::environment& env = host::linux_environment();
+        const unique_fd found(env.find(-1, path));
+        host::file_facts facts;
+        const int code = found < 0 ? int{found} : env.facts(found, facts);
+        if (code != 0) return {code, path + ": " + error_text(code) + "; name what exists"};
+        const host::file_system_kind& kind = host::file_system_of(found);
+        const host::mount_facts mount = host::mount_of_device(facts.identity.device);
+        const std::string times =
+            kind.is_local ? facts.exact_times ? "exact: no two changes have the same"
+                                              : "of this machine's clock, by ticks; one younger "
+                                                "than 20 ms (2 s in whole seconds) is no proof"
+            : kind.times == host::file_times::server
+                ? "of a server's clock, by up to 2 s; never compared with the clock here"
+                : "may not tell of a change";
+        const std::string writers = kind.is_local
+                                        ? "leases tell of them all"
+                                        : "unknown: leases tell of those of this machine only";
+        const std::string pages = host::when_used_again(kind.times, settings.trust_times);
+        object_["file_systems"].push_back({{"path", path},
+                                           {"name", kind.name},
+                                           {"mount_type", text_or_null(mount.type)},
+                                           {"mount_point", text_or_null(mount.point)},
+                                           {"mount_source", text_or_null(mount.source)},
+                                           {"is_local", kind.is_local},
+                                           {"times", times},
+                                           {"writers", writers},
+                                           {"pages", pages}});
+        text_ += "\nFile system of " + path + "\n";
+        line("type", kind.name + (mount.type.empty() ? "" : ", mounted as " + mount.type));
+        if (!mount.point.empty()) line("mount", mount.source + " at " + mount.point);
+        line("changes", kind.is_local ? "local: all go through this kernel"
+                                      : "not local: other machines or a server may change files");
+        line("times", times);
+        line("writers", writers);
+        line("pages", pages);
+        return {};
     }
 
     void tell_host() {
@@ -472,6 +518,7 @@ private:
                  option.variable + "\n";
     }
 
+    std::vector<std::string> paths_;
     json object_;
     std::string text_;
 };

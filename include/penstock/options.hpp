@@ -19,6 +19,7 @@ namespace penstock {
 enum class backend { automatic, gpu, cpu };
 enum class io_method { automatic, uring, pread };
 enum class direct_mode { automatic, off, on };
+enum class trust_mode { automatic, off, on };
 
 struct options {
     // Where the cache lives and what runs the kernels. automatic: gpu if there is a usable GPU,
@@ -136,6 +137,14 @@ struct options {
     // without it.
     bool registered_buffers = true;
 
+    // Whether the times of files on other file systems than local ones prove that a file is the
+    // same, so that its pages are used again after a close, and by other caches. automatic: those
+    // of NFS, SMB, Ceph, Lustre, GPFS, GFS2, OCFS2 and AFS do. Those of FUSE do not, since some
+    // servers tell of a change only some time after the writer's close; nor do those of unknown
+    // file systems. on: all do. off: none do, and each open reads anew. Local file systems are
+    // always trusted.
+    trust_mode trust_times = trust_mode::automatic;
+
     // How long a group looks for a frame while all are pinned or loading, before -ENOBUFS, and for
     // a file slot while all files are open, before -ENFILE.
     std::uint32_t frame_wait_ms = 400;
@@ -177,9 +186,11 @@ std::string format_size(std::uint64_t bytes);
 status parse_backend(const std::string& label, const std::string& text, backend& out);
 status parse_io_method(const std::string& label, const std::string& text, io_method& out);
 status parse_direct_mode(const std::string& label, const std::string& text, direct_mode& out);
+status parse_trust_mode(const std::string& label, const std::string& text, trust_mode& out);
 status parse_switch(const std::string& label, const std::string& text, bool& out);
 const char* name_of(backend where);
 const char* name_of(io_method io);
 const char* name_of(direct_mode direct);
+const char* name_of(trust_mode trust);
 
 }  // namespace penstock

@@ -270,7 +270,7 @@ open_reply file_registry::enter(found_file& file, const slot_life& open_now, han
     e.generation = (e.generation + 1) & engine::file_generation_mask;
     if (e.generation == 0) e.generation = 1;
     e.live = true;
-    e.uncertain = may_change_unseen(file.facts);
+    e.uncertain = may_change_unseen(file.facts, limits_.trust_times);
     e.passed_opens = file.passed_opens;
     e.path.swap(file.path);  // the old one goes without the lock
     e.epoch = 0;
@@ -295,6 +295,19 @@ int file_registry::bring_home(found_file& file) {
     return code <= 0 ? code : env_.facts(file.handle->fd(), file.facts);
 }
 
+void file_registry::tell_of_file_system(const found_file& file) {
+    if (file.facts.times == file_times::local || !reads_.say) return;
+    {
+        const std::lock_guard lock(told_mutex_);
+        if (!told_file_systems_.insert(file.facts.identity.device).second) return;
+    }
+    const mount_facts mount = mount_of_device(file.facts.identity.device);
+    reads_.say(file.path + ": its file system, " + file.facts.file_system +
+               (mount.type.empty() ? "" : " (" + mount.type + " at " + mount.point + ")") +
+               ", may be changed elsewhere, and leases do not tell by what program; pages " +
+               when_used_again(file.facts.times, limits_.trust_times));
+}
+
 open_reply file_registry::open(const std::string& name, std::uint64_t old_extent,
                                std::uint64_t old_units, std::uint32_t flags, slot_life open_now) {
     const looking look(*this);
@@ -313,6 +326,7 @@ open_reply file_registry::open(const std::string& name, std::uint64_t old_extent
     }
     if (code == 0) {
         settle_lives();
+        tell_of_file_system(file);
     } else {
         // -ENFILE tells the asker that the file is there and only a slot is wanting. The machine's
         // own may come before the file was made.

@@ -127,6 +127,7 @@ struct registry_limits {
     std::uint64_t growth_entries = 0;            // leaves by which a file may grow while it is open
     std::uint64_t flat_pages = UINT64_MAX;       // a file of more pages has a directory and leaves
     std::uint64_t most_kept_bytes = UINT64_MAX;  // of a written file whose pages outlive its close
+    trust_mode trust_times = trust_mode::automatic;
 };
 
 // A slot, in one of its lives; generation 0: none.
@@ -240,6 +241,8 @@ public:
 
 private:
     std::atomic<std::uint64_t> handle_changes_{0};
+    std::mutex told_mutex_;
+    std::set<std::uint64_t> told_file_systems_;  // by device; guarded by told_mutex_
 
     struct entry {
         std::uint32_t generation = 0;
@@ -305,6 +308,9 @@ private:
     };
 
     using handles = std::vector<std::shared_ptr<shared_handle>>;
+
+    // Says once for each file system what cannot be known of its files.
+    void tell_of_file_system(const found_file& file);
 
     int look_up(const std::string& name, bool check_roots, found_file& out);
     int bring_home(found_file& file);

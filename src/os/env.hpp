@@ -44,7 +44,9 @@ struct file_facts {
     writers writing = writers::unknown;  // told only of a handle that is open for reading
     std::int64_t now_ns = 0;             // the file clock of this machine when the facts were read
     file_times times = file_times::local;
-    // Times of a server: for how long its file system has given these facts (os/rested_files.hpp).
+    const char* file_system = "";  // its name, for people
+    // Not of a local file system: for how long its file system has given these facts
+    // (os/rested_files.hpp).
     std::int64_t rested_ns = 0;
 };
 

@@ -185,11 +185,12 @@ public:
         out.false_size = has_false_size(handle, info);
         const file_system_kind& lies_on = file_system_of(handle, info);
         out.times = lies_on.times;
+        out.file_system = lies_on.name;
         out.exact_times = lies_on.has_exact_times && kernel_has_exact_times();
         // A lease tells of the writers of this machine, which are all only of a local file system.
         out.writing =
             out.is_regular && lies_on.is_local ? ask_for_writers(handle) : writers::unknown;
-        if (out.is_regular && out.times == file_times::server)
+        if (out.is_regular && out.times != file_times::local)
             out.rested_ns =
                 one_of_process<rested_files>().note(out.identity, asked_ns, monotonic_ns());
         timespec now{};

@@ -42,7 +42,7 @@ bool has_false_size(int fd, const struct stat& facts) {
 }
 
 // Where the writers are not known, or times are coarse, a file that changed less than this before
-// it was looked at may be changing still. Some file systems keep whole seconds.
+// it was looked at may be changing still. Some file systems keep whole seconds, or every other one.
 constexpr std::int64_t tick_ns = 20'000'000, second_ns = 1'000'000'000;
 
 }  // namespace
@@ -66,14 +66,29 @@ file_kind kind_of(int fd, const struct stat& facts) {
                                                                       : by_mode;
 }
 
-bool may_change_unseen(const file_facts& facts) {
+bool may_change_unseen(const file_facts& facts, trust_mode trust) {
     if (facts.writing == writers::some) return true;
-    if (facts.times == file_times::unreliable) return true;
-    if (facts.times == file_times::server) return facts.rested_ns < server_grain_ns;
+    if (facts.times != file_times::local) {
+        const bool is_proof =
+            facts.times == file_times::server ? trust != trust_mode::off : trust == trust_mode::on;
+        return !is_proof || facts.rested_ns < server_grain_ns;
+    }
     const bool in_seconds = facts.identity.changed_ns % second_ns == 0;
     if (facts.writing == writers::none && facts.exact_times && !in_seconds) return false;
     return facts.now_ns - std::max(facts.identity.modified_ns, facts.identity.changed_ns) <
-           tick_ns + (in_seconds ? second_ns : 0);
+           tick_ns + (in_seconds ? 2 * second_ns : 0);
+}
+
+std::string when_used_again(file_times times, trust_mode trust) {
+    const std::string rested = "are used again after a close once the file has rested for " +
+                               std::to_string(server_grain_ns / second_ns) + " s";
+    if (times == file_times::local) return "are used again after a close if the file is the same";
+    if (trust == trust_mode::on) return rested + ", as PENSTOCK_TRUST_TIMES=on says";
+    if (trust == trust_mode::off)
+        return "are read anew at each open, as PENSTOCK_TRUST_TIMES=off says";
+    if (times == file_times::server) return rested;
+    return "are read anew at each open, since times may not tell of a change; if they do, or files "
+           "there do not change, set PENSTOCK_TRUST_TIMES=on";
 }
 
 bool is_in_memory(environment& env, int fd, std::uint64_t offset, std::uint64_t bytes) {

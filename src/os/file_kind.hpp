@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "os/env.hpp"
+#include "penstock/options.hpp"
 
 namespace penstock::host {
 
@@ -56,7 +57,13 @@ inline constexpr std::int64_t server_grain_ns = 4'000'000'000;
 // proof: a later writer leaves a new one. Coarse times of a local file system are proof when they
 // are older than a tick. Those of a network file system come from other clocks, so they are never
 // compared with ours: they are proof after the file has rested.
-bool may_change_unseen(const file_facts& facts);
+//
+// `trust` says of which other file systems than local ones times are proof at all.
+bool may_change_unseen(const file_facts& facts, trust_mode trust = trust_mode::automatic);
+
+// When pages of a file whose times come from there are used again after a close, for people: behind
+// "its pages". With the cure where they are not.
+std::string when_used_again(file_times times, trust_mode trust);
 
 // Has the operating system all of this part of the file in memory? Where that cannot be told it
 // counts as so. `offset` is a multiple of the page size of the machine.

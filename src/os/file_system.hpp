@@ -1,8 +1,7 @@
 // What is known of file systems, in one table. Every part that treats one file system otherwise
 // than another asks here, so that two parts never disagree about one file.
 //
-// A file system that is not in the table, as any that other machines use too, is judged by the
-// careful rules: its times come from other clocks than ours, and leases tell of no other machine.
+// Of a file system that is not in the table nothing is believed: neither its times, nor leases.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +14,9 @@ enum class file_times {
     // That of this machine, by ticks of a few ms, or without two equal times (file_facts).
     local,
     // Those of a server or of other clients, by up to 2 s. They may be ahead of ours, or behind.
+    // What a writer closed has its time: an open that asks the server is told.
     server,
-    // A change may leave the times as they were.
+    // A change may leave the times as they were, for a while or for ever; or nothing is known.
     unreliable,
 };
 
@@ -27,7 +27,7 @@ struct file_system_kind {
     const char* name = nullptr;
     // Does every change of a file go through this kernel? Only then its leases tell of all writers.
     bool is_local = false;
-    file_times times = file_times::server;
+    file_times times = file_times::unreliable;
     // With multigrain timestamps (Linux 6.13), no two changes leave equal times if these were asked
     // for in between.
     bool has_exact_times = false;

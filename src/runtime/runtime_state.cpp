@@ -246,7 +246,8 @@ status runtime_state::build_cache() {
         settings.writable,
         c.growth_entries,
         flat_pages(),
-        hooks.keeps_large_files ? UINT64_MAX : std::uint64_t{c.frame_count} << c.page_shift};
+        hooks.keeps_large_files ? UINT64_MAX : std::uint64_t{c.frame_count} << c.page_shift,
+        settings.trust_times};
     files = std::make_unique<file_registry>(*hooks.env, *hooks.shared, limits,
                                             [this](const std::string& line) { say(line); });
     if (const status s = build_windows(); !s) return s;

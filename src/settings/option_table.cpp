@@ -230,6 +230,15 @@ constexpr option_entry entries[] = {
      {": staging memory is registered with io_uring once as much was read past the page cache",
       "on, off", "the memory must not count as locked: off",
       "staging memory is locked, up to `staging_bytes`"}},
+    {{"trust_times", "PENSTOCK_TRUST_TIMES", "", part::way},
+     {&options::trust_times},
+     {": of local file systems, NFS, SMB, Ceph, Lustre, GPFS, GFS2, OCFS2 and AFS; not of FUSE",
+      "auto, off, on",
+      "files on FUSE or an unknown file system do not change, or their times tell of each change "
+      "when it is closed: on; clocks of machines that write to a network file system are seconds "
+      "apart: off ([network-file-systems.md](network-file-systems.md))",
+      "on: old bytes where times do not tell of a change; off: each open of a file on a network "
+      "file system reads it anew"}},
     {{"frame_wait_ms", "PENSTOCK_FRAME_WAIT_MS", "", part::waits},
      {&options::frame_wait_ms, unit::ms, 1, 600000},
      {"", "", "mappings are held long while others need frames",

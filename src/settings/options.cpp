@@ -103,6 +103,13 @@ status parse_direct_mode(const std::string& label, const std::string& text, dire
                          "' does not say when to read past the page cache; use auto, off or on"};
 }
 
+status parse_trust_mode(const std::string& label, const std::string& text, trust_mode& out) {
+    for (const trust_mode m : {trust_mode::automatic, trust_mode::off, trust_mode::on})
+        if (text == name_of(m)) return out = m, status{};
+    return {-EINVAL,
+            label + ": '" + text + "' does not say whether times are proof; use auto, off or on"};
+}
+
 status parse_switch(const std::string& label, const std::string& text, bool& out) {
     if (text == "on" || text == "off") return out = text == "on", status{};
     return {-EINVAL, label + ": '" + text + "' is neither; use on or off"};
@@ -118,6 +125,10 @@ const char* name_of(io_method io) {
 
 const char* name_of(direct_mode direct) {
     return direct == direct_mode::off ? "off" : direct == direct_mode::on ? "on" : "auto";
+}
+
+const char* name_of(trust_mode trust) {
+    return trust == trust_mode::off ? "off" : trust == trust_mode::on ? "on" : "auto";
 }
 
 namespace settings {
@@ -267,6 +278,7 @@ status set_option(const option_entry& entry, const std::string& label, const std
             [&](backend options::*m) { return parse_backend(label, text, out.*m); },
             [&](io_method options::*m) { return parse_io_method(label, text, out.*m); },
             [&](direct_mode options::*m) { return parse_direct_mode(label, text, out.*m); },
+            [&](trust_mode options::*m) { return parse_trust_mode(label, text, out.*m); },
             [&](std::string options::*m) { return out.*m = text, status{}; },
             [&](std::vector<std::string> options::*m) { return out.*m = split(text), status{}; },
             [&](std::vector<int> options::*m) { return parse_numbers(label, text, out.*m); }},
@@ -296,6 +308,7 @@ std::string plain_text(const option_entry& entry, const options& of) {
                               [&](backend options::*m) { return std::string(name_of(of.*m)); },
                               [&](io_method options::*m) { return std::string(name_of(of.*m)); },
                               [&](direct_mode options::*m) { return std::string(name_of(of.*m)); },
+                              [&](trust_mode options::*m) { return std::string(name_of(of.*m)); },
                               [&](std::string options::*m) { return of.*m; },
                               [&](std::vector<std::string> options::*m) { return joined(of.*m); },
                               [&](std::vector<int> options::*m) { return joined(of.*m); }, number},

@@ -22,7 +22,7 @@ using option_member =
     std::variant<std::uint64_t options::*, std::optional<std::uint64_t> options::*,
                  std::uint32_t options::*, std::optional<std::uint32_t> options::*, int options::*,
                  bool options::*, backend options::*, io_method options::*, direct_mode options::*,
-                 std::string options::*, std::vector<std::string> options::*,
+                 trust_mode options::*, std::string options::*, std::vector<std::string> options::*,
                  std::vector<int> options::*>;
 
 enum class unit { none, bytes, ms, zero_or_one };  // the last for a bool, else on or off

@@ -33,7 +33,6 @@ WRONG_USAGE = [
     (["cat", "--backend", "tpu", "FILE"], ["--backend", "'tpu'", "auto, gpu or cpu"]),
     (["cat", "--json", "FILE"], ["--json", "--out"]),
     (["info", "--cache", "0"], ["--cache", "'0'"]),
-    (["info", "FILE"], ["--help"]),
 ]
 
 VARIABLES = [
@@ -41,6 +40,7 @@ VARIABLES = [
     ("PENSTOCK_CACHE", "3 GiBs", ["PENSTOCK_CACHE", "'3 GiBs'", "such as"]),
     ("PENSTOCK_BACKEND", "tpu", ["PENSTOCK_BACKEND", "'tpu'", "auto, gpu or cpu"]),
     ("PENSTOCK_DIRECT_IO", "yes", ["PENSTOCK_DIRECT_IO", "'yes'", "auto, off or on"]),
+    ("PENSTOCK_TRUST_TIMES", "yes", ["PENSTOCK_TRUST_TIMES", "'yes'", "auto, off or on"]),
     ("PENSTOCK_REGISTERED_BUFFERS", "1", ["PENSTOCK_REGISTERED_BUFFERS", "'1'", "on or off"]),
     ("PENSTOCK_IO", "mmap", ["PENSTOCK_IO", "'mmap'", "auto, uring or pread"]),
     ("PENSTOCK_MAX_FILES", "3", ["max_files", "3", "16"]),

@@ -44,6 +44,18 @@ class Info(InFolder):
             self.assertTrue(finding["works"] or finding["why"], finding)
         self.assertTrue(report["gpus"] or report["cuda"]["why_not"])
 
+    def test_a_path_tells_its_file_system(self):
+        (of_proc, here) = self.report("/proc", ".")["file_systems"]
+        self.assertEqual((of_proc["name"], of_proc["mount_point"]), ("proc", "/proc"))
+        self.assertFalse(of_proc["is_local"])
+        self.assertIn("PENSTOCK_TRUST_TIMES=on", of_proc["pages"])
+        self.assertTrue(here["name"] and here["times"] and here["writers"])
+        on = self.report("/proc", PENSTOCK_TRUST_TIMES="on")["file_systems"][0]
+        self.assertIn("rested for 4 s", on["pages"])
+        ran = penstock("info", *FLAGS, "nothing", environment=clean_environment())
+        self.assertEqual(ran.returncode, 1)
+        self.assertIn(b"nothing", ran.stderr)
+
     def test_a_forced_fall_back_is_named(self):
         self.assertEqual(self.report(PENSTOCK_IO="pread")["runtime"]["io"], "pread")
 

@@ -25,6 +25,7 @@ struct network_shape {
     // The rule before this file system was known to be no local one: its times are compared with
     // the clock of this machine.
     bool seems_local = false;
+    host::file_times times = host::file_times::server;
     bool seems_rested = false;  // the first look counts as proof
 };
 
@@ -64,7 +65,7 @@ public:
         out.now_ns = now_ns_;
         // A lease of this machine tells nothing of writers on others.
         out.writing = shape_.seems_local ? host::writers::none : host::writers::unknown;
-        out.times = shape_.seems_local ? host::file_times::local : host::file_times::server;
+        out.times = shape_.seems_local ? host::file_times::local : shape_.times;
         out.rested_ns =
             shape_.seems_rested ? INT64_MAX : rested_.note(out.identity, now_ns_, now_ns_);
         return 0;

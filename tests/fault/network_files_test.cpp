@@ -16,12 +16,18 @@ constexpr std::int64_t second = 1'000'000'000;
 
 class network {
 public:
-    explicit network(const network_shape& shape) : files_(shape) {
+    explicit network(const network_shape& shape, trust_mode trust = trust_mode::automatic)
+        : files_(shape) {
         host::runtime_hooks hooks;
         hooks.env = &files_;
         test::write_file(path(), test::pattern(0, page));
         files_.changed_elsewhere(path());
-        rt_ = test::make_runtime(test::small_options(folder_), hooks);
+        options o = test::small_options(folder_);
+        o.trust_times = trust;
+        o.log = [this](const std::string& line) {
+            if (line.find("may be changed elsewhere") != std::string::npos) said_.push_back(line);
+        };
+        rt_ = test::make_runtime(o, hooks);
     }
 
     void write() {
@@ -42,6 +48,8 @@ public:
     }
     void wait(std::int64_t ns) { files_.wait(ns); }
 
+    // Lines of the log about the file system.
+    [[nodiscard]] const std::vector<std::string>& said() const { return said_; }
     [[nodiscard]] std::uint64_t stale() const { return stale_; }
     [[nodiscard]] std::uint64_t reused() const { return opens_ - rt_->stats().misses; }
 
@@ -50,6 +58,7 @@ private:
 
     const temporary_folder folder_;
     network_files files_;
+    std::vector<std::string> said_;
     std::unique_ptr<runtime> rt_;
     std::uint64_t version_ = 0, opens_ = 0, stale_ = 0;
 };
@@ -123,6 +132,29 @@ TEST(network_files, a_file_that_rests_is_read_twice_and_then_kept) {
     EXPECT_EQ(with.reused(), 5u);
     with.write();
     EXPECT_TRUE(with.read());
+}
+
+TEST(network_files, times_are_trusted_as_told) {
+    const struct {
+        host::file_times times;
+        trust_mode trust;
+        bool is_reused;
+        const char* said;
+    } cases[] = {
+        {host::file_times::server, trust_mode::automatic, true, "rested for 4 s"},
+        {host::file_times::server, trust_mode::on, true, "rested for 4 s"},
+        {host::file_times::server, trust_mode::off, false, "PENSTOCK_TRUST_TIMES=off says"},
+        {host::file_times::unreliable, trust_mode::automatic, false, "set PENSTOCK_TRUST_TIMES=on"},
+        {host::file_times::unreliable, trust_mode::on, true, "PENSTOCK_TRUST_TIMES=on says"},
+        {host::file_times::unreliable, trust_mode::off, false, "PENSTOCK_TRUST_TIMES=off says"}};
+    for (const auto& c : cases) {
+        network with({.times = c.times}, c.trust);
+        do_at_random(with, 7, 200);
+        EXPECT_EQ(with.stale(), 0u);
+        EXPECT_EQ(with.reused() != 0, c.is_reused) << c.said;
+        ASSERT_EQ(with.said().size(), 1u) << c.said;  // once, whatever was opened
+        EXPECT_NE(with.said()[0].find(c.said), std::string::npos) << with.said()[0];
+    }
 }
 
 // The rule of 0.1.0, with a server whose clock is two seconds behind.

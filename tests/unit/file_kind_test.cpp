@@ -84,12 +84,14 @@ TEST(file_systems, the_table_names_what_is_local) {
     EXPECT_TRUE(ext4.is_local && ext4.has_exact_times && ext4.notes_stores);
     EXPECT_EQ(ext4.times, file_times::local);
     EXPECT_FALSE(file_system_row(0x01021994u, "").notes_stores);  // tmpfs
-    for (const std::uint32_t magic : {0x6969u, 0xFF534D42u, 0x65735546u, 0x0BD00BD0u, 0x12345u}) {
+    for (const std::uint32_t magic : {0x6969u, 0xFF534D42u, 0x0BD00BD0u, 0x65735546u, 0x12345u}) {
         const auto& row = file_system_row(magic, "");
         EXPECT_FALSE(row.is_local || row.has_exact_times || row.notes_stores) << row.name;
-        EXPECT_EQ(row.times, file_times::server) << row.name;
+        const bool is_fuse_or_unknown = magic == 0x65735546u || magic == 0x12345u;
+        EXPECT_EQ(row.times, is_fuse_or_unknown ? file_times::unreliable : file_times::server)
+            << row.name;
     }
-    EXPECT_EQ(file_system_row(0x65735546u, "daos").times, file_times::unreliable);
+    EXPECT_STREQ(file_system_row(0x65735546u, "daos").name, "DAOS");
     EXPECT_STREQ(file_system_row(0x65735546u, "glusterfs").name, "GlusterFS");
 }
 
@@ -123,7 +125,7 @@ TEST(may_change_unseen, local_times_are_proof_after_a_tick_and_whole_seconds_aft
     in_seconds.writing = writers::none;
     in_seconds.exact_times = true;
     EXPECT_TRUE(may_change_unseen(in_seconds));
-    in_seconds.now_ns += 600'000'000;
+    in_seconds.now_ns += 2'000'000'000;
     EXPECT_FALSE(may_change_unseen(in_seconds));
     in_seconds.identity.changed_ns += 1;
     EXPECT_FALSE(may_change_unseen(in_seconds));
@@ -138,15 +140,20 @@ TEST(may_change_unseen, times_of_a_server_are_proof_after_a_rest_whatever_our_cl
         EXPECT_TRUE(may_change_unseen(facts));
         facts.rested_ns = server_grain_ns;
         EXPECT_FALSE(may_change_unseen(facts));
+        EXPECT_FALSE(may_change_unseen(facts, penstock::trust_mode::on));
+        EXPECT_TRUE(may_change_unseen(facts, penstock::trust_mode::off));
         facts.writing = writers::some;
         EXPECT_TRUE(may_change_unseen(facts));
     }
 }
 
-TEST(may_change_unseen, times_that_are_not_reliable_are_no_proof) {
+TEST(may_change_unseen, times_that_are_not_reliable_are_no_proof_unless_told) {
     file_facts facts = changed_ago(1'000'000'000'000, file_times::unreliable);
-    facts.rested_ns = INT64_MAX;
+    EXPECT_TRUE(may_change_unseen(facts, penstock::trust_mode::on));
+    facts.rested_ns = server_grain_ns;
     EXPECT_TRUE(may_change_unseen(facts));
+    EXPECT_TRUE(may_change_unseen(facts, penstock::trust_mode::off));
+    EXPECT_FALSE(may_change_unseen(facts, penstock::trust_mode::on));
 }
 
 TEST(rested_files, a_rest_lasts_from_the_first_answer_to_the_last_question) {

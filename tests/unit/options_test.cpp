@@ -103,6 +103,10 @@ TEST(parse_names, back_ends_and_io_methods) {
     for (const char* text : {"", "yes", "always"})
         EXPECT_EQ(parse_direct_mode("x", text, direct).code, -EINVAL) << text;
     EXPECT_STREQ(name_of(direct_mode::automatic), "auto");
+    trust_mode trust = trust_mode::automatic;
+    EXPECT_TRUE(parse_trust_mode("x", "on", trust).ok());
+    EXPECT_EQ(trust, trust_mode::on);
+    EXPECT_EQ(parse_trust_mode("x", "yes", trust).code, -EINVAL);
     EXPECT_STREQ(name_of(backend::automatic), "auto");
 }
 
@@ -241,7 +245,7 @@ TEST(environment, every_variable_is_read) {
         {"PENSTOCK_HOST_WAIT_MS", "130"},  {"PENSTOCK_ROOTS", "/a:/b c::/d"},
         {"PENSTOCK_DIRECT_IO", "off"},     {"PENSTOCK_REGISTERED_BUFFERS", "off"},
         {"PENSTOCK_DEVICES", "2,0"},       {"PENSTOCK_LINKS", "off"},
-        {"PENSTOCK_STATISTICS", "off"}};
+        {"PENSTOCK_STATISTICS", "off"},    {"PENSTOCK_TRUST_TIMES", "off"}};
     options o;
     const status s = options::from_environment(o);
     ASSERT_TRUE(s.ok()) << s.message;
@@ -260,6 +264,7 @@ TEST(environment, every_variable_is_read) {
     EXPECT_EQ(o.io, io_method::pread);
     EXPECT_EQ(o.direct_io, direct_mode::off);
     EXPECT_FALSE(o.registered_buffers);
+    EXPECT_EQ(o.trust_times, trust_mode::off);
     EXPECT_EQ(o.frame_wait_ms, 11u);
     EXPECT_EQ(o.request_wait_ms, 12u);
     EXPECT_EQ(o.host_wait_ms, 130u);
@@ -314,9 +319,9 @@ TEST(option_table, has_a_row_for_every_member_that_text_can_give) {
     const options o;
     [[maybe_unused]] const auto& [where, device, devices, links, share, publish, cache, memory,
                                   page, table, files, threads, staging, window, admit, tier,
-                                  writable, behind, workers, io, direct, registered, frame_wait,
-                                  request_wait, host_wait, roots, log] = o;
-    constexpr std::size_t members = 27;
+                                  writable, behind, workers, io, direct, registered, trust,
+                                  frame_wait, request_wait, host_wait, roots, log] = o;
+    constexpr std::size_t members = 28;
     std::set<std::string> names, variables;
     for (const settings::option_entry& entry : settings::option_entries()) {
         names.insert(entry.name);

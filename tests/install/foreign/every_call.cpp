@@ -72,10 +72,11 @@ void of_what_it_makes() {
 void of_settings_and_reports() {
     take(&ps::version, &ps::error_text, &ps::statistics::to_json, &ps::options::from_environment,
          &ps::options::check, &ps::parse_size, &ps::format_size, &ps::parse_backend,
-         &ps::parse_io_method, &ps::parse_direct_mode, &ps::parse_switch,
+         &ps::parse_io_method, &ps::parse_direct_mode, &ps::parse_trust_mode, &ps::parse_switch,
          static_cast<const char* (*)(ps::backend)>(&ps::name_of),
          static_cast<const char* (*)(ps::io_method)>(&ps::name_of),
-         static_cast<const char* (*)(ps::direct_mode)>(&ps::name_of), &ps::prometheus_metric,
+         static_cast<const char* (*)(ps::direct_mode)>(&ps::name_of),
+         static_cast<const char* (*)(ps::trust_mode)>(&ps::name_of), &ps::prometheus_metric,
          static_cast<std::string (*)(std::span<const ps::labelled_statistics>)>(
              &ps::prometheus_text),
          static_cast<std::string (*)(const ps::statistics&, const ps::metric_labels&)>(
