@@ -15,6 +15,8 @@ namespace {
 
 // How long a place that is waited for goes without a look.
 constexpr std::uint64_t drain_beat_ns = 2'000'000;
+// Without neighbours there is nothing to look at, and the poll hears a newcomer at once.
+constexpr std::uint64_t lonely_beat_ns = 1'000'000'000;
 
 }  // namespace
 
@@ -39,8 +41,10 @@ void process_links::beat(std::unique_lock<std::mutex>& lock) {
         looks.push_back({n->socket.get(), POLLIN, 0});
         looks.push_back({n->process.get(), POLLIN, 0});  // -1: not looked at
     }
-    const std::uint64_t beat_ns =
-        drain_.is_idle() ? settings_.beat_ns : std::min(settings_.beat_ns, drain_beat_ns);
+    const std::uint64_t beat_ns = !drain_.is_idle() ? std::min(settings_.beat_ns, drain_beat_ns)
+                                  : neighbours_.empty() && !is_deaf_
+                                      ? std::max(settings_.beat_ns, lonely_beat_ns)
+                                      : settings_.beat_ns;
     lock.unlock();
     ::poll(looks.data(), looks.size(), static_cast<int>((beat_ns + 999'999) / 1'000'000));
     lock.lock();

@@ -1,11 +1,14 @@
 // The host half of a lane that needs the operating system: clock, yield, nap, and the doorbell of a
 // service thread.
-#include <atomic>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
+#include <ctime>
 #include <thread>
 
+#include "os/bell_word.hpp"
 #include "penstock/group/doorbell.hpp"
 #include "penstock/group/lane.hpp"
 
@@ -26,34 +29,33 @@ void host_nap() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
 }  // namespace detail
 
 struct host_doorbell::parts {
-    std::atomic<bool> sleeping{false};
-    std::mutex mutex;
-    std::condition_variable rung;
-    bool pending = false;  // guarded by mutex
+    std::uint32_t word = host::bell_awake;
 };
 
 host_doorbell::host_doorbell() : parts_(new parts) {}
 host_doorbell::~host_doorbell() { delete parts_; }
 
-void host_doorbell::begin_sleep() { parts_->sleeping.store(true, std::memory_order_seq_cst); }
-void host_doorbell::end_sleep() { parts_->sleeping.store(false, std::memory_order_relaxed); }
-bool host_doorbell::is_sleeping() const { return parts_->sleeping.load(std::memory_order_seq_cst); }
+void host_doorbell::begin_sleep() { host::begin_bell_sleep(&parts_->word); }
+void host_doorbell::end_sleep() { host::end_bell_sleep(&parts_->word); }
+bool host_doorbell::is_sleeping() const { return host::is_bell_asleep(&parts_->word); }
 
 void host_doorbell::ring() {
-    if (!is_sleeping()) return;
-    {
-        const std::lock_guard lock(parts_->mutex);
-        parts_->pending = true;
-    }
-    parts_->rung.notify_one();
+    if (host::ring_bell(&parts_->word))
+        ::syscall(SYS_futex, &parts_->word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
 }
 
+// The time of a futex wait that a signal or a spurious wake-up ends is not added again.
 bool host_doorbell::wait(std::uint64_t limit_ns) {
-    std::unique_lock lock(parts_->mutex);
-    const bool was_rung = parts_->rung.wait_for(lock, std::chrono::nanoseconds(limit_ns),
-                                                [this] { return parts_->pending; });
-    parts_->pending = false;
-    return was_rung;
+    const std::uint64_t end = detail::host_now_ns() + limit_ns;
+    while (!host::is_rung(&parts_->word)) {
+        const std::uint64_t now = detail::host_now_ns();
+        if (now >= end) return false;
+        const timespec left{static_cast<time_t>((end - now) / 1'000'000'000),
+                            static_cast<long>((end - now) % 1'000'000'000)};
+        ::syscall(SYS_futex, &parts_->word, FUTEX_WAIT_PRIVATE, host::bell_asleep, &left, nullptr,
+                  0);
+    }
+    return true;
 }
 
 }  // namespace penstock

@@ -120,6 +120,7 @@ std::int64_t runtime::gather(int fd, const row_shape& shape, const std::uint64_t
         file_stat ignored{};
         return stat(fd, &ignored);
     }
+    state().expect_requests();
     return state().device->is_gpu() ? state().device->gather(state().ref, job, settings.stream)
                                     : host::gather_on_cpu(*this, job);
 } catch (...) {

@@ -116,7 +116,11 @@ host::runtime_state& runtime::state(std::uint32_t device) const {
     PENSTOCK_ASSERT(device < states_.size());
     return *states_[device];
 }
-runtime_ref runtime::ref(std::uint32_t device) const { return state(device).ref; }
+runtime_ref runtime::ref(std::uint32_t device) const {
+    const host::runtime_state& of = state(device);
+    of.expect_requests();
+    return of.ref;
+}
 backend runtime::where() const { return state().settings.where; }
 const options& runtime::settings(std::uint32_t device) const { return state(device).settings; }
 std::string runtime::device_name(std::uint32_t device) const {
@@ -215,6 +219,7 @@ void runtime::interrupt() {
     for (const auto& state : states_) {
         state->interrupted.store(true);
         state->set_abort(-ECANCELED);
+        state->call_monitor();  // which tells groups of a GPU
     }
 }
 

@@ -403,7 +403,7 @@ void runtime_state::let_register(service_settings& of_service,
 
 status runtime_state::build_services(const std::vector<std::vector<host_ring>>& rings_of_thread) {
     const engine::cache_view& c = ref.view;
-    const auto watch = std::make_shared<idle_watch>();
+    watch = std::make_shared<idle_watch>();
     write_errors =
         std::make_shared<write_error_log>([this](const std::string& line) { say(line); });
     for (std::uint32_t i = 0; i < *settings.service_threads; ++i) {
@@ -461,66 +461,6 @@ status runtime_state::place_view() {
                 "the view of the cache did not reach " + device->name() + ": " + error_text(code)};
     resident_view = copy;
     return {};
-}
-
-void runtime_state::monitor_loop() {
-    std::unique_lock lock(monitor_mutex);
-    while (!monitor_stop) {
-        lock.unlock();
-        look_after();
-        tell_stop();
-        if (windows != nullptr) windows->watch();
-        if (windows_of_rows.set != nullptr) windows_of_rows.set->watch();
-        lender().end_late_loans();
-        if (published != nullptr) published->look();
-        atomic_store<order::relaxed, scope::system>(&control->heartbeat, control->heartbeat + 1);
-        lock.lock();
-        monitor_wake.wait_for(lock, std::chrono::nanoseconds(hooks.beat_ns),
-                              [this] { return monitor_stop; });
-    }
-}
-
-void runtime_state::look_after() {
-    if (was_interrupted() && !interrupted.exchange(true)) set_abort(-ECANCELED);
-    for (const auto& service : services)
-        if (!service->alive())
-            break_with(-ESHUTDOWN, "a service thread died; create a new runtime");
-    if (const status device_health = device->health(); !device_health.ok()) {
-        if (break_with(device_health.code, device_health.message)) say_what_is_lost();
-    }
-}
-
-bool runtime_state::break_with(int code, const std::string& message) {
-    {
-        std::lock_guard lock(health_mutex);
-        if (!broken.ok()) return false;
-        broken = {code, message};
-    }
-    set_abort(code);
-    say(message);
-    return true;
-}
-
-// Which bytes were changed only the device knew.
-void runtime_state::say_what_is_lost() {
-    if (files == nullptr) return;
-    for (const written_file& file : files->written_files())
-        say("'" + file.path + "' was open for writing: what was written to its bytes (0 to " +
-            std::to_string(file.size_bytes) +
-            " are in the file) and not brought there by fsync, msync or close is lost; write it "
-            "once more");
-}
-
-void runtime_state::set_abort(std::int64_t code) {
-    atomic_store<order::relaxed, scope::system>(&control->abort_code, code);
-}
-
-// A device that does not take it is asked again with the next beat.
-void runtime_state::tell_stop() {
-    if (device_stop == nullptr) return;
-    const std::lock_guard lock(stop_mutex);
-    const std::int64_t code = atomic_load<order::relaxed, scope::system>(&control->abort_code);
-    if (code != told_stop && device->upload(device_stop, &code, sizeof code) == 0) told_stop = code;
 }
 
 void runtime_state::say(const std::string& line) const {

@@ -87,6 +87,7 @@ struct runtime_state {
     table_room tables;
     std::shared_ptr<write_error_log> write_errors;
     std::vector<std::unique_ptr<service>> services;
+    std::shared_ptr<idle_watch> watch;  // of the service threads
     // Null: no other program reads the statistics. Made before the monitor, which looks after it.
     std::unique_ptr<statistics_publisher> published;
     std::unique_ptr<cached_reads> reads;  // for programs; from when the runtime is made
@@ -100,7 +101,7 @@ struct runtime_state {
     // Monitor thread: heartbeat, signals, dead services, device faults.
     std::mutex monitor_mutex;
     std::condition_variable monitor_wake;
-    bool monitor_stop = false;  // guarded by monitor_mutex
+    bool monitor_stop = false, monitor_called = false;  // guarded by monitor_mutex
     std::thread monitor;
 
     ~runtime_state();
@@ -157,6 +158,15 @@ struct runtime_state {
         return hooks.lender != nullptr ? *hooks.lender : device->lender();
     }
     void monitor_loop();
+    // How long the monitor may wait now. It must come soon where files with windows may be changed
+    // by other programs, or where a service thread works or has died.
+    [[nodiscard]] std::uint64_t next_beat_ns() const;
+    [[nodiscard]] bool is_at_rest() const;
+    void call_monitor();  // has it look at once
+    // The host does something to the device, or hands the runtime to a kernel: requests may come.
+    void expect_requests() const {
+        if (watch != nullptr && watch->is_rare() && owner.here()) watch->expect();
+    }
     void look_after();
     [[nodiscard]] bool health_of_services();
     void say(const std::string& line) const;
@@ -197,6 +207,7 @@ struct runtime_state {
 template <typename Call>
 auto checked(const runtime_state& state, const Call& call) -> decltype(call()) {
     if (!state.owner.here()) return -ECHILD;
+    state.expect_requests();
     try {
         return call();
     } catch (...) {

@@ -27,12 +27,13 @@ std::uint64_t nap_of(std::uint32_t naps_before, const idle_watch::limits& at_mos
 
 }  // namespace
 
-bool idle_watch::enter(const place& self) {
+bool idle_watch::enter(const place& self, const limits& at_most) {
     std::lock_guard lock(mutex_);
     resting_.push_back(self);
-    const bool watches = !watched_;
-    watched_ = true;
-    return watches;
+    if (watcher_ != nullptr) return false;
+    watcher_ = self.bell;
+    is_rare_.store(at_most.look_ns >= at_most.rare_look_ns, std::memory_order_relaxed);
+    return true;
 }
 
 void idle_watch::leave(const place& self, bool watched, bool hand_over) {
@@ -40,7 +41,8 @@ void idle_watch::leave(const place& self, bool watched, bool hand_over) {
     resting_.erase(std::find_if(resting_.begin(), resting_.end(),
                                 [&](const place& sleeper) { return sleeper.bell == self.bell; }));
     if (!watched) return;
-    watched_ = false;
+    watcher_ = nullptr;
+    is_rare_.store(false, std::memory_order_relaxed);
     if (hand_over && !resting_.empty()) resting_.back().bell->ring();
 }
 
@@ -50,10 +52,15 @@ void idle_watch::wake_asked(const place& self) {
         if (sleeper.bell != self.bell && asked(sleeper)) sleeper.bell->ring();
 }
 
+void idle_watch::wake_watcher() {
+    std::lock_guard lock(mutex_);
+    if (watcher_ != nullptr) watcher_->ring();
+}
+
 bool idle_watch::rest(const place& self, const limits& at_most, const std::atomic<bool>& stop,
                       const std::atomic<bool>& killed) {
     self.bell->begin_sleep();
-    const bool watches = enter(self);
+    const bool watches = enter(self, at_most);
     const auto ends = [&] {
         return stop.load(std::memory_order_seq_cst) || killed.load(std::memory_order_seq_cst);
     };

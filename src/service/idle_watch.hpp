@@ -1,8 +1,14 @@
 // The watcher of the rings while service threads are idle: one service thread watches for all, so
-// that the other threads can sleep.
+// that the other threads can sleep. For runtimes whose posters cannot ring a doorbell; where all of
+// them can, threads sleep until they are rung (service::rest).
 //
 // A GPU cannot wake a thread, so a thread has to look at the rings now and then. If every idle
 // thread did so, four threads would wake four thousand times a second for nothing.
+//
+// After `long_idle_ns` without a request the looks are rarer still. What the host does to the
+// runtime ends that (expect): a kernel is given the runtime by a call of the host, as a rule, and
+// the watcher looks often again before the kernel's first request. Only a kernel that has the
+// runtime from before may find a watcher that looks every `rare_look_ns`.
 //
 // Invariants
 //  (1) At most one thread watches. Between two looks at all rings of resting threads it naps at
@@ -41,6 +47,17 @@ public:
         std::uint64_t look_ns = 2'000'000;
         std::uint64_t sleep_ns = 100'000'000;
         std::uint64_t first_look_ns = 160'000;
+        // After so long without a request, in place of look_ns and sleep_ns.
+        std::uint64_t long_idle_ns = 10'000'000'000;
+        std::uint64_t rare_look_ns = 20'000'000;
+        std::uint64_t long_sleep_ns = 1'000'000'000;
+
+        [[nodiscard]] limits when_long_idle() const {
+            limits out = *this;
+            out.first_look_ns = out.look_ns = rare_look_ns;
+            out.sleep_ns = long_sleep_ns;
+            return out;
+        }
     };
 
     // Rests until a request is there, the bell rings, or `sleep_ns` have passed; in the last case
@@ -48,14 +65,24 @@ public:
     bool rest(const place& self, const limits& at_most, const std::atomic<bool>& stop,
               const std::atomic<bool>& killed);
 
+    // A request may come soon: wakes the watcher if its looks are rare. Relaxed: a caller that
+    // comes a moment too early finds a watcher that looked often until then. One load as a rule.
+    void expect() {
+        if (is_rare_.load(std::memory_order_relaxed)) wake_watcher();
+    }
+    [[nodiscard]] bool is_rare() const { return is_rare_.load(std::memory_order_relaxed); }
+
 private:
-    [[nodiscard]] bool enter(const place& self);
+    [[nodiscard]] bool enter(const place& self, const limits& at_most);
+    void wake_watcher();
     void leave(const place& self, bool watched, bool hand_over);
     void wake_asked(const place& self);
 
-    std::mutex mutex_;  // guards the two below; never taken by a holder of a doorbell's
+    std::mutex mutex_;  // guards the two below
     std::vector<place> resting_;
-    bool watched_ = false;
+    host_doorbell* watcher_ = nullptr;
+    std::atomic<bool> is_rare_{
+        false};  // a watcher looks every rare_look_ns; written under the lock
 };
 
 }  // namespace penstock::host

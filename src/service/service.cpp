@@ -55,6 +55,7 @@ service::service(const std::vector<host_ring>& rings, file_registry& files, envi
       files_(files),
       env_(env),
       io_(with_registered_memory(std::move(io), settings, counters_.registered_reads)),
+      posters_ring_(doorbell != nullptr),
       doorbell_(doorbell != nullptr ? doorbell : &own_doorbell_),
       settings_(settings),
       next_ticket_(rings.size()),
@@ -64,9 +65,9 @@ service::service(const std::vector<host_ring>& rings, file_registry& files, envi
       wishes_(env) {}
 
 service::~service() {
-    // In one total order with the flag in the doorbell: either the thread sees the stop before it
-    // sleeps, or the bell wakes it.
-    stop_.store(true, std::memory_order_seq_cst);
+    // Ordered before the bell's look at the sleeper: either the thread sees the stop before it
+    // sleeps, or the bell wakes it (os/bell_word.hpp).
+    stop_.store(true, std::memory_order_relaxed);
     doorbell_->ring();
     if (thread_.joinable()) thread_.join();
 }
@@ -89,7 +90,7 @@ void service::start() {
 
 void service::run() {
     std::uint32_t idle_rounds = 0;
-    while (!stop_.load(std::memory_order_relaxed) && !killed_.load(std::memory_order_relaxed)) {
+    while (!must_end()) {
         std::uint32_t taken = 0;
         if (any_is_posted()) {
             const trace_range range("batch");
@@ -127,10 +128,11 @@ void service::run() {
     alive_.store(false, std::memory_order_release);
 }
 
-// Rests while idle: the thread looks again at once for a while, then takes longer and longer naps,
-// and soon lets one thread watch for all. Alone, each thread would take hundreds of naps until it
-// may sleep, which was most of the processor time of a kernel that asks once. Groups that can ring
-// the doorbell do so. Returns how many idle rounds there were, for the next call.
+// Rests while idle: the thread looks again at once for a while. Then it sleeps until a poster
+// rings, or, where posters cannot, takes longer and longer naps and soon lets one thread watch for
+// all. Alone, each thread would take hundreds of naps until it may sleep, which was most of the
+// processor time of a kernel that asks once. Returns how many idle rounds there were, for the next
+// call.
 std::uint32_t service::rest(std::uint32_t idle_rounds) {
     constexpr std::uint32_t yields = 200, naps_of_a_length = 16, lengths = 3,
                             long_asleep = yields + naps_of_a_length * lengths;
@@ -139,21 +141,37 @@ std::uint32_t service::rest(std::uint32_t idle_rounds) {
         std::this_thread::yield();
         return idle_rounds;
     }
-    if (idle_rounds >= long_asleep) {
-        handles_.forget_all();  // it may sleep long, and another thread wait for a handle to go
-        idle_watch::limits limits = settings_.idle;
-        if (idle_rounds > long_asleep) limits.first_look_ns = limits.look_ns;
-        const bool woken =
-            settings_.watch->rest({doorbell_, awaited_words()}, limits, stop_, killed_);
-        // Woken to watch for all although this thread has nothing to do: work has come for another
-        // thread.
-        return woken ? long_asleep - 1 : long_asleep;
+    if (posters_ring_) {
+        sleep_until_rung();
+        return yields - 1;
     }
+    // Woken to watch for all although this thread has nothing to do: work has come for another
+    // thread.
+    if (idle_rounds >= long_asleep) return watch_or_sleep() ? long_asleep - 1 : long_asleep;
     const std::uint64_t nap_ns = 20'000ull << ((idle_rounds - yields) / naps_of_a_length);
     doorbell_->begin_sleep();
-    if (!any_is_posted() && !stop_.load(std::memory_order_relaxed)) doorbell_->wait(nap_ns);
+    if (!any_is_posted() && !must_end()) doorbell_->wait(nap_ns);
     doorbell_->end_sleep();
     return idle_rounds;
+}
+
+// A poster that comes after the look rings.
+void service::sleep_until_rung() {
+    handles_.forget_all();  // another thread may wait for a handle to go
+    doorbell_->begin_sleep();
+    if (!any_is_posted() && !must_end()) doorbell_->wait(settings_.sleep_ns);
+    doorbell_->end_sleep();
+}
+
+// As idle_watch::rest.
+bool service::watch_or_sleep() {
+    handles_.forget_all();
+    idle_watch::limits limits = settings_.idle;
+    if (watched_ns_ >= limits.long_idle_ns) limits = limits.when_long_idle();
+    else if (watched_ns_ > 0) limits.first_look_ns = limits.look_ns;
+    const bool woken = settings_.watch->rest({doorbell_, awaited_words()}, limits, stop_, killed_);
+    watched_ns_ = woken ? 0 : watched_ns_ + limits.sleep_ns;
+    return woken;
 }
 
 // Acquire: pairs with post; the request and the name in the staging area are there.

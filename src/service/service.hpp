@@ -104,11 +104,13 @@ struct service_counters {
 
 struct service_settings {
     std::uint32_t page_shift = 16;
-    // The longest time until a thread looks at an idle ring, and how long a thread sleeps while
-    // another thread looks.
+    // How often threads look at idle rings, where posters have no doorbell.
     idle_watch::limits idle;
     // The threads of a runtime share one watch.
     std::shared_ptr<idle_watch> watch = std::make_shared<idle_watch>();
+    // Where they have one: a thread is woken by its bell, so this bounds its sleep for no other
+    // reason than that every wait has a bound.
+    std::uint64_t sleep_ns = 1'000'000'000;
     host_tier tier;
     asked_chunks* asked = nullptr;         // null: no file has windows
     std::vector<memory_area> to_register;  // empty: none
@@ -120,7 +122,7 @@ struct service_settings {
 class service {
 public:
     // Needs at least one ring; all rings have the same number of slots. `doorbell` is rung by
-    // posters; null: they cannot ring.
+    // every poster; null: they cannot ring.
     service(const std::vector<host_ring>& rings, file_registry& files, environment& env,
             std::unique_ptr<io_engine> io, host_doorbell* doorbell,
             const service_settings& settings);
@@ -129,10 +131,12 @@ public:
     void start();
     // Makes the thread end as if it had died; for tests of what happens then.
     void kill() {
-        killed_.store(true, std::memory_order_seq_cst);  // as stop_ in the destructor
+        killed_.store(true, std::memory_order_relaxed);  // as stop_ in the destructor
         doorbell_->ring();
     }
     [[nodiscard]] bool alive() const { return alive_.load(std::memory_order_acquire); }
+    // It found nothing to do for a while and sleeps, or is about to. By any thread.
+    [[nodiscard]] bool is_asleep() const { return doorbell_->is_sleeping(); }
     [[nodiscard]] const service_counters& counters() const { return counters_; }
     [[nodiscard]] const char* io_name() const { return io_->name(); }
 
@@ -193,6 +197,11 @@ private:
     void answer(const engine::ring_ticket& at, std::int64_t result);
     void refuse(const engine::ring_ticket& at, std::int64_t code);
     std::uint32_t rest(std::uint32_t idle_rounds);
+    void sleep_until_rung();
+    bool watch_or_sleep();
+    [[nodiscard]] bool must_end() const {
+        return stop_.load(std::memory_order_relaxed) || killed_.load(std::memory_order_relaxed);
+    }
 
     const std::vector<host_ring> rings_;
     const std::uint32_t slots_;  // of each ring
@@ -201,7 +210,9 @@ private:
     service_counters counters_;
     const std::unique_ptr<io_engine> io_;
     host_doorbell own_doorbell_;
+    const bool posters_ring_;
     host_doorbell* const doorbell_;
+    std::uint64_t watched_ns_ = 0;  // how long it has rested without a request, under a watch
     const service_settings settings_;
     std::vector<std::uint64_t> next_ticket_;  // by ring
     std::uint32_t first_ring_ = 0;            // to look at next

@@ -174,7 +174,7 @@ constexpr option_entry entries[] = {
      {&options::service_threads, unit::none, 1, 64},
      {": one for every four processors, 1 to 4", " threads, each with rings of its own",
       "`ring_waits` grows, or the files come from many fast disks",
-      "a thread that looks for work; while all are idle one looks every two milliseconds for all"}},
+      "a thread; idle ones sleep, but on a GPU one looks for all"}},
     {{"staging_bytes", "PENSTOCK_STAGING", "", part::way},
      {&options::staging_bytes, unit::bytes, mib, 16 * gib},
      {": 128 MiB on gpu, 16 MiB on cpu", ", divided over the rings",

@@ -317,6 +317,7 @@ int table::on_device::run(host::table_verb verb, engine::number_list list, std::
         count,
         static_cast<std::byte*>(memory),
         settings.stride_bytes != 0 ? settings.stride_bytes : layout.row_bytes};
+    state().expect_requests();
     if (state().device->is_gpu())
         return state().device->run_table(state().ref, job, settings.stream);
     run_on_cpu(job);

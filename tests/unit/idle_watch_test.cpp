@@ -1,4 +1,5 @@
-// Idle service threads: one looks at the rings of all, and none of them is woken for nothing.
+// Idle service threads: where posters ring, all sleep; elsewhere one looks at the rings of all, and
+// none of the others is woken for nothing.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -168,6 +169,49 @@ TEST(idle_watch, sleepers_are_left_alone_while_one_watches) {
     EXPECT_EQ(after, before);
 }
 
+// Its looks are too rare for the test, until the host is about to use the runtime.
+TEST(idle_watch, the_host_makes_a_watcher_look_that_looks_rarely) {
+    idle_watch::limits rare = patient;
+    rare.rare_look_ns = rare.long_sleep_ns = 900'000'000'000;
+    idle_watch watch;
+    watch.expect();  // no thread rests
+    idler sleeper(watch, rare.when_long_idle());
+    for (std::uint64_t round = 1; round <= 20; ++round) {
+        ASSERT_TRUE(soon([&] { return sleeper.resting() && watch.is_rare(); }));
+        sleeper.post();
+        watch.expect();
+        EXPECT_TRUE(soon([&] { return sleeper.served() == round; }));
+    }
+}
+
+TEST(idle_watch, looks_are_rare_only_after_long) {
+    idle_watch watch;
+    const team all = rested(watch);
+    EXPECT_FALSE(watch.is_rare());
+}
+
+// No looks at all: a wake-up a second of each thread, and ten of the monitor. Looks by one thread
+// for all were 500.
+TEST(idle_watch, threads_sleep_where_posters_ring) {
+    const temporary_folder folder;
+    test::write_file(folder / "a", test::pattern(1, 20 * 4096));
+    let_files_settle();
+    options o = small_options(folder);
+    o.service_threads = 8;
+    const auto rt = make_runtime(o);
+    const int fd = rt->open("a");
+    for (int round = 0; round < 3; ++round) {
+        std::uint8_t byte = 0;
+        EXPECT_EQ(rt->read(fd, &byte, 1, round * 4096), 1);
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        const std::int64_t before = switches();
+        const auto start = std::chrono::steady_clock::now();
+        std::this_thread::sleep_for(std::chrono::milliseconds(500));
+        // Runtimes of two caches have twice as many threads.
+        EXPECT_LT(static_cast<double>(switches() - before), 20 + 100 * seconds_since(start));
+    }
+}
+
 TEST(idle_watch, an_idle_runtime_wakes_little_more_than_one_thread) {
     const temporary_folder folder;
     test::write_file(folder / "a", test::pattern(1, 20 * 4096));
@@ -201,7 +245,9 @@ TEST(idle_watch, threads_fall_asleep_with_few_naps) {
     const temporary_folder folder;
     options o = small_options(folder, 1);
     o.service_threads = 8;
-    const auto rt = make_runtime(o);
+    runtime_hooks hooks;
+    hooks.no_doorbells = true;
+    const auto rt = make_runtime(o, hooks);
     const std::int64_t before = switches();
     const auto start = std::chrono::steady_clock::now();
     std::this_thread::sleep_for(std::chrono::milliseconds(200));

@@ -1,12 +1,11 @@
 // The doorbell, by which a CPU thread wakes a sleeping service thread. The caller is a thread that
-// posts a request, or the service thread that watches all rings while they are idle
-// (src/service/idle_watch.hpp). GPU threads cannot ring it, so one service thread always looks at
-// the rings; the doorbell only shortens the sleep.
+// posts a request, or the service thread that watches all rings of a GPU while they are idle
+// (src/service/idle_watch.hpp). GPU threads cannot ring it.
 //
-// Protocol: the service thread sets `sleeping`, looks at its ring once more, and waits with a
-// time-out. The poster publishes its request and then reads `sleeping`. If the two cross so that
-// the poster misses the flag, the time-out bounds the delay; nothing depends on the doorbell for
-// correctness.
+// Protocol: the service thread begins to sleep, looks at its ring once more, and waits. The poster
+// publishes its request and then rings. Both sides have a full fence between their store and their
+// load, so no wake-up is lost: a runtime whose posters all ring looks at no idle ring
+// (src/os/bell_word.hpp has the steps and the proof).
 #pragma once
 
 #include "penstock/base/standard.hpp"
@@ -14,25 +13,25 @@
 #if !defined(__CUDACC_RTC__)
 namespace penstock {
 
-// Its mutex, condition variable and flag are in the library (src/os/host_thread.cpp), so that a
-// kernel's file does not compile their headers.
+// Its word and the system calls are in the library (src/os/host_thread.cpp), so that a kernel's
+// file does not compile their headers.
 struct host_doorbell {
     host_doorbell();
     ~host_doorbell();
     host_doorbell(const host_doorbell&) = delete;
     host_doorbell& operator=(const host_doorbell&) = delete;
 
-    // Wakes the sleeper, if there is one.
+    // Wakes the sleeper, if there is one. Orders what the caller did before it before its look.
     void ring();
 
-    // Sets and clears `sleeping`. Setting it is in one total order with the look at it in ring()
-    // (sequentially consistent).
+    // Between the two a ring is remembered. What comes after begin_sleep is ordered after it, so
+    // the thread looks for work then, and may wait if there is none.
     void begin_sleep();
     void end_sleep();
     [[nodiscard]] bool is_sleeping() const;
 
-    // Sleeps until rung, then true, or until `limit_ns` has passed. Call with `sleeping` set, after
-    // a last look at the ring.
+    // Sleeps until rung, then true, or until `limit_ns` has passed. Call it after begin_sleep and a
+    // last look for work. After true the thread begins or ends its sleep before it waits again.
     bool wait(std::uint64_t limit_ns);
 
 private:

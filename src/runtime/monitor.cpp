@@ -1,0 +1,98 @@
+// The monitor thread of a device: heartbeat, signals, dead service threads, faults of the device,
+// windows of files that change. It beats seldom while the runtime rests.
+#include <algorithm>
+#include <cerrno>
+
+#include "runtime/runtime_state.hpp"
+
+namespace penstock::host {
+
+void runtime_state::monitor_loop() {
+    std::unique_lock lock(monitor_mutex);
+    while (!monitor_stop) {
+        lock.unlock();
+        look_after();
+        tell_stop();
+        if (windows != nullptr) windows->watch();
+        if (windows_of_rows.set != nullptr) windows_of_rows.set->watch();
+        lender().end_late_loans();
+        if (published != nullptr) published->look();
+        atomic_store<order::relaxed, scope::system>(&control->heartbeat, control->heartbeat + 1);
+        lock.lock();
+        monitor_wake.wait_for(lock, std::chrono::nanoseconds(next_beat_ns()),
+                              [this] { return monitor_stop || monitor_called; });
+        monitor_called = false;
+    }
+}
+
+// On a GPU threads are asleep between two requests of a kernel too, so there it takes a long time
+// without any. A runtime that is busy again has its next beat after `longest_ns` at the latest,
+// which is far from the patience of its groups.
+std::uint64_t runtime_state::next_beat_ns() const {
+    constexpr std::uint64_t longest_ns = 100'000'000;
+    const std::uint64_t patience_ns = std::uint64_t{settings.host_wait_ms} * 1'000'000;
+    return is_at_rest() ? std::max(hooks.beat_ns, std::min(longest_ns, patience_ns / 9))
+                        : hooks.beat_ns;
+}
+
+bool runtime_state::is_at_rest() const {
+    for (window_set* const set : {windows.get(), windows_of_rows.set.get()})
+        if (set != nullptr && set->open_files() != 0) return false;
+    const bool posters_ring = doorbells.front() != nullptr;
+    return (posters_ring || watch->is_rare()) &&
+           std::all_of(services.begin(), services.end(),
+                       [](const auto& each) { return each->alive() && each->is_asleep(); });
+}
+
+void runtime_state::call_monitor() {
+    {
+        const std::lock_guard lock(monitor_mutex);
+        monitor_called = true;
+    }
+    monitor_wake.notify_one();
+}
+
+void runtime_state::look_after() {
+    if (was_interrupted() && !interrupted.exchange(true)) set_abort(-ECANCELED);
+    for (const auto& service : services)
+        if (!service->alive())
+            break_with(-ESHUTDOWN, "a service thread died; create a new runtime");
+    if (const status device_health = device->health(); !device_health.ok()) {
+        if (break_with(device_health.code, device_health.message)) say_what_is_lost();
+    }
+}
+
+bool runtime_state::break_with(int code, const std::string& message) {
+    {
+        std::lock_guard lock(health_mutex);
+        if (!broken.ok()) return false;
+        broken = {code, message};
+    }
+    set_abort(code);
+    say(message);
+    return true;
+}
+
+// Which bytes were changed only the device knew.
+void runtime_state::say_what_is_lost() {
+    if (files == nullptr) return;
+    for (const written_file& file : files->written_files())
+        say("'" + file.path + "' was open for writing: what was written to its bytes (0 to " +
+            std::to_string(file.size_bytes) +
+            " are in the file) and not brought there by fsync, msync or close is lost; write it "
+            "once more");
+}
+
+void runtime_state::set_abort(std::int64_t code) {
+    atomic_store<order::relaxed, scope::system>(&control->abort_code, code);
+}
+
+// A device that does not take it is asked again with the next beat.
+void runtime_state::tell_stop() {
+    if (device_stop == nullptr) return;
+    const std::lock_guard lock(stop_mutex);
+    const std::int64_t code = atomic_load<order::relaxed, scope::system>(&control->abort_code);
+    if (code != told_stop && device->upload(device_stop, &code, sizeof code) == 0) told_stop = code;
+}
+
+}  // namespace penstock::host
