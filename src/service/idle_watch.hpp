@@ -49,7 +49,7 @@ public:
         std::uint64_t first_look_ns = 160'000;
         // After so long without a request, in place of look_ns and sleep_ns.
         std::uint64_t long_idle_ns = 10'000'000'000;
-        std::uint64_t rare_look_ns = 20'000'000;
+        std::uint64_t rare_look_ns = 40'000'000;
         std::uint64_t long_sleep_ns = 1'000'000'000;
 
         [[nodiscard]] limits when_long_idle() const {
