@@ -2,22 +2,19 @@
 // that no wake-up is lost. The system calls are not here (os/host_thread.cpp), so that the explorer
 // runs these steps under every schedule (tests/explore/bell_test.cpp).
 //
-//   step    word                  writer       order                      then
-//   begin   -> asleep             the sleeper  store, then a full fence   it looks for work once
-//   more ring    asleep -> rung        a poster     full fence, then CAS       the poster wakes the
-//   futex wait    (read)                the sleeper  acquire                    it sleeps while
-//   `asleep` end     -> awake              the sleeper  relaxed                    it looks for
-//   work
+//   step   word             writer       order                     then
+//   begin  -> asleep        the sleeper  store, then a full fence  it looks for work once more
+//   ring   asleep -> rung   a poster     full fence, then CAS      the poster wakes the futex
+//   wait   asleep (read)    the sleeper  acquire                   it sleeps while it is asleep
+//   end    -> awake         the sleeper  relaxed                   it looks for work
 //
 // Invariants
-//  (1) A poster publishes its work, then rings. The sleeper begins, then looks for work, then
-//  waits.
+//  (1) A poster publishes its work, then rings. The sleeper begins, looks for work, then waits.
 //      Both have a full fence between their store and their load, so at least one of them sees the
 //      other's store: either the sleeper finds the work, or the poster finds `asleep`. With weaker
 //      orders both loads could come before both stores, and the sleeper would miss the work.
 //  (2) The poster that changed `asleep` wakes the futex, and no other one does. A futex wait
-//  returns
-//      at once if the word has changed before it.
+//      returns at once if the word has changed before it.
 //  (3) `rung` stays until the sleeper begins or ends, so a ring before the wait is not lost.
 #pragma once
 
