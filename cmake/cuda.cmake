@@ -6,11 +6,17 @@ if(NOT PENSTOCK_CUDA STREQUAL "OFF")
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
     if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-      # A GPU in this machine decides; without one, code for sm_90 and intermediate code for everything from sm_75 on.
+      # The GPUs of this machine decide; without one, code for sm_90 and intermediate code for everything from sm_75 on. A wheel may go to another
+      # machine, so it has the intermediate code in any case.
       execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
                       OUTPUT_VARIABLE capabilities RESULT_VARIABLE no_gpu ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)
-      if(no_gpu STREQUAL "0" AND capabilities MATCHES "^([0-9]+)\\.([0-9]+)")
-        set(CMAKE_CUDA_ARCHITECTURES "${CMAKE_MATCH_1}${CMAKE_MATCH_2}-real")
+      string(REGEX MATCHALL "[0-9]+\\.[0-9]+" capabilities "${capabilities}")
+      if(no_gpu STREQUAL "0" AND capabilities)
+        list(REMOVE_DUPLICATES capabilities)
+        list(TRANSFORM capabilities REPLACE "([0-9]+)\\.([0-9]+)" "\\1\\2-real" OUTPUT_VARIABLE CMAKE_CUDA_ARCHITECTURES)
+        if(PENSTOCK_PYTHON)
+          list(PREPEND CMAKE_CUDA_ARCHITECTURES 75-virtual)
+        endif()
       else()
         set(CMAKE_CUDA_ARCHITECTURES "75-virtual;90-real")
         # Test programs that cannot run here are compiled, and not assembled: that takes half the time of a build.
