@@ -1,8 +1,8 @@
 // What the parts of the module share: objects of the library as Python holds them. Python hands in
 // integers, addresses and text; what they mean is decided in python/penstock.
 //
-// Each object is shared: a call takes its part before it gives up the GIL, so a close() of another
-// thread ends the object after the call and not during it.
+// Each object is shared: a call takes its part of it first, so a close() of another thread ends the
+// object after the call and not during it. A Python without a GIL runs such calls at the same time.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -10,7 +10,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 
 #include "core/log_queue.hpp"
 #include "penstock/error.hpp"
@@ -19,15 +21,39 @@
 
 namespace penstock::python {
 
+// A shared object that calls of any thread take, until a close() takes it away.
+template <typename T>
+class shared_until_closed {
+public:
+    shared_until_closed() = default;
+    explicit shared_until_closed(std::shared_ptr<T> of) : object_(std::move(of)) {}
+
+    // Null after take().
+    [[nodiscard]] std::shared_ptr<T> get() const {
+        const std::lock_guard lock(mutex_);
+        return object_;
+    }
+    [[nodiscard]] std::shared_ptr<T> take() {
+        const std::lock_guard lock(mutex_);
+        return std::exchange(object_, nullptr);
+    }
+
+private:
+    mutable std::mutex mutex_;  // held for a copy of the pointer alone
+    std::shared_ptr<T> object_;
+};
+
 // A runtime, with the queue that its log goes to.
 struct runtime_box {
+    runtime_box(std::shared_ptr<runtime> made, std::shared_ptr<log_queue> lines)
+        : rt(std::move(made)), log(std::move(lines)) {}
     ~runtime_box();
     // Throws ValueError once it is closed.
     std::shared_ptr<runtime> open() const;
     void close();
 
-    std::shared_ptr<runtime> rt;
-    std::shared_ptr<log_queue> log;  // null: lines go to standard error, or nowhere
+    shared_until_closed<runtime> rt;
+    const std::shared_ptr<log_queue> log;  // null: lines go to standard error, or nowhere
 };
 
 // A table with a use of its runtime. The last of its users ends it, first waiting until no kernel
@@ -44,12 +70,13 @@ struct open_table {
 };
 
 struct table_box {
+    explicit table_box(std::shared_ptr<open_table> made) : of(std::move(made)) {}
     // Throws ValueError once it is closed.
     std::shared_ptr<open_table> open() const;
     void close();
     ~table_box();
 
-    std::shared_ptr<open_table> of;
+    shared_until_closed<open_table> of;
 };
 
 // The place of a device of the runtime. Throws ValueError: it has none there.

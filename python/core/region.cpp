@@ -7,6 +7,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <mutex>
 #include <system_error>
 #include <thread>
 
@@ -61,26 +62,41 @@ constexpr const char* versioned_name = "dltensor_versioned";
 
 class region_box {
 public:
-    region_box(shared_region region, bool on_gpu) : region_(std::move(region)), on_gpu_(on_gpu) {}
+    region_box(shared_region region, bool on_gpu) : on_gpu_(on_gpu), region_(std::move(region)) {}
     ~region_box() {
         const nb::gil_scoped_release free;
         region_.reset();
     }
 
     // Keeps the memory as long as this lives: its address was handed out by number.
-    void keep() { kept_ = true; }
+    void keep() {
+        const std::lock_guard lock(mutex_);
+        kept_ = true;
+    }
 
     [[nodiscard]] shared_region open() const {
-        if (closed_) raise(-EBADF, "the region is closed; open it again");
-        return region_;
+        shared_region region;
+        {
+            const std::lock_guard lock(mutex_);
+            if (!closed_) region = region_;
+        }
+        if (region == nullptr) raise(-EBADF, "the region is closed; open it again");
+        return region;
     }
-    [[nodiscard]] bool is_closed() const { return closed_; }
+    [[nodiscard]] bool is_closed() const {
+        const std::lock_guard lock(mutex_);
+        return closed_;
+    }
 
     void close(std::uintptr_t stream) {
-        if (closed_) return;
-        shared_region last = region_;
-        closed_ = true;
-        if (!kept_) region_.reset();
+        shared_region last;
+        {
+            const std::lock_guard lock(mutex_);
+            if (closed_) return;
+            closed_ = true;
+            last = region_;
+            if (!kept_) region_.reset();
+        }
         std::int64_t code = 0;
         {
             const nb::gil_scoped_release free;
@@ -110,8 +126,10 @@ public:
     }
 
 private:
+    const bool on_gpu_;
+    mutable std::mutex mutex_;  // of the rest
     shared_region region_;
-    bool on_gpu_, kept_ = false, closed_ = false;
+    bool kept_ = false, closed_ = false;
 };
 
 nb::object exported(const region_box& box, const std::vector<std::int64_t>& shape, int code,

@@ -102,10 +102,10 @@ std::unique_ptr<runtime_box> make_runtime(const std::vector<setting>& settings,
     if (suits) wanted = options_for(*suits, wanted);
     wanted.cache_memory = reinterpret_cast<void*>(memory);
     check(wanted.check());
-    auto box = std::make_unique<runtime_box>();
+    std::shared_ptr<log_queue> queue;
     if (log == static_cast<int>(log_to::queue)) {
-        box->log = std::make_shared<log_queue>();
-        wanted.log = [queue = box->log](const std::string& line) { queue->put(line); };
+        queue = std::make_shared<log_queue>();
+        wanted.log = [queue](const std::string& line) { queue->put(line); };
     } else if (log == static_cast<int>(log_to::nowhere)) {
         wanted.log = [](const std::string&) {};
     }
@@ -116,8 +116,8 @@ std::unique_ptr<runtime_box> make_runtime(const std::vector<setting>& settings,
         s = runtime::make(wanted, made);
     }
     check(s);
-    box->rt = held(std::move(made), keep.is_none() ? nullptr : keep.release().ptr());
-    return box;
+    return std::make_unique<runtime_box>(
+        held(std::move(made), keep.is_none() ? nullptr : keep.release().ptr()), std::move(queue));
 }
 
 std::vector<std::tuple<std::string, std::string, std::string>> settings_of(const runtime_box& box,
@@ -168,14 +168,14 @@ std::uint32_t device_of(const runtime& rt, std::uint32_t place) {
 }
 
 std::shared_ptr<runtime> runtime_box::open() const {
-    if (rt == nullptr) raise(-EBADF, "the runtime is closed; make another");
-    return rt;
+    std::shared_ptr<runtime> of = rt.get();
+    if (of == nullptr) raise(-EBADF, "the runtime is closed; make another");
+    return of;
 }
 
 // The device first has to end what was launched: kernels use the runtime's memory.
 void runtime_box::close() {
-    std::shared_ptr<runtime> last = std::move(rt);
-    rt = nullptr;
+    std::shared_ptr<runtime> last = rt.take();
     if (last == nullptr) return;
     const nb::gil_scoped_release free;
     const bool is_ours = last->process_code() == 0;  // else a child of fork(): all is the parent's
@@ -186,9 +186,7 @@ void runtime_box::close() {
     if (is_ours && log != nullptr) log->close();
 }
 
-runtime_box::~runtime_box() {
-    if (rt != nullptr) close();
-}
+runtime_box::~runtime_box() { close(); }
 
 void bind_runtime(nb::module_& m) {
     nb::class_<log_queue>(m, "LogQueue", "Log lines that wait for a thread of Python.")
@@ -197,7 +195,7 @@ void bind_runtime(nb::module_& m) {
         .def_prop_ro("closed", &log_queue::is_closed);
     nb::class_<runtime_box>(m, "Runtime", "A runtime of the library.")
         .def("close", &runtime_box::close, "Waits for the device, then ends the runtime.")
-        .def_prop_ro("closed", [](const runtime_box& box) { return box.rt == nullptr; })
+        .def_prop_ro("closed", [](const runtime_box& box) { return box.rt.get() == nullptr; })
         .def_prop_ro("log", [](const runtime_box& box) { return box.log; })
         .def_prop_ro("backend", [](const runtime_box& box) { return name_of(box.open()->where()); })
         .def_prop_ro("device_count",

@@ -162,15 +162,14 @@ void prefetch(table_box& box, std::uintptr_t numbers, int type, std::uint64_t co
 
 std::unique_ptr<table_box> make_table(const runtime_box& of, const table_layout& layout,
                                       bool writable) {
-    auto box = std::make_unique<table_box>();
-    box->of = std::make_shared<open_table>(of.open());
+    auto made = std::make_shared<open_table>(of.open());
     status s;
     {
         const nb::gil_scoped_release free;
-        s = table::make(*box->of->rt, layout, {.writable = writable}, box->of->rows);
+        s = table::make(*made->rt, layout, {.writable = writable}, made->rows);
     }
     check(s, layout.pieces.empty() ? "" : layout.pieces[0].path);
-    return box;
+    return std::make_unique<table_box>(std::move(made));
 }
 
 // Of a verb of the table and its runtime that returns a count or a negative errno.
@@ -258,25 +257,24 @@ open_table::~open_table() {
 }
 
 std::shared_ptr<open_table> table_box::open() const {
-    if (of == nullptr) raise(-EBADF, "the array is closed; open it again");
-    return of;
+    std::shared_ptr<open_table> table = of.get();
+    if (table == nullptr) raise(-EBADF, "the array is closed; open it again");
+    return table;
 }
 
 void table_box::close() {
-    std::shared_ptr<open_table> last = std::move(of);
-    of = nullptr;
+    std::shared_ptr<open_table> last = of.take();
+    if (last == nullptr) return;
     const nb::gil_scoped_release free;
     last.reset();
 }
 
-table_box::~table_box() {
-    if (of != nullptr) close();
-}
+table_box::~table_box() { close(); }
 
 void bind_table(nb::module_& m) {
     nb::class_<table_box>(m, "Table", "Rows of equal size in files.")
         .def("close", &table_box::close, "Waits for the device, then closes the files.")
-        .def_prop_ro("closed", [](const table_box& box) { return box.of == nullptr; })
+        .def_prop_ro("closed", [](const table_box& box) { return box.of.get() == nullptr; })
         .def("gather", gather, "numbers"_a, "type"_a, "count"_a, "out"_a, "stride"_a, "stream"_a,
              "padding"_a.none(), "device"_a)
         .def("scatter", scatter, "numbers"_a, "type"_a, "count"_a, "rows"_a, "stride"_a, "stream"_a,

@@ -28,7 +28,7 @@ class Opened(Generic[Core]):
         self._dtype = dtype
         self._shape = shape
         self._on_gpu = runtime.backend == "gpu"
-        runtime._users.add(self)
+        runtime._enter(self)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -173,6 +173,7 @@ class Runtime:
         where = _TO_QUEUE if write is not None else _NOWHERE if log is None else _TO_STDERR
         folders = None if roots is None else [path_text(folder) for folder in roots]
         self._users: weakref.WeakSet[_User] = weakref.WeakSet()
+        self._users_lock = threading.Lock()
         self._process = os.getpid()
         self._core = _core.make_runtime(settings, folders, _suits, where,
                                         memory.address if memory is not None else 0,
@@ -243,8 +244,16 @@ class Runtime:
         words of host memory and waits for nothing: work on a stream has to have ended to be seen.
         IndexError and OSError name file, row and cause."""
         self._core.check()
-        for user in list(self._users):
+        for user in self._open_users():
             user._check()
+
+    def _enter(self, user: _User) -> None:
+        with self._users_lock:
+            self._users.add(user)
+
+    def _open_users(self) -> list[_User]:
+        with self._users_lock:
+            return list(self._users)
 
     @property
     def closed(self) -> bool:
@@ -260,7 +269,7 @@ class Runtime:
         if self._core.closed:
             return
         first: OSError | None = None
-        for user in list(self._users):
+        for user in self._open_users():
             try:
                 user.close()
             except OSError as error:
@@ -322,6 +331,8 @@ def _forget_in_child() -> None:
     """A child of fork() has none of the parent's threads: it makes runtimes of its own."""
     global _defaults_lock
     _defaults_lock = threading.Lock()
+    for runtime in list(_runtimes):
+        runtime._users_lock = threading.Lock()  # another thread may have held it
     _defaults.clear()
     _runtimes.clear()
 
