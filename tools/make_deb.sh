@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
-# Makes the Debian packages penstock (programs) and libpenstock-dev (libraries and headers):
-#   tools/make_deb.sh [--build FOLDER] [OUT]
+# Makes the Debian packages penstock (programs), libpenstock-dev (libraries and headers) and
+# python3-penstock (the Python package, for Debian's own Python):
+#   tools/make_deb.sh [--build FOLDER] [--no-python] [OUT]
 #
 # They come to OUT (default: the working directory). Without --build it builds both from the tree,
 # for CPU threads alone, in a folder of its own; with it, it takes a build that is there. A build
 # with CUDA is refused: what it needs cannot be named to dpkg.
 #
-# It needs dpkg-dev and no debhelper. Whose packages they are stands in DEBFULLNAME and DEBEMAIL.
+# It needs dpkg-dev and no debhelper; for python3-penstock, which is left out with a word about it
+# where they are missing, python3-dev and nanobind (pip install nanobind). Whose packages they are
+# stands in DEBFULLNAME and DEBEMAIL.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 . "$root/tools/common.sh"
@@ -16,7 +19,7 @@ fail() {
     exit 1
 }
 
-build= out=.
+build= out=. with_python=yes
 while [ $# -gt 0 ]; do
     case $1 in
         --build)
@@ -24,7 +27,11 @@ while [ $# -gt 0 ]; do
             build=$2
             shift 2
             ;;
-        -*) fail "$1 is no option; there is --build FOLDER" ;;
+        --no-python)
+            with_python=no
+            shift
+            ;;
+        -*) fail "$1 is no option; there are --build FOLDER and --no-python" ;;
         *)
             out=$1
             shift
@@ -96,7 +103,13 @@ control() {
         echo "Maintainer: $maintainer"
         echo "Installed-Size: $size"
         [ -z "$3" ] || echo "Depends: $3"
-        [ "$1" != penstock ] || echo "Recommends: fuse3"
+        case $1 in
+            penstock) echo "Recommends: fuse3" ;;
+            python3-penstock)
+                echo "Recommends: python3-numpy"
+                echo "Suggests: python3-torch, libpenstock-dev"
+                ;;
+        esac
         echo "Section: $2"
         echo "Priority: optional"
         echo "Description: $4"
@@ -153,9 +166,103 @@ write the files of the host, with packages for CMake and pkg-config. This build
 runs kernels on CPU threads."
 }
 
+# An interpreter that has nanobind: this one, that of the build, or one that pip fills.
+python_with_nanobind() {
+    local python make=("$root/tools/python_environment.py" "$work/python-environment")
+    for python in python3 "$build/python-environment/bin/python" \
+        "$(python3 -B "${make[@]}" 2>/dev/null)"; do
+        if "$python" -m nanobind --cmake_dir >/dev/null 2>&1; then
+            echo "$python"
+            return
+        fi
+    done
+    return 1
+}
+
+# licence_text FILE: as a paragraph of a copyright file.
+licence_text() { sed -e 's/^ *//' -e 's/^$/./' -e 's/^/ /' "$1"; }
+
+# The module is built with the libraries of libpenstock-dev, without the package nanobind-backend,
+# which Debian does not have: so it is for the version of Python that Debian has.
+python_package() {
+    local package=python3-penstock modules=usr/lib/python3/dist-packages python=/usr/bin/python3
+    local nanobind nanobind_python this next info depends
+    if [ ! -x "$python" ] || ! "$python" -c 'import pathlib, sysconfig, sys
+sys.exit(not pathlib.Path(sysconfig.get_paths()["include"], "Python.h").exists())'; then
+        echo "make_deb.sh: no python3-penstock: install python3-dev" >&2
+        return
+    fi
+    if ! nanobind_python=$(python_with_nanobind); then
+        echo "make_deb.sh: no python3-penstock: pip cannot install nanobind here" >&2
+        return
+    fi
+    nanobind=$("$nanobind_python" -m nanobind --cmake_dir)
+    this=$("$python" -c 'import sys; print(*sys.version_info[:2], sep=".")')
+    next=${this%.*}.$((${this#*.} + 1))
+    cmake -S "$root/python" -B "$work/module" -G Ninja -DCMAKE_BUILD_TYPE=Release \
+        -DCMAKE_UNITY_BUILD=ON -DCMAKE_CXX_FLAGS="$(dpkg-buildflags --get CXXFLAGS)" \
+        -DCMAKE_MODULE_LINKER_FLAGS="$(dpkg-buildflags --get LDFLAGS)" \
+        -DCMAKE_PREFIX_PATH="$work/libpenstock-dev/usr" -DPython_EXECUTABLE="$python" \
+        -Dnanobind_DIR="$nanobind" -DPENSTOCK_PYTHON_BACKEND=OFF >"$work/module.log" 2>&1 &&
+        cmake --build "$work/module" --parallel "$jobs" >>"$work/module.log" 2>&1 || {
+        cat "$work/module.log" >&2
+        fail "python3-penstock: the module cannot be built"
+    }
+    put "$root"/python/penstock/*.py* "$root"/python/penstock/py.typed "$package/$modules/penstock"
+    put "$root"/python/penstock/device/* "$package/$modules/penstock/device"
+    put "$work"/module/python/penstock/_core.*.so "$package/$modules/penstock"
+    rm -rf "$work/$package/$modules/penstock/device/__pycache__"
+    strip --strip-unneeded -R .comment -R .note "$work/$package/$modules"/penstock/*.so
+    info=$work/$package/$modules/penstock_io-${version%-*}.dist-info
+    mkdir -p "$info"
+    printf 'Metadata-Version: 2.1\nName: penstock-io\nVersion: %s\n' "${version%-*}" \
+        >"$info/METADATA"
+    echo "dpkg" >"$info/INSTALLER"
+    chmod 644 "$info"/*
+    documents "$package"
+    {
+        echo
+        echo "Files: $modules/penstock/_core.*.so"
+        echo "Copyright: $(date -u -d "@$SOURCE_DATE_EPOCH" +%Y) The authors of Penstock"
+        echo "           2022 Wenzel Jakob (nanobind)"
+        echo "           2017 Thibaut Goetghebuer-Planchon (robin-map)"
+        echo "License: Apache-2.0 and BSD-3-clause and Expat"
+        echo " nanobind:"
+        licence_text "$("$nanobind_python" -c 'import importlib.metadata as m
+print(next(p.locate() for p in m.files("nanobind") if p.name == "LICENSE"))')"
+        echo " ."
+        echo " robin-map:"
+        sed -n '/^ \* MIT/,/^ \*\//s/^ \*\/\?//p' \
+            "$nanobind/../ext/robin_map/include/tsl/robin_map.h" | licence_text -
+    } >>"$work/$package/usr/share/doc/$package/copyright"
+    depends=$(depends_of "$work/$package/$modules"/penstock/*.so)
+    control "$package" python "python3 (>= $this), python3 (<< $next), $depends" \
+        "files for tensors and arrays through one page cache (Python 3)" \
+        "Rows of .npy, .safetensors and raw files by their numbers, and files as plain
+memory that arrays share, for Python, with numpy and PyTorch. This build works
+on CPU threads."
+    cat >"$work/$package/DEBIAN/postinst" <<'END'
+#!/bin/sh
+set -e
+if command -v py3compile >/dev/null 2>&1; then
+    py3compile -p python3-penstock
+fi
+END
+    cat >"$work/$package/DEBIAN/prerm" <<'END'
+#!/bin/sh
+set -e
+if command -v py3clean >/dev/null 2>&1; then
+    py3clean -p python3-penstock
+fi
+END
+    chmod 755 "$work/$package"/DEBIAN/p*
+}
+
 programs
 libraries
-for package in penstock libpenstock-dev; do
+[ "$with_python" = no ] || python_package
+for package in penstock libpenstock-dev python3-penstock; do
+    [ -d "$work/$package" ] || continue
     find "$work/$package" -type d -exec chmod 755 {} +
     file=$out/${package}_${version}_$architecture.deb
     dpkg-deb --root-owner-group -Zxz --build "$work/$package" "$file" >/dev/null

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Makes the Debian packages of a build, judges them and runs what is in them:
-deb_test.py BUILD SCRATCH. Exit status 77 where packages cannot be made here."""
+deb_test.py BUILD SCRATCH [--no-python]. Exit status 77 where packages cannot be made here.
+
+Without --no-python the module of the Python package is compiled, which takes a while."""
 import pathlib
 import shutil
 import subprocess
@@ -24,14 +26,46 @@ def has(folder, *names):
             sys.exit(f"{folder.name} lacks {name}")
 
 
-def main(build, scratch):
+def python_package(files, scratch):
+    """The package of Python beside its libraries, in Debian's own interpreter."""
+    name = next((name for name in files if "/python3-penstock_" in name), None)
+    if name is None:
+        print("python3-penstock was not made")
+        return
+    folder = scratch / "python3-penstock"
+    run("dpkg-deb", "-x", name, folder)
+    modules = folder / "usr/lib/python3/dist-packages"
+    has(folder, "usr/lib/python3/dist-packages/penstock/_core.*.so",
+        "usr/lib/python3/dist-packages/penstock/device/calls.cu",
+        "usr/lib/python3/dist-packages/penstock_io-*.dist-info/METADATA",
+        "usr/share/doc/python3-penstock/copyright")
+    print(run("/usr/bin/python3", "-B", "-c", f"""
+import sys
+sys.path.insert(0, {str(modules)!r})
+import importlib.metadata, penstock as ps
+assert importlib.metadata.version("penstock-io") == ps.__version__
+assert "nanobind_backend" not in sys.modules
+with ps.Runtime("cpu", cache="2MiB", page="4KiB", log=None) as rt:
+    array = ps.open_array({str(ROOT / "LICENSE")!r}, dtype="uint8", shape=(-1, 1), runtime=rt)
+    assert bytes(array.gather([0, 1, 2])) == open({str(ROOT / "LICENSE")!r}, "rb").read(3)
+print("python3-penstock", ps.__version__)
+""") if has_numpy() else "no numpy for /usr/bin/python3: python3-penstock is not run")
+
+
+def has_numpy():
+    return subprocess.run(["/usr/bin/python3", "-c", "import numpy"], check=False,
+                          stderr=subprocess.DEVNULL).returncode == 0
+
+
+def main(build, scratch, *options):
     for tool in ("dpkg-deb", "dpkg-shlibdeps", "dpkg-architecture"):
         if shutil.which(tool) is None:
             print(f"{tool} is missing")
             sys.exit(77)
     scratch = pathlib.Path(scratch)
     shutil.rmtree(scratch, ignore_errors=True)
-    files = run(ROOT / "tools/make_deb.sh", "--build", build, scratch).split()
+    files = run(ROOT / "tools/make_deb.sh", "--build", build, *options, scratch).split("\n")
+    files = [line for line in files if line.endswith(".deb")]
     programs, libraries = (scratch / "penstock", scratch / "libpenstock-dev")
     for folder in (programs, libraries):
         file, = [name for name in files if pathlib.Path(name).name.startswith(folder.name + "_")]
@@ -47,6 +81,8 @@ def main(build, scratch):
     fields = run("dpkg-deb", "-f", next(name for name in files if "/penstock_" in name))
     if "libstdc++6" not in fields or "libc6" not in fields:
         sys.exit(f"the libraries of the programs are missing:\n{fields}")
+    if "--no-python" not in options:
+        python_package(files, scratch)
     if shutil.which("lintian") is None:
         print("lintian is not installed, so the packages were not judged")
         return
