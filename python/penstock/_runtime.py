@@ -173,7 +173,7 @@ class Runtime:
         where = _TO_QUEUE if write is not None else _NOWHERE if log is None else _TO_STDERR
         folders = None if roots is None else [path_text(folder) for folder in roots]
         self._users: weakref.WeakSet[_User] = weakref.WeakSet()
-        self._users_lock = threading.Lock()
+        self._users_lock = threading.RLock()  # a signal handler may call too
         self._process = os.getpid()
         self._core = _core.make_runtime(settings, folders, _suits, where,
                                         memory.address if memory is not None else 0,
@@ -332,7 +332,7 @@ def _forget_in_child() -> None:
     global _defaults_lock
     _defaults_lock = threading.Lock()
     for runtime in list(_runtimes):
-        runtime._users_lock = threading.Lock()  # another thread may have held it
+        runtime._users_lock = threading.RLock()  # another thread may have held it
     _defaults.clear()
     _runtimes.clear()
 

@@ -58,7 +58,7 @@ ALLOWED = {"descriptors": 0, "threads": 0, "heap bytes": 64 << 10, "resident KiB
            "blocks of Python": 1000}
 
 
-def growth(turn, turns, seconds=60):
+def growth(turn, turns, seconds=300):
     """What more the process holds after so many turns than after the first of them, by name. The
     last use of a tensor ends its region on a thread of its own, for which this waits so long."""
     for i in range(WARM_UP):

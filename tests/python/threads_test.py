@@ -23,7 +23,7 @@ def at_once(work):
 
     def run(number):
         try:
-            gate.wait(60)
+            gate.wait(600)
             work(number)
         except Exception as error:  # pylint: disable=broad-except  # any is a failure
             failed.append(error)
