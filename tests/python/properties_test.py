@@ -4,6 +4,7 @@ place, tables of several files, regions, wrong arguments; and sequences of calls
 that numpy keeps. Canaries: a shadow that is wrong is found.
 
 The examples are the same each time. PENSTOCK_SEED=NUMBER draws others, PENSTOCK_LONG_TESTS more."""
+import atexit
 import errno
 import math
 import os
@@ -13,6 +14,11 @@ import tempfile
 import unittest
 
 import common
+
+# What hypothesis keeps for later runs is of this run alone.
+STORAGE = tempfile.mkdtemp(prefix="penstock-hypothesis-")
+os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = STORAGE
+atexit.register(shutil.rmtree, STORAGE, ignore_errors=True)
 
 common.need("numpy", "hypothesis")
 import hypothesis  # noqa: E402

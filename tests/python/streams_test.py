@@ -11,7 +11,7 @@ import common
 
 common.need("numpy")
 import penstock as ps  # noqa: E402
-from penstock import _frameworks  # noqa: E402
+from penstock import _frameworks, _memory  # noqa: E402
 
 
 class recorder:
@@ -132,7 +132,7 @@ class streams(common.Case):
         ids = tensor((5, 3), "int32")
         out = self.array.gather(ids)
         self.assertEqual(self.core.calls,
-                         [(4096, _frameworks.INT32, 15, 1 << 20, 0, 70, None, 0)])
+                         [(4096, _memory.INT32, 15, 1 << 20, 0, 70, None, 0)])
         self.assertEqual((out.shape, out.dtype, out.recorded, out.made_on),
                          ((5, 3, 16), "float32", [], 70))
 
