@@ -79,8 +79,14 @@ struct options {
     // How many files can be open or remembered at once.
     std::uint32_t max_files = 65536;
 
-    // Threads that serve requests of the device, each with its own ring.
+    // Threads that serve requests of the device, each with its own ring. A number is exact, unless
+    // most_service_threads is larger.
     std::optional<std::uint32_t> service_threads = std::nullopt;
+
+    // How many service threads there may be while requests wait: helpers are made when a system
+    // call holds a thread up (a slow disk), or when requests keep coming faster than they are
+    // served. They sleep otherwise. Automatic: service_threads if that is given, so none.
+    std::optional<std::uint32_t> most_service_threads = std::nullopt;
 
     // Bytes of host memory (pinned, on gpu) through which requested pages pass, divided over the
     // rings; it bounds the requests in flight.

@@ -76,7 +76,14 @@ struct statistics {
     std::uint64_t wishes = 0;
     std::uint64_t wishes_dropped = 0;
     std::uint64_t bad_requests = 0;  // requests the host refused as malformed
-    std::uint64_t batches = 0;       // rounds in which a service thread found requests
+    // Service threads that were made, helpers too. They sleep when no request is there.
+    std::uint64_t service_threads = 0;
+    // How often a helper was made or woken: because requests kept coming faster than the threads
+    // that were awake could serve them, and because a system call held a thread up while requests
+    // waited behind it (options::most_service_threads).
+    std::uint64_t helpers_for_backlog = 0;
+    std::uint64_t helpers_for_stalls = 0;
+    std::uint64_t batches = 0;  // rounds in which a service thread found requests
     std::array<std::uint64_t, 16>
         batch_size{};  // bucket i: 2^i to 2^(i+1)-1 requests taken together
     std::array<std::uint64_t, 32>

@@ -67,6 +67,9 @@ class Statistics:
     wishes: int = 0
     wishes_dropped: int = 0
     bad_requests: int = 0
+    service_threads: int = 0
+    helpers_for_backlog: int = 0
+    helpers_for_stalls: int = 0
     batches: int = 0
     batch_size: tuple[int, ...] = ()
     """Bucket i: rounds in which 2**i to 2**(i+1)-1 requests were taken together."""

@@ -412,14 +412,13 @@ public:
 
     [[nodiscard]] const char* name() const override { return "pread"; }
     [[nodiscard]] std::uint32_t capacity() const override { return 64; }
-    void start(const read_operation& operation) override { queued_.push_back(operation); }
-
-    void submit() override {
-        for (const read_operation& operation : queued_)
-            finished_.push_back({operation.tag, env_.read(operation.fd, operation.to,
-                                                          operation.bytes, operation.offset)});
-        queued_.clear();
+    // At once, so that a slow read holds up no other one that this thread has already taken.
+    void start(const read_operation& operation) override {
+        finished_.push_back({operation.tag, env_.read(operation.fd, operation.to, operation.bytes,
+                                                      operation.offset)});
     }
+    void submit() override {}
+    [[nodiscard]] bool has_finished() const override { return !finished_.empty(); }
 
     void reap(std::vector<read_result>& out, std::uint64_t) override {
         out.insert(out.end(), finished_.begin(), finished_.end());
@@ -428,7 +427,6 @@ public:
 
 private:
     environment& env_;
-    std::vector<read_operation> queued_;
     std::vector<read_result> finished_;
 };
 

@@ -99,7 +99,12 @@ bool runtime_state::count(statistics& out) const {
     out.device_bytes = device->allocated_bytes();
     for (window_set* const set : {windows.get(), windows_of_rows.set.get()})
         if (set != nullptr) out.window_bytes += set->open_bytes();
-    for (const auto& service : services) add_counters(out, service->counters());
+    for_each_thread([&](const service& each, bool) {
+        add_counters(out, each.counters());
+        ++out.service_threads;
+    });
+    out.helpers_for_backlog = crew->for_backlog();
+    out.helpers_for_stalls = crew->for_stalls();
     out.kept_files = files->kept_files();
     return answers;
 }

@@ -12,6 +12,7 @@ void runtime_state::monitor_loop() {
     while (!monitor_stop) {
         lock.unlock();
         look_after();
+        look_at_threads();
         tell_stop();
         if (windows != nullptr) windows->watch();
         if (windows_of_rows.set != nullptr) windows_of_rows.set->watch();
@@ -39,9 +40,11 @@ bool runtime_state::is_at_rest() const {
     for (window_set* const set : {windows.get(), windows_of_rows.set.get()})
         if (set != nullptr && set->open_files() != 0) return false;
     const bool posters_ring = doorbells.front() != nullptr;
-    return (posters_ring || watch->is_rare()) &&
-           std::all_of(services.begin(), services.end(),
-                       [](const auto& each) { return each->alive() && each->is_asleep(); });
+    bool all_sleep = posters_ring || watch->is_rare();
+    for_each_thread([&](const service& each, bool) {
+        all_sleep = all_sleep && each.alive() && each.is_asleep();
+    });
+    return all_sleep;
 }
 
 void runtime_state::call_monitor() {
@@ -54,9 +57,9 @@ void runtime_state::call_monitor() {
 
 void runtime_state::look_after() {
     if (was_interrupted() && !interrupted.exchange(true)) set_abort(-ECANCELED);
-    for (const auto& service : services)
-        if (!service->alive())
-            break_with(-ESHUTDOWN, "a service thread died; create a new runtime");
+    for_each_thread([this](const service& each, bool) {
+        if (!each.alive()) break_with(-ESHUTDOWN, "a service thread died; create a new runtime");
+    });
     if (const status device_health = device->health(); !device_health.ok()) {
         if (break_with(device_health.code, device_health.message)) say_what_is_lost();
     }

@@ -52,12 +52,6 @@ std::uint32_t write_behind_pages_for(std::uint64_t bytes, std::uint32_t page_shi
     return pages >= frames ? 0 : static_cast<std::uint32_t>(pages);
 }
 
-template <typename T>
-bool allocate(cache_device& device, T*& out, std::uint64_t count) {
-    out = static_cast<T*>(device.allocate_device(count * sizeof(T)));
-    return out != nullptr;
-}
-
 }  // namespace
 
 namespace {
@@ -300,140 +294,6 @@ status runtime_state::build_tier() {
     return {};
 }
 
-// How many rings, and of how many slots. On a GPU each service thread has several, so that few
-// groups claim from one tail; but none of fewer slots than groups may well want of it at a time.
-ring_shape runtime_state::shape_of_rings(std::uint64_t stride) const {
-    constexpr std::uint64_t most_rings = 128, enough_slots = 32;
-    static_assert(most_rings <= engine::max_rings);
-    const std::uint64_t threads = *settings.service_threads,
-                        fitting = *settings.staging_bytes / stride / threads;
-    std::uint64_t each = hooks.rings_per_thread;
-    if (each == 0)
-        each = device->is_gpu() && hooks.ring_slots == 0
-                   ? std::clamp<std::uint64_t>(
-                         std::min(most_rings / threads, fitting / enough_slots), 1, most_rings)
-                   : 1;
-    const std::uint64_t slots =
-        hooks.ring_slots != 0 ? hooks.ring_slots
-                              : std::bit_floor(std::clamp<std::uint64_t>(fitting / each, 4, 4096));
-    return {static_cast<std::uint32_t>(threads * each), static_cast<std::uint32_t>(slots)};
-}
-
-status runtime_state::build_rings() {
-    engine::cache_view& c = ref.view;
-    // A slot's staging area also carries the name of an open request.
-    // One that carries a page to its file has the marks of its bytes behind them. Direct reads want
-    // each area to begin at a multiple of 4096.
-    const std::uint64_t carried =
-        settings.page_bytes + (settings.writable ? settings.page_bytes / 8 : 0);
-    const std::uint64_t stride =
-        std::max<std::uint64_t>((carried + 4095) & ~std::uint64_t{4095}, 4096);
-    const ring_shape shape = shape_of_rings(stride);
-    const std::uint64_t slots = shape.slots, all_slots = slots * shape.rings;
-    // words: no two tails in one line of the second-level cache.
-    constexpr std::uint64_t tail_stride = 32;
-    c.ring_count = shape.rings;
-    c.ring_threads = *settings.service_threads;
-    std::vector<std::uint64_t> first_tickets(all_slots);
-    for (std::uint64_t i = 0; i < all_slots; ++i) first_tickets[i] = i % slots;
-    auto* const requests = static_cast<engine::ring_request*>(
-        device->allocate_shared(all_slots * sizeof(engine::ring_request)));
-    auto* const replies = static_cast<engine::ring_reply*>(
-        device->allocate_shared(all_slots * sizeof(engine::ring_reply)));
-    auto* const staging = static_cast<std::byte*>(device->allocate_shared(all_slots * stride));
-    std::uint64_t *tails = nullptr, *free_tickets = nullptr;
-    if (requests == nullptr || replies == nullptr || staging == nullptr ||
-        !allocate(*device, tails, c.ring_count * tail_stride) ||
-        !allocate(*device, free_tickets, all_slots) ||
-        device->upload(free_tickets, first_tickets.data(), all_slots * sizeof(std::uint64_t)) != 0)
-        return {-ENOMEM, "staging_bytes: " + format_size(*settings.staging_bytes) +
-                             " of host memory could not be allocated: " + device->shortage() +
-                             "; give less"};
-    for (std::uint32_t i = 0; i < *settings.service_threads; ++i)
-        doorbells.push_back(
-            device->is_gpu() || hooks.no_doorbells ? nullptr : std::make_unique<host_doorbell>());
-    std::vector<engine::ring_view> views(c.ring_count);
-    std::vector<std::vector<host_ring>> of_thread(*settings.service_threads);
-    for (std::uint32_t i = 0; i < c.ring_count; ++i) {
-        engine::ring_view& r = views[i];
-        const std::uint32_t thread = i % *settings.service_threads;
-        r.slots = shape.slots;
-        r.staging_stride = stride;
-        r.requests = requests + i * slots;
-        r.replies = replies + i * slots;
-        r.staging = staging + i * slots * stride;
-        r.tail = tails + i * tail_stride;
-        r.free_ticket = free_tickets + i * slots;
-        r.doorbell = doorbells[thread].get();
-        of_thread[thread].push_back({r.requests, r.replies, r.staging, stride, r.slots});
-    }
-    if (!allocate(*device, c.rings, c.ring_count) ||
-        device->upload(c.rings, views.data(), views.size() * sizeof(engine::ring_view)) != 0)
-        return {-ENOMEM, "the rings could not be placed on " + device->name() + ": " +
-                             device->shortage() + "; give a smaller cache_bytes"};
-    return build_services(of_thread);
-}
-
-// Refusal costs speed only, so it is said where there is a cure.
-void runtime_state::let_register(service_settings& of_service,
-                                 const std::vector<host_ring>& rings) {
-    if (!settings.registered_buffers || settings.direct_io == direct_mode::off) return;
-    std::vector<memory_area> staging;
-    for (const host_ring& ring : rings)
-        staging.push_back({ring.staging, ring.slots * ring.staging_stride});
-    // Pages are read into the tier in order, and in order nothing goes past the page cache unless
-    // told so.
-    memory_area tier;
-    if (settings.direct_io == direct_mode::on)
-        tier = {of_service.tier.frames,
-                std::uint64_t{of_service.tier.frame_count} * settings.page_bytes};
-    rlimit locked{};
-    if (::getrlimit(RLIMIT_MEMLOCK, &locked) != 0) return;
-    of_service.to_register =
-        areas_to_register(staging, tier, *settings.service_threads * device_count, locked.rlim_cur);
-    of_service.register_refused = [this, limit = std::uint64_t{locked.rlim_cur}](
-                                      std::uint64_t bytes, int code) {
-        if (code != -ENOMEM || limit == RLIM_INFINITY || register_refusal_said.exchange(true))
-            return;
-        say("io_uring: the kernel pins no " + format_size(bytes) +
-            " for direct reads, which go on at more cost; raise RLIMIT_MEMLOCK (ulimit -l), now " +
-            format_size(limit) + ", or set PENSTOCK_REGISTERED_BUFFERS=off");
-    };
-}
-
-status runtime_state::build_services(const std::vector<std::vector<host_ring>>& rings_of_thread) {
-    const engine::cache_view& c = ref.view;
-    watch = std::make_shared<idle_watch>();
-    write_errors =
-        std::make_shared<write_error_log>([this](const std::string& line) { say(line); });
-    for (std::uint32_t i = 0; i < *settings.service_threads; ++i) {
-        const std::vector<host_ring>& rings = rings_of_thread[i];
-        const auto depth = static_cast<std::uint32_t>(
-            std::min<std::uint64_t>(rings.size() * rings.front().slots, 1024));
-        std::string why;
-        std::unique_ptr<io_engine> io;
-        if (settings.io != io_method::pread) io = hooks.env->make_io_engine(true, depth, why);
-        if (io == nullptr && settings.io == io_method::uring)
-            return {-EOPNOTSUPP, "io: uring was asked for, but " + why + "; use auto or pread"};
-        if (io == nullptr && settings.io == io_method::automatic && i == 0 && device_index == 0)
-            say("reading with pread: " + why);
-        if (io == nullptr) io = hooks.env->make_io_engine(false, depth, why);
-        service_settings settings_of_service;
-        settings_of_service.page_shift = c.page_shift;
-        settings_of_service.watch = watch;
-        settings_of_service.write_errors = write_errors;
-        settings_of_service.asked = asked.get();
-        if (c.tier.frames != nullptr)
-            settings_of_service.tier = {c.tier.frames, tier_done_marks, c.tier.frame_count};
-        if (std::string(io->name()) == "io_uring") let_register(settings_of_service, rings);
-        services.push_back(std::make_unique<service>(rings, *files, *hooks.env, std::move(io),
-                                                     doorbells[i].get(), settings_of_service));
-    }
-    settings.io =
-        std::string(services[0]->io_name()) == "io_uring" ? io_method::uring : io_method::pread;
-    return {};
-}
-
 status runtime_state::start_services() {
     for (auto& service : services) service->start();
     if (settings.publish_statistics) publish_statistics();
@@ -529,6 +389,7 @@ runtime_state::~runtime_state() {
         monitor.join();
     }
     published.reset();
+    helpers.clear();
     services.clear();
     windows.reset();
     windows_of_rows.set.reset();

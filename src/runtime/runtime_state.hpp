@@ -58,6 +58,19 @@ struct row_windows {
     std::unique_ptr<window_set> set;  // null: there are none
 };
 
+// Of device memory; false: there is not enough.
+template <typename T>
+bool allocate(cache_device& device, T*& out, std::uint64_t count) {
+    out = static_cast<T*>(device.allocate_device(count * sizeof(T)));
+    return out != nullptr;
+}
+
+// Of a ring, which several service threads may take from: no two in a line of the processor's
+// cache.
+struct alignas(64) ring_head {
+    std::uint64_t next_ticket = 0;
+};
+
 // Rings in all, and slots of each.
 struct ring_shape {
     std::uint32_t rings, slots;
@@ -86,8 +99,12 @@ struct runtime_state {
     std::unique_ptr<asked_chunks> asked;  // null: there are no windows
     table_room tables;
     std::shared_ptr<write_error_log> write_errors;
-    std::vector<std::unique_ptr<service>> services;
-    std::shared_ptr<idle_watch> watch;  // of the service threads
+    std::vector<ring_head> heads;
+    std::vector<host_ring> all_rings;
+    std::shared_ptr<idle_watch> watch;   // of the service threads
+    std::unique_ptr<service_crew> crew;  // its helpers are made by the monitor
+    std::vector<std::unique_ptr<service>> services, helpers;
+    std::vector<std::uint64_t> seen_rounds;  // of the monitor, for each thread
     // Null: no other program reads the statistics. Made before the monitor, which looks after it.
     std::unique_ptr<statistics_publisher> published;
     std::unique_ptr<cached_reads> reads;  // for programs; from when the runtime is made
@@ -109,6 +126,7 @@ struct runtime_state {
     // Steps of creation, in order; each returns what went wrong and the cure.
     status choose_device();
     status settle_sizes();
+    void settle_threads(unsigned processors);
     [[nodiscard]] status check_memory() const;  // of the device: do frames and page tables fit?
     // The parts of build_cache(), in this order.
     void shape_cache();
@@ -141,6 +159,20 @@ struct runtime_state {
     // What a service thread is to know in order to register memory with io_uring.
     void let_register(service_settings& of_service, const std::vector<host_ring>& rings);
     status build_services(const std::vector<std::vector<host_ring>>& rings_of_thread);
+    std::unique_ptr<io_engine> make_queue(bool want_uring, const std::vector<host_ring>& rings,
+                                          std::string& why);
+    [[nodiscard]] service_settings settings_of_service();
+    void build_crew();
+    // By the monitor.
+    void make_helper(bool for_stall);
+    void look_at_threads();
+    // Calls use(service, is_helper) for all service threads that were made.
+    template <typename Use>
+    void for_each_thread(const Use& use) const {
+        for (const auto& each : services) use(*each, false);
+        const std::uint32_t made = crew != nullptr ? crew->made() : 0;
+        for (std::uint32_t i = 0; i < made; ++i) use(*helpers[i], true);
+    }
     status start_services();
     status place_view();  // once the view is complete
 

@@ -38,6 +38,18 @@ status runtime_state::check_memory() const {
                          format_size(free_bytes) + " of " + device->name() + "; give less"};
 }
 
+// A number of threads that the caller gave is exact. Helpers wait for disks, as a rule, so there
+// may be more of them than processors.
+void runtime_state::settle_threads(unsigned processors) {
+    const bool is_exact = settings.service_threads.has_value();
+    const std::uint32_t most = is_exact ? 1 : std::clamp(processors, 4u, 16u);
+    if (!is_exact)
+        settings.service_threads = std::min(std::clamp(processors / 4, 1u, 4u),
+                                            settings.most_service_threads.value_or(most));
+    if (!settings.most_service_threads)
+        settings.most_service_threads = std::max(most, *settings.service_threads);
+}
+
 // Replaces every automatic value, and checks what depends on the device.
 status runtime_state::settle_sizes() {
     constexpr std::uint64_t mib = 1u << 20, gib = 1u << 30;
@@ -55,7 +67,7 @@ status runtime_state::settle_sizes() {
                              std::to_string(engine::max_frames) + " pages of " +
                              format_size(settings.page_bytes) +
                              "; use larger pages or a smaller cache"};
-    if (!settings.service_threads) settings.service_threads = std::clamp(processors / 4, 1u, 4u);
+    settle_threads(processors);
     if (!settings.staging_bytes) settings.staging_bytes = gpu ? 128 * mib : 16 * mib;
     if (!settings.window_bytes) settings.window_bytes = half_of_memory();
     if (settings.tier_bytes > *settings.window_bytes / device_count)

@@ -3,18 +3,9 @@
 #include <algorithm>
 #include <chrono>
 
-#include "penstock/base/atomic.hpp"
-
 namespace penstock::host {
 
 namespace {
-
-// Acquire: pairs with post, as every look at a ring does.
-bool asked(const idle_watch::place& sleeper) {
-    return std::any_of(sleeper.words.begin(), sleeper.words.end(), [](const auto& each) {
-        return atomic_load<order::acquire, scope::system>(each.word) == each.wanted;
-    });
-}
 
 // After this many naps a nap is twice as long.
 constexpr std::uint32_t naps_of_a_length = 16;
@@ -49,7 +40,7 @@ void idle_watch::leave(const place& self, bool watched, bool hand_over) {
 void idle_watch::wake_asked(const place& self) {
     std::lock_guard lock(mutex_);
     for (const place& sleeper : resting_)
-        if (sleeper.bell != self.bell && asked(sleeper)) sleeper.bell->ring();
+        if (sleeper.bell != self.bell && sleeper.is_asked()) sleeper.bell->ring();
 }
 
 void idle_watch::wake_watcher() {
@@ -66,13 +57,13 @@ bool idle_watch::rest(const place& self, const limits& at_most, const std::atomi
     };
     // Requests for other threads may have come since the last watcher looked for the last time.
     if (watches) wake_asked(self);
-    bool work = asked(self) || ends();
+    bool work = self.is_asked() || ends();
     std::uint32_t naps = 0;
     for (std::uint64_t rested_ns = 0; !work && rested_ns < at_most.sleep_ns;) {
         const std::uint64_t nap_ns = watches ? nap_of(naps++, at_most) : at_most.sleep_ns;
         const bool rung = self.bell->wait(nap_ns);
         rested_ns += nap_ns;
-        work = rung || asked(self) || ends();
+        work = rung || self.is_asked() || ends();
         if (watches) wake_asked(self);
     }
     leave(self, watches, work);

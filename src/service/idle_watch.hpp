@@ -24,6 +24,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <vector>
 
@@ -33,15 +34,11 @@ namespace penstock::host {
 
 class idle_watch {
 public:
-    // A request is there once `*word` says `wanted`.
-    struct awaited {
-        const std::uint64_t* word = nullptr;
-        std::uint64_t wanted = 0;
-    };
-    // A service thread at rest, with a word for each of its rings.
+    // A service thread at rest, and whether a request is there for it. The watcher asks too, and
+    // takes no request.
     struct place {
         host_doorbell* bell = nullptr;
-        std::vector<awaited> words;
+        std::function<bool()> is_asked;
     };
     struct limits {
         std::uint64_t look_ns = 2'000'000;

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <sys/prctl.h>
 
-#include "os/size_signal.hpp"
 #include "service/trace.hpp"
 #include "penstock/base/atomic.hpp"
 #include "penstock/engine/name_table.hpp"
@@ -27,8 +25,6 @@ using engine::wish_request;
 using engine::write_request;
 
 namespace {
-constexpr unsigned long timer_slack_ns = 1000;
-
 // Repeats a call while the operating system says to try again, but not for ever: a service thread
 // must not hang in it.
 template <typename Call>
@@ -36,6 +32,12 @@ auto tried_again(const Call& call) {
     auto result = call();
     for (int i = 0; i < 1000 && (result == -EINTR || result == -EAGAIN); ++i) result = call();
     return result;
+}
+
+std::vector<host_ring> with_heads(std::vector<host_ring> rings, std::vector<std::uint64_t>& own) {
+    for (std::size_t i = 0; i < rings.size(); ++i)
+        if (rings[i].head == nullptr) rings[i].head = &own[i];
+    return rings;
 }
 
 std::unique_ptr<io_engine> with_registered_memory(std::unique_ptr<io_engine> io,
@@ -50,7 +52,8 @@ std::unique_ptr<io_engine> with_registered_memory(std::unique_ptr<io_engine> io,
 service::service(const std::vector<host_ring>& rings, file_registry& files, environment& env,
                  std::unique_ptr<io_engine> io, host_doorbell* doorbell,
                  const service_settings& settings)
-    : rings_(rings),
+    : own_heads_(rings.size()),
+      rings_(with_heads(rings, own_heads_)),
       slots_(rings.front().slots),
       files_(files),
       env_(env),
@@ -58,142 +61,10 @@ service::service(const std::vector<host_ring>& rings, file_registry& files, envi
       posters_ring_(doorbell != nullptr),
       doorbell_(doorbell != nullptr ? doorbell : &own_doorbell_),
       settings_(settings),
-      next_ticket_(rings.size()),
       flights_(rings.size() * slots_),
       fills_(settings.tier, settings.page_shift),
       handles_(files),
       wishes_(env) {}
-
-service::~service() {
-    // Ordered before the bell's look at the sleeper: either the thread sees the stop before it
-    // sleeps, or the bell wakes it (os/bell_word.hpp).
-    stop_.store(true, std::memory_order_relaxed);
-    doorbell_->ring();
-    if (thread_.joinable()) thread_.join();
-}
-
-void service::start() {
-    alive_.store(true, std::memory_order_release);
-    thread_ = std::thread([this] {
-        pthread_setname_np(pthread_self(), "penstock-serve");
-        ignore_size_signal();
-        // Naps are as short as 20 us; the kernel would add up to 50 us to each to save wake-ups.
-        ::prctl(PR_SET_TIMERSLACK, timer_slack_ns, 0, 0, 0);
-        try {
-            run();
-        } catch (...) {  // out of memory: the monitor sees a dead thread and releases every waiting
-                         // kernel
-            alive_.store(false, std::memory_order_release);
-        }
-    });
-}
-
-void service::run() {
-    std::uint32_t idle_rounds = 0;
-    while (!must_end()) {
-        std::uint32_t taken = 0;
-        if (any_is_posted()) {
-            const trace_range range("batch");
-            taken = take_requests();
-            io_->submit();
-        }
-        run_writers();
-        const bool has_copies = !copying_.empty();
-        if (has_copies) look_at_copies();
-        if (taken == 0 && in_flight_ > 0)
-            io_->submit();  // reads that finish() started again after a short read
-        const bool has_wishes = !wishes_.empty();
-        if (has_wishes) ask_for_wishes(taken == 0 ? 16 : 2);
-        handles_.forget_stale();
-        if (!settling_.empty()) {
-            settle_files();
-            std::this_thread::yield();
-        }
-        // With reads in flight and no new request, waits a moment for a read to finish; new
-        // requests wait no longer than that.
-        finish_all(in_flight_ > 0 && taken == 0 && !has_wishes && !has_copies ? 20'000 : 0);
-        if (has_copies && taken == 0) std::this_thread::yield();
-        const bool is_idle =
-            taken == 0 && in_flight_ == 0 && writers_.empty() && !has_wishes && settling_.empty();
-        idle_rounds = is_idle ? rest(idle_rounds + 1) : 0;
-    }
-    while (!writers_.empty() && !killed_.load(std::memory_order_relaxed)) run_writers();
-    give_up_copies();
-    // The operating system still writes to the staging area, which must not be freed before the
-    // last read came back.
-    for (std::uint32_t round = 0; in_flight_ > 0 && round < 100'000; ++round) {
-        io_->submit();
-        finish_all(1'000'000);
-    }
-    alive_.store(false, std::memory_order_release);
-}
-
-// Rests while idle: the thread looks again at once for a while. Then it sleeps until a poster
-// rings, or, where posters cannot, takes longer and longer naps and soon lets one thread watch for
-// all. Alone, each thread would take hundreds of naps until it may sleep, which was most of the
-// processor time of a kernel that asks once. Returns how many idle rounds there were, for the next
-// call.
-std::uint32_t service::rest(std::uint32_t idle_rounds) {
-    constexpr std::uint32_t yields = 200, naps_of_a_length = 16, lengths = 3,
-                            long_asleep = yields + naps_of_a_length * lengths;
-    handles_.forget_stale();
-    if (idle_rounds < yields) {
-        std::this_thread::yield();
-        return idle_rounds;
-    }
-    if (posters_ring_) {
-        sleep_until_rung();
-        return yields - 1;
-    }
-    // Woken to watch for all although this thread has nothing to do: work has come for another
-    // thread.
-    if (idle_rounds >= long_asleep) return watch_or_sleep() ? long_asleep - 1 : long_asleep;
-    const std::uint64_t nap_ns = 20'000ull << ((idle_rounds - yields) / naps_of_a_length);
-    doorbell_->begin_sleep();
-    if (!any_is_posted() && !must_end()) doorbell_->wait(nap_ns);
-    doorbell_->end_sleep();
-    return idle_rounds;
-}
-
-// A poster that comes after the look rings.
-void service::sleep_until_rung() {
-    handles_.forget_all();  // another thread may wait for a handle to go
-    doorbell_->begin_sleep();
-    if (!any_is_posted() && !must_end()) doorbell_->wait(settings_.sleep_ns);
-    doorbell_->end_sleep();
-}
-
-// As idle_watch::rest.
-bool service::watch_or_sleep() {
-    handles_.forget_all();
-    idle_watch::limits limits = settings_.idle;
-    if (watched_ns_ >= limits.long_idle_ns) limits = limits.when_long_idle();
-    else if (watched_ns_ > 0) limits.first_look_ns = limits.look_ns;
-    const bool woken = settings_.watch->rest({doorbell_, awaited_words()}, limits, stop_, killed_);
-    watched_ns_ = woken ? 0 : watched_ns_ + limits.sleep_ns;
-    return woken;
-}
-
-// Acquire: pairs with post; the request and the name in the staging area are there.
-bool service::next_is_posted(std::uint32_t ring) const {
-    const std::uint64_t ticket = next_ticket_[ring];
-    return atomic_load<order::acquire, scope::system>(
-               &rings_[ring].requests[ticket & (slots_ - 1)].published) == ticket + 1;
-}
-
-bool service::any_is_posted() const {
-    for (std::uint32_t ring = 0; ring < rings_.size(); ++ring)
-        if (next_is_posted(ring)) return true;
-    return false;
-}
-
-std::vector<idle_watch::awaited> service::awaited_words() const {
-    std::vector<idle_watch::awaited> out;
-    for (std::uint32_t ring = 0; ring < rings_.size(); ++ring)
-        out.push_back({&rings_[ring].requests[next_ticket_[ring] & (slots_ - 1)].published,
-                       next_ticket_[ring] + 1});
-    return out;
-}
 
 ring_reply& service::reply_of(const ring_ticket& at) const {
     return rings_[at.ring].replies[at.ticket & (slots_ - 1)];
@@ -212,10 +83,11 @@ std::uint32_t service::flight_of(const ring_ticket& at) const {
 // their turn.
 std::uint32_t service::take_from(std::uint32_t ring) {
     std::uint32_t taken = 0;
-    while (taken < slots_ && in_flight_ < io_->capacity() && next_is_posted(ring)) {
-        const ring_request request = rings_[ring].requests[next_ticket_[ring] & (slots_ - 1)];
-        serve(request, {ring, next_ticket_[ring]++});
-        ++taken;
+    for (ring_ticket at{ring, 0};
+         taken < slots_ && in_flight_ < io_->capacity() && take_next(rings_[ring], at.ticket);
+         ++taken) {
+        const ring_request request = rings_[ring].requests[at.ticket & (slots_ - 1)];
+        serve(request, at);
         if (io_->has_finished())
             finish_all(0);  // requests for cached bytes need not wait for the rest
     }

@@ -25,8 +25,10 @@
 #include "os/env.hpp"
 #include "files/file_registry.hpp"
 #include "service/asked_chunks.hpp"
+#include "service/crew.hpp"
 #include "service/fills.hpp"
 #include "service/idle_watch.hpp"
+#include "service/ring_head.hpp"
 #include "service/wishes.hpp"
 #include "os/registering_engine.hpp"
 #include "files/write_error_log.hpp"
@@ -82,15 +84,6 @@ private:
     std::array<place, 16> places_{};
 };
 
-// The host's view of one ring.
-struct host_ring {
-    engine::ring_request* requests = nullptr;
-    engine::ring_reply* replies = nullptr;
-    std::byte* staging = nullptr;
-    std::uint64_t staging_stride = 0;
-    std::uint32_t slots = 0;
-};
-
 // Written by the service thread, read by any thread.
 struct service_counters {
     write_counters file_writes;
@@ -108,8 +101,11 @@ struct service_settings {
     idle_watch::limits idle;
     // The threads of a runtime share one watch.
     std::shared_ptr<idle_watch> watch = std::make_shared<idle_watch>();
-    // Where they have one: a thread is woken by its bell, so this bounds its sleep for no other
-    // reason than that every wait has a bound.
+    // The helpers of the threads, or null; and whether this thread is one of them.
+    service_crew* crew = nullptr;
+    bool is_helper = false;
+    // Where posters have a doorbell: a thread is woken by its bell, so this bounds its sleep for no
+    // other reason than that every wait has a bound.
     std::uint64_t sleep_ns = 1'000'000'000;
     host_tier tier;
     asked_chunks* asked = nullptr;         // null: no file has windows
@@ -137,6 +133,9 @@ public:
     [[nodiscard]] bool alive() const { return alive_.load(std::memory_order_acquire); }
     // It found nothing to do for a while and sleeps, or is about to. By any thread.
     [[nodiscard]] bool is_asleep() const { return doorbell_->is_sleeping(); }
+    // Grows while the thread runs, and stands still while a system call holds it. By any thread.
+    [[nodiscard]] std::uint64_t rounds() const { return rounds_.load(std::memory_order_relaxed); }
+    [[nodiscard]] bool any_is_posted() const;
     [[nodiscard]] const service_counters& counters() const { return counters_; }
     [[nodiscard]] const char* io_name() const { return io_->name(); }
 
@@ -155,8 +154,6 @@ private:
     };
 
     void run();
-    [[nodiscard]] bool next_is_posted(std::uint32_t ring) const;
-    [[nodiscard]] bool any_is_posted() const;
     [[nodiscard]] engine::ring_reply& reply_of(const engine::ring_ticket& at) const;
     [[nodiscard]] std::byte* staging_of(const engine::ring_ticket& at) const;
     [[nodiscard]] std::uint32_t flight_of(const engine::ring_ticket& at) const;
@@ -190,7 +187,7 @@ private:
     [[nodiscard]] frame_wish wish_of(const flight& f) const;
     [[nodiscard]] read_operation rest_of(std::uint32_t number) const;
     void finish_all(std::uint64_t wait_ns);
-    [[nodiscard]] std::vector<idle_watch::awaited> awaited_words() const;
+    [[nodiscard]] std::uint64_t read_wait_ns() const;
     void finish(const read_result& result);
     void finish_fill(const read_result& result);
     void count_read(const read_result& result);
@@ -199,10 +196,13 @@ private:
     std::uint32_t rest(std::uint32_t idle_rounds);
     void sleep_until_rung();
     bool watch_or_sleep();
+    std::uint32_t rest_as_helper(std::uint32_t naps);
+    void note_backlog(std::uint32_t taken);
     [[nodiscard]] bool must_end() const {
         return stop_.load(std::memory_order_relaxed) || killed_.load(std::memory_order_relaxed);
     }
 
+    std::vector<std::uint64_t> own_heads_;  // of rings that no other thread takes from
     const std::vector<host_ring> rings_;
     const std::uint32_t slots_;  // of each ring
     file_registry& files_;
@@ -214,9 +214,10 @@ private:
     host_doorbell* const doorbell_;
     std::uint64_t watched_ns_ = 0;  // how long it has rested without a request, under a watch
     const service_settings settings_;
-    std::vector<std::uint64_t> next_ticket_;  // by ring
-    std::uint32_t first_ring_ = 0;            // to look at next
+    std::uint32_t first_ring_ = 0;  // to look at next
     std::uint32_t in_flight_ = 0;
+    // One after the other: rounds with several requests, and waits in which no read finished.
+    std::uint32_t crowded_rounds_ = 0, fruitless_waits_ = 0;
     std::vector<flight> flights_;
     std::vector<std::uint32_t> copying_;  // flights that wait for a copy from device frames
     std::uint64_t no_copies_until_ns_ = 0;
@@ -238,6 +239,7 @@ private:
     };
     std::vector<settling_file> settling_;
     std::vector<read_result> finished_;
+    std::atomic<std::uint64_t> rounds_{0};
     std::atomic<bool> stop_{false}, killed_{false}, alive_{false};
     std::thread thread_;
 };

@@ -63,6 +63,15 @@ status check_cache(const options& o) {
                          format_size(8 * o.page_bytes)};
 }
 
+status check_most_threads(const options& o) {
+    if (!o.most_service_threads || !o.service_threads ||
+        *o.most_service_threads >= *o.service_threads)
+        return {};
+    return {-EINVAL, "most_service_threads: " + std::to_string(*o.most_service_threads) +
+                         " is less than service_threads: " + std::to_string(*o.service_threads) +
+                         "; give as many at least, or leave it out"};
+}
+
 status check_device(const options& o) {
     if (o.device >= 0) return {};
     return {-EINVAL,
@@ -175,6 +184,14 @@ constexpr option_entry entries[] = {
      {": one for every four processors, 1 to 4", " threads, each with rings of its own",
       "`ring_waits` grows, or the files come from many fast disks",
       "a thread; idle ones sleep, but on a GPU one looks for all"}},
+    {{"most_service_threads", "PENSTOCK_MOST_SERVICE_THREADS", "", part::way},
+     {&options::most_service_threads, unit::none, 1, 64},
+     {": `service_threads` where that is given, else one for every processor, 4 to 16",
+      " threads, `service_threads` of them always there",
+      "files lie on disks or servers that may take seconds: more; no thread may come later: as "
+      "`service_threads`",
+      "a thread and an io_uring for each that was needed; it sleeps afterwards"},
+     check_most_threads},
     {{"staging_bytes", "PENSTOCK_STAGING", "", part::way},
      {&options::staging_bytes, unit::bytes, mib, 16 * gib},
      {": 128 MiB on gpu, 16 MiB on cpu", ", divided over the rings",

@@ -57,6 +57,9 @@ constexpr statistic_entry statistics_rows[] = {
     {"wishes", &statistics::wishes},
     {"wishes_dropped", &statistics::wishes_dropped},
     {"bad_requests", &statistics::bad_requests},
+    {"service_threads", &statistics::service_threads},
+    {"helpers_for_backlog", &statistics::helpers_for_backlog},
+    {"helpers_for_stalls", &statistics::helpers_for_stalls},
     {"batches", &statistics::batches}};
 
 template <std::size_t Size>

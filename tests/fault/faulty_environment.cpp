@@ -227,6 +227,7 @@ public:
     void start(const host::read_operation& wanted) override {
         const fault_plan plan = env_.plan();
         ++env_.queued_reads_;
+        if (!wanted.at_once) env_.wait_while_stalled(call_held_read);
         flight f{wanted, clock::now() + std::chrono::nanoseconds(plan.read_delay_ns), 0, true};
         const bool direct = env_.is_direct(wanted.fd);
         // A direct read of an odd length would be refused, so its result is cut.

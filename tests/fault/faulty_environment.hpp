@@ -38,7 +38,10 @@ enum call : std::uint32_t {
     // Those of call_read that go by no engine: can be stalled by this name.
     call_plain_read = 131072,
     call_will_need = 262144,  // a hint, whose failure is no caller's error
-    call_register = 16384     // its failure is no caller's error
+    // Those of call_read that go by an engine and hold up their thread: can be stalled by this
+    // name.
+    call_held_read = 524288,
+    call_register = 16384  // its failure is no caller's error
 };
 
 struct fault_plan {

@@ -61,14 +61,17 @@ private:
             while (atomic_load<order::acquire, scope::system>(&word_) > served_) ++served_;
             while (held_ && !stop_) std::this_thread::yield();
             ++rests_;
-            watch_.rest({&bell_, {{&never_, 1}, {&word_, served_ + 1}}}, limits_, stop_, killed_);
+            const auto is_asked = [this] {
+                return atomic_load<order::acquire, scope::system>(&word_) > served_;
+            };
+            watch_.rest({&bell_, is_asked}, limits_, stop_, killed_);
         }
     }
 
     idle_watch& watch_;
     const idle_watch::limits limits_;
     host_doorbell bell_;
-    std::uint64_t word_ = 0, never_ = 0;  // two rings; the first has no request
+    std::uint64_t word_ = 0;
     std::atomic<std::uint64_t> served_{0}, rests_{0};
     std::atomic<bool> stop_{false}, killed_{false}, held_{false};
     std::thread thread_;

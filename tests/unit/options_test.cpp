@@ -155,6 +155,12 @@ constexpr wrong_option wrong_options[] = {
     {"max_files", [](options& o) { o.max_files = (1 << 19) + 1; }},
     {"service_threads", [](options& o) { o.service_threads = 65; }},
     {"service_threads", [](options& o) { o.service_threads = 0; }},
+    {"most_service_threads", [](options& o) { o.most_service_threads = 65; }},
+    {"most_service_threads",
+     [](options& o) {
+         o.service_threads = 3;
+         o.most_service_threads = 2;
+     }},
     {"cache_bytes", [](options& o) { o.cache_bytes = 0; }},
     {"window_bytes", [](options& o) { o.window_bytes = 1; }},
     {"staging_bytes", [](options& o) { o.staging_bytes = 1; }},
@@ -205,7 +211,7 @@ TEST(options, borders_are_inside) {
     o.cache_bytes = 4096;
     o.table_bytes = 65536;
     o.max_files = 16;
-    o.service_threads = 64;
+    o.service_threads = o.most_service_threads = 64;
     o.staging_bytes = 1 << 20;
     o.window_bytes = 0;
     o.write_behind_bytes = 0;
@@ -245,7 +251,8 @@ TEST(environment, every_variable_is_read) {
         {"PENSTOCK_HOST_WAIT_MS", "130"},  {"PENSTOCK_ROOTS", "/a:/b c::/d"},
         {"PENSTOCK_DIRECT_IO", "off"},     {"PENSTOCK_REGISTERED_BUFFERS", "off"},
         {"PENSTOCK_DEVICES", "2,0"},       {"PENSTOCK_LINKS", "off"},
-        {"PENSTOCK_STATISTICS", "off"},    {"PENSTOCK_TRUST_TIMES", "off"}};
+        {"PENSTOCK_STATISTICS", "off"},    {"PENSTOCK_TRUST_TIMES", "off"},
+        {"PENSTOCK_MOST_SERVICE_THREADS", "9"}};
     options o;
     const status s = options::from_environment(o);
     ASSERT_TRUE(s.ok()) << s.message;
@@ -259,6 +266,7 @@ TEST(environment, every_variable_is_read) {
     EXPECT_EQ(o.table_bytes, 1u << 20);
     EXPECT_EQ(o.max_files, 99u);
     EXPECT_EQ(o.service_threads, 5u);
+    EXPECT_EQ(o.most_service_threads, 9u);
     EXPECT_EQ(o.staging_bytes, 8u << 20);
     EXPECT_EQ(o.worker_threads, 6u);
     EXPECT_EQ(o.io, io_method::pread);
@@ -318,10 +326,10 @@ TEST(environment, a_wrong_value_names_its_variable) {
 TEST(option_table, has_a_row_for_every_member_that_text_can_give) {
     const options o;
     [[maybe_unused]] const auto& [where, device, devices, links, share, publish, cache, memory,
-                                  page, table, files, threads, staging, window, admit, tier,
-                                  writable, behind, workers, io, direct, registered, trust,
+                                   page, table, files, threads, most_threads, staging, window, admit,
+                                   tier, writable, behind, workers, io, direct, registered, trust,
                                   frame_wait, request_wait, host_wait, roots, log] = o;
-    constexpr std::size_t members = 28;
+    constexpr std::size_t members = 29;
     std::set<std::string> names, variables;
     for (const settings::option_entry& entry : settings::option_entries()) {
         names.insert(entry.name);
@@ -336,9 +344,9 @@ TEST(option_table, automatic_values_are_told_apart) {
     for (const settings::option_entry& entry : settings::option_entries())
         if (settings::is_automatic(entry, options{})) automatic.insert(entry.name);
     EXPECT_EQ(automatic,
-              (std::set<std::string>{"where", "cache_bytes", "service_threads", "staging_bytes",
-                                     "window_bytes", "write_behind_bytes", "worker_threads", "io",
-                                     "roots"}));
+              (std::set<std::string>{"where", "cache_bytes", "service_threads",
+                                     "most_service_threads", "staging_bytes", "window_bytes",
+                                     "write_behind_bytes", "worker_threads", "io", "roots"}));
 }
 
 TEST(statistic_table, has_a_row_for_every_number) {

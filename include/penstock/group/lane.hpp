@@ -29,21 +29,17 @@ inline std::uint32_t host_thread_number() {
 // These are in the library (src/os/host_thread.cpp), so that a kernel's file does not compile the
 // headers of clocks and threads.
 std::uint64_t host_now_ns();
-void host_yield();
 void host_nap();
+void host_yield_or_nap(std::uint32_t round);
 
-// Spins briefly, then yields, then sleeps: on a small machine the awaited thread may need this
+// Spins briefly, then yields, then naps: on a small machine the awaited thread may need this
 // processor.
 inline void host_pause(std::uint32_t round) {
-    if (round < 64) {
+    constexpr std::uint32_t spins = 64;
+    if (round >= spins) return host_yield_or_nap(round - spins);
 #if defined(__x86_64__)
-        __builtin_ia32_pause();
+    __builtin_ia32_pause();
 #endif
-    } else if (round < 512) {
-        host_yield();
-    } else {
-        host_nap();
-    }
 }
 
 // Copies of single bytes and words, each atomic in itself, for hosts where copies must not race:

@@ -1,0 +1,100 @@
+// The helpers of a device's service threads: more threads while requests wait, none of them awake
+// otherwise.
+//
+// Each ring belongs to a service thread. A helper takes requests of every ring. It is made when it
+// is first wanted, and sleeps when it is not. There are two reasons:
+//
+//   stall    A thread has been in one system call since the last beat of the monitor, and requests
+//            wait in its rings: a disk, a network or a lock keeps it. The monitor wakes a helper.
+//            As long as a thread is stalled, awake helpers look at the rings, and one more is woken
+//            whenever all that are awake have stalled too.
+//   backlog  A thread has found its rings full again and again, so it is busy all the time. It
+//   wakes
+//            a helper itself, or has the monitor make one. No more threads than the processors have
+//            room for are awake for this reason.
+//
+// Thread-safe. Each word stands for itself, so they are relaxed: a decision from old words wakes a
+// helper too late or for nothing. Requests that a stalled thread has taken stay with it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "penstock/group/doorbell.hpp"
+
+namespace penstock::host {
+
+class service_crew {
+public:
+    // `helpers`: how many there may be. `busy`: how many of them may be awake for a backlog.
+    service_crew(std::uint32_t helpers, std::uint32_t busy) : busy_(busy), bells_(helpers) {
+        for (auto& bell : bells_) bell = std::make_unique<host_doorbell>();
+    }
+
+    // By a service thread.
+    [[nodiscard]] bool takes_backlog() const { return busy_ != 0; }
+    void ask_for_backlog() {
+        if (awake_.load(std::memory_order_relaxed) >= busy_) return;
+        if (wake_sleeper()) for_backlog_.fetch_add(1, std::memory_order_relaxed);
+        else wants_another_.store(true, std::memory_order_relaxed);
+    }
+
+    // By the monitor. False: no helper sleeps.
+    bool wake_for_stall() {
+        const bool woken = wake_sleeper();
+        if (woken) for_stalls_.fetch_add(1, std::memory_order_relaxed);
+        return woken;
+    }
+    void say_stalled(bool stalled) { is_stalled_.store(stalled, std::memory_order_relaxed); }
+    [[nodiscard]] bool take_wish_for_another() {
+        return wants_another_.exchange(false, std::memory_order_relaxed);
+    }
+    // The bell of the helper that is made next; null: there may be no more.
+    [[nodiscard]] host_doorbell* next_bell() const {
+        const std::uint32_t made = this->made();
+        return made < bells_.size() && !is_refused_ ? bells_[made].get() : nullptr;
+    }
+    // Release: pairs with made(); a reader that counts the helper sees it whole.
+    void count_made(bool for_stall) {
+        (for_stall ? for_stalls_ : for_backlog_).fetch_add(1, std::memory_order_relaxed);
+        made_.fetch_add(1, std::memory_order_release);
+    }
+    void refuse() { is_refused_ = true; }
+
+    // By helpers.
+    [[nodiscard]] bool is_stalled() const { return is_stalled_.load(std::memory_order_relaxed); }
+    void count_awake(std::int32_t change) {
+        awake_.fetch_add(static_cast<std::uint32_t>(change), std::memory_order_relaxed);
+    }
+
+    [[nodiscard]] std::uint32_t most() const { return static_cast<std::uint32_t>(bells_.size()); }
+    [[nodiscard]] std::uint32_t made() const { return made_.load(std::memory_order_acquire); }
+    [[nodiscard]] std::uint64_t for_backlog() const {
+        return for_backlog_.load(std::memory_order_relaxed);
+    }
+    [[nodiscard]] std::uint64_t for_stalls() const {
+        return for_stalls_.load(std::memory_order_relaxed);
+    }
+
+private:
+    bool wake_sleeper() {
+        const std::uint32_t made = this->made();
+        for (std::uint32_t i = 0; i < made; ++i) {
+            if (!bells_[i]->is_sleeping()) continue;
+            bells_[i]->ring();
+            return true;
+        }
+        return false;
+    }
+
+    const std::uint32_t busy_;
+    std::vector<std::unique_ptr<host_doorbell>> bells_;
+    bool is_refused_ = false;  // of the monitor: the system has no more threads
+    std::atomic<std::uint32_t> made_{0}, awake_{0};
+    std::atomic<bool> wants_another_{false}, is_stalled_{false};
+    std::atomic<std::uint64_t> for_backlog_{0}, for_stalls_{0};
+};
+
+}  // namespace penstock::host

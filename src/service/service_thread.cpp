@@ -1,0 +1,178 @@
+// The thread of a service: its rounds while there is work, and its rest while there is none.
+#include <algorithm>
+#include <pthread.h>
+#include <sys/prctl.h>
+
+#include "os/size_signal.hpp"
+#include "service/service.hpp"
+#include "service/trace.hpp"
+
+namespace penstock::host {
+
+namespace {
+constexpr unsigned long timer_slack_ns = 1000;
+// Idle rounds before a thread naps or sleeps.
+constexpr std::uint32_t yields = 200;
+}  // namespace
+
+service::~service() {
+    // Ordered before the bell's look at the sleeper: either the thread sees the stop before it
+    // sleeps, or the bell wakes it (os/bell_word.hpp).
+    stop_.store(true, std::memory_order_relaxed);
+    doorbell_->ring();
+    if (thread_.joinable()) thread_.join();
+}
+
+void service::start() {
+    alive_.store(true, std::memory_order_release);
+    thread_ = std::thread([this] {
+        pthread_setname_np(pthread_self(), "penstock-serve");
+        ignore_size_signal();
+        // Naps are as short as 20 us; the kernel would add up to 50 us to each to save wake-ups.
+        ::prctl(PR_SET_TIMERSLACK, timer_slack_ns, 0, 0, 0);
+        try {
+            if (settings_.is_helper) settings_.crew->count_awake(1);
+            run();
+        } catch (...) {  // out of memory: the monitor sees a dead thread and releases every waiting
+                         // kernel
+            alive_.store(false, std::memory_order_release);
+        }
+    });
+}
+
+void service::run() {
+    std::uint32_t idle_rounds = 0;
+    while (!must_end()) {
+        std::uint32_t taken = 0;
+        rounds_.store(rounds_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+        if (any_is_posted()) {
+            const trace_range range("batch");
+            taken = take_requests();
+            io_->submit();
+        }
+        note_backlog(taken);
+        run_writers();
+        const bool has_copies = !copying_.empty();
+        if (has_copies) look_at_copies();
+        if (taken == 0 && in_flight_ > 0)
+            io_->submit();  // reads that finish() started again after a short read
+        const bool has_wishes = !wishes_.empty();
+        if (has_wishes) ask_for_wishes(taken == 0 ? 16 : 2);
+        handles_.forget_stale();
+        if (!settling_.empty()) {
+            settle_files();
+            std::this_thread::yield();
+        }
+        const bool only_reads = in_flight_ > 0 && taken == 0 && !has_wishes && !has_copies;
+        finish_all(only_reads ? read_wait_ns() : 0);
+        fruitless_waits_ = only_reads && finished_.empty() ? fruitless_waits_ + 1 : 0;
+        if (has_copies && taken == 0) std::this_thread::yield();
+        const bool is_idle =
+            taken == 0 && in_flight_ == 0 && writers_.empty() && !has_wishes && settling_.empty();
+        idle_rounds = is_idle ? rest(idle_rounds + 1) : 0;
+    }
+    while (!writers_.empty() && !killed_.load(std::memory_order_relaxed)) run_writers();
+    give_up_copies();
+    // The operating system still writes to the staging area, which must not be freed before the
+    // last read came back.
+    for (std::uint32_t round = 0; in_flight_ > 0 && round < 100'000; ++round) {
+        io_->submit();
+        finish_all(1'000'000);
+    }
+    alive_.store(false, std::memory_order_release);
+}
+
+// With reads in flight and no new request the thread waits a moment for a read to finish. New
+// requests wait no longer than that. While a disk takes long, the moments grow to 320 us, or they
+// would take much of a processor.
+std::uint64_t service::read_wait_ns() const {
+    constexpr std::uint32_t waits_of_a_length = 64;
+    return 20'000ull << std::min(fruitless_waits_ / waits_of_a_length, 4u);
+}
+
+// Rests while idle: the thread looks again at once for a while. Then it sleeps until a poster
+// rings, or, where posters cannot, takes longer and longer naps and soon lets one thread watch for
+// all. Alone, each thread would take hundreds of naps until it may sleep, which was most of the
+// processor time of a kernel that asks once. Returns how many idle rounds there were, for the next
+// call.
+std::uint32_t service::rest(std::uint32_t idle_rounds) {
+    constexpr std::uint32_t naps_of_a_length = 16, lengths = 3,
+                            long_asleep = yields + naps_of_a_length * lengths;
+    handles_.forget_stale();
+    if (idle_rounds < yields) {
+        std::this_thread::yield();
+        return idle_rounds;
+    }
+    if (settings_.is_helper) return rest_as_helper(idle_rounds - yields);
+    if (posters_ring_) {
+        sleep_until_rung();
+        return yields - 1;
+    }
+    // Woken to watch for all although this thread has nothing to do: work has come for another
+    // thread.
+    if (idle_rounds >= long_asleep) return watch_or_sleep() ? long_asleep - 1 : long_asleep;
+    const std::uint64_t nap_ns = 20'000ull << ((idle_rounds - yields) / naps_of_a_length);
+    doorbell_->begin_sleep();
+    if (!any_is_posted() && !must_end()) doorbell_->wait(nap_ns);
+    doorbell_->end_sleep();
+    return idle_rounds;
+}
+
+// A poster that comes after the look rings.
+void service::sleep_until_rung() {
+    handles_.forget_all();  // another thread may wait for a handle to go
+    doorbell_->begin_sleep();
+    if (!any_is_posted() && !must_end()) doorbell_->wait(settings_.sleep_ns);
+    doorbell_->end_sleep();
+}
+
+// As idle_watch::rest.
+bool service::watch_or_sleep() {
+    handles_.forget_all();
+    idle_watch::limits limits = settings_.idle;
+    if (watched_ns_ >= limits.long_idle_ns) limits = limits.when_long_idle();
+    else if (watched_ns_ > 0) limits.first_look_ns = limits.look_ns;
+    const bool woken = settings_.watch->rest({doorbell_, [this] { return any_is_posted(); }},
+                                             limits, stop_, killed_);
+    watched_ns_ = woken ? 0 : watched_ns_ + limits.sleep_ns;
+    return woken;
+}
+
+// A helper that was woken looks at the rings as long as a thread does that has just served a
+// request. While a thread is stalled it naps between its looks: no poster can ring it.
+std::uint32_t service::rest_as_helper(std::uint32_t naps) {
+    constexpr std::uint32_t naps_of_a_length = 16;
+    constexpr std::uint64_t sleep_ns = 10'000'000'000;
+    service_crew& crew = *settings_.crew;
+    if (crew.is_stalled()) {
+        doorbell_->begin_sleep();
+        if (!any_is_posted() && !must_end())
+            doorbell_->wait(20'000ull << std::min(naps / naps_of_a_length, 5u));
+        doorbell_->end_sleep();
+        return yields + naps;
+    }
+    handles_.forget_all();
+    crew.count_awake(-1);
+    doorbell_->begin_sleep();
+    const bool woken = must_end() || doorbell_->wait(sleep_ns);
+    doorbell_->end_sleep();
+    crew.count_awake(1);
+    return woken ? 0 : yields;
+}
+
+// Requests were there in each of many rounds, and several of them.
+void service::note_backlog(std::uint32_t taken) {
+    constexpr std::uint32_t several = 4, many_rounds = 16;
+    if (settings_.crew == nullptr || !settings_.crew->takes_backlog()) return;
+    crowded_rounds_ = taken >= several ? crowded_rounds_ + 1 : 0;
+    if (crowded_rounds_ < many_rounds) return;
+    crowded_rounds_ = 0;
+    settings_.crew->ask_for_backlog();
+}
+
+bool service::any_is_posted() const {
+    return std::any_of(rings_.begin(), rings_.end(),
+                       [](const host_ring& ring) { return next_is_posted(ring); });
+}
+
+}  // namespace penstock::host
