@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <ctime>
 #include <thread>
@@ -26,23 +27,27 @@ std::uint64_t host_now_ns() {
 void host_nap() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
 
 // Naps grow with the time of the wait: after the first ones each is no longer than a thirtieth of
-// it. Where a yield or a nap takes much longer than it should, more threads want to run than there
-// are processors. Thousands of threads that wait would then leave hardly any time to the thread
-// that they wait for, so a thread begins to nap at once, and twice as long after each such nap.
+// it. Thousands of threads that wait would leave hardly any time to the thread that they wait for.
+// So in a crowd a thread naps as soon as a yield takes long, and twice as long after each nap that
+// does. A yield that takes long without a crowd says only that other programs run.
 void host_yield_or_nap(std::uint32_t round) {
-    constexpr std::uint32_t yields = 448, naps_of_a_length = 64, most_doublings = 6;
-    constexpr std::uint64_t first_nap_ns = 20'000, crowded_ns = 200'000, longest_ns = 10'000'000;
-    thread_local std::uint64_t nap_ns = 0;  // 0: yields are enough
+    constexpr std::uint32_t yields = 448, naps_of_a_length = 64, most_doublings = 6, crowd = 32;
+    constexpr std::uint64_t first_nap_ns = 20'000, late_ns = 200'000, longest_ns = 10'000'000;
+    static std::atomic<std::uint32_t> waiting{0};  // threads in this function; orders nothing
+    thread_local std::uint64_t nap_ns = 0;         // 0: yields are enough
     if (round == 0) nap_ns = 0;
     if (round >= yields) {
         const std::uint32_t doublings = (round - yields) / naps_of_a_length;
         nap_ns = std::max(nap_ns, first_nap_ns << std::min(doublings, most_doublings));
     }
-    const std::uint64_t begun_ns = host_now_ns();
+    const bool is_crowd = waiting.fetch_add(1, std::memory_order_relaxed) >= crowd;
+    const std::uint64_t begun_ns = is_crowd ? host_now_ns() : 0;
     if (nap_ns == 0) std::this_thread::yield();
     else std::this_thread::sleep_for(std::chrono::nanoseconds(nap_ns));
+    waiting.fetch_sub(1, std::memory_order_relaxed);
+    if (!is_crowd) return;
     const std::uint64_t took_ns = host_now_ns() - begun_ns;
-    if (took_ns > nap_ns + crowded_ns)
+    if (took_ns > nap_ns + late_ns)
         nap_ns = std::min(std::max(2 * nap_ns, took_ns / 4), longest_ns);
 }
 
