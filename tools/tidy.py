@@ -31,7 +31,8 @@ LAYERS = [("include/penstock/base/", 0), ("include/penstock/group/", 1),
           ("src/os/", 4), ("src/settings/", 4), ("src/buffer/core/", 4),
           ("src/hub/", 5), ("src/device/", 5),
           ("src/files/", 6), ("src/buffer/pool/", 6),
-          ("src/peers/", 7), ("src/links/", 7), ("src/service/", 8), ("src/runtime/", 9),
+          ("src/peers/", 7), ("src/links/", 7), ("src/store/", 7),
+          ("src/service/", 8), ("src/runtime/", 9),
           ("src/region/", 10), ("src/table/", 10), ("src/mount/", 11),
           ("apps/", 12), ("bench/", 12), ("python/", 12), ("cli/", 13)]
 LIBRARY = {prefix.removeprefix("src/"): level for prefix, level in LAYERS

@@ -150,6 +150,22 @@ struct options {
     // file systems. on: all do. off: none do, and each open reads anew. Local file systems are
     // always trusted.
     trust_mode trust_times = trust_mode::automatic;
+    // The socket of an agent (`penstock-agent`) through which this machine has a share in a store
+    // of blocks between nodes (docs/guide/block-store.md): what kernels miss, and what is not in
+    // the memory of the operating system, is asked of the store in blocks of 2 MiB before a network
+    // file system is read; blocks that the store does not have are read whole and put there. Empty:
+    // there is no store.
+    std::string block_store;
+
+    // How long a miss waits for a block of the store, before its file is read.
+    std::uint32_t block_store_wait_ms = 50;
+
+    // Part of the key of each block: runtimes with different texts share none.
+    std::string block_store_namespace;
+
+    // Whether files of local file systems have blocks in the store, too. Off: only files of file
+    // systems that other machines change as well (NFS, FUSE, cluster file systems).
+    bool block_store_local = false;
 
     // How long a group looks for a frame while all are pinned or loading, before -ENOBUFS, and for
     // a file slot while all files are open, before -ENFILE.

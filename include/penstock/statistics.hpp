@@ -75,6 +75,17 @@ struct statistics {
     // will be wanted (table::will_need), and ranges for which the host had no room.
     std::uint64_t wishes = 0;
     std::uint64_t wishes_dropped = 0;
+    // The store of blocks between nodes (options::block_store): blocks that came from it, that it
+    // did not have, calls that failed, blocks whose bytes were not whole (they are among the
+    // failures), bytes of the blocks that came, blocks that were put, and times it was left alone.
+    std::uint64_t store_hits = 0;
+    std::uint64_t store_misses = 0;
+    std::uint64_t store_errors = 0;
+    std::uint64_t store_bad_blocks = 0;
+    std::uint64_t store_bytes = 0;
+    std::uint64_t store_puts = 0;
+    std::uint64_t store_pauses = 0;
+    std::uint64_t store_is_paused = 0;  // 1: it is left alone now
     std::uint64_t bad_requests = 0;  // requests the host refused as malformed
     // Service threads that were made, helpers too. They sleep when no request is there.
     std::uint64_t service_threads = 0;

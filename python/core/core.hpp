@@ -99,6 +99,7 @@ std::int64_t check(std::int64_t result, const std::string& verb, const std::stri
 void bind_layout(nanobind::module_& m);
 void bind_region(nanobind::module_& m);
 void bind_runtime(nanobind::module_& m);
+void bind_store(nanobind::module_& m);
 void bind_table(nanobind::module_& m);
 
 }  // namespace penstock::python

@@ -48,5 +48,6 @@ NB_MODULE(_core, m) {
     penstock::python::bind_layout(m);
     penstock::python::bind_runtime(m);
     penstock::python::bind_region(m);
+    penstock::python::bind_store(m);
     penstock::python::bind_table(m);
 }

@@ -158,6 +158,15 @@ class Region:
 
 def make_region(runtime: Runtime, path: str, offset: int, bytes: int, writes: bool, outside_writers: bool, device_bytes: int | None, promote_hot: bool, device: int, placement: int) -> Region: ...
 
+block_bytes: int = 2097152
+
+block_object_bytes: int = 2097216
+
+def warm_blocks(path: str, socket: str, space: str, first: int, step: int, count: int, wait_ms: int) -> tuple[int, int, int]:
+    """
+    Brings blocks into the store. How many it had, were put, and found no room.
+    """
+
 class Table:
     """Rows of equal size in files."""
 

@@ -10,14 +10,14 @@ from . import _core
 from ._runtime import Runtime
 
 # What is so now; all else only grows.
-_GAUGES = {"window_bytes", "device_bytes", "resident_pages"}
+_GAUGES = {"window_bytes", "device_bytes", "resident_pages", "store_is_paused"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Statistics:
     """The counts of a runtime since it was made, over all of its devices; ``b - a`` has what came
     between two of them. penstock/statistics.hpp says what each counts. ``window_bytes``,
-    ``device_bytes`` and ``resident_pages`` are what is so now."""
+    ``device_bytes``, ``resident_pages`` and ``store_is_paused`` are what is so now."""
 
     hits: int = 0
     misses: int = 0
@@ -66,6 +66,14 @@ class Statistics:
     registered_reads: int = 0
     wishes: int = 0
     wishes_dropped: int = 0
+    store_hits: int = 0
+    store_misses: int = 0
+    store_errors: int = 0
+    store_bad_blocks: int = 0
+    store_bytes: int = 0
+    store_puts: int = 0
+    store_pauses: int = 0
+    store_is_paused: int = 0
     bad_requests: int = 0
     service_threads: int = 0
     helpers_for_backlog: int = 0

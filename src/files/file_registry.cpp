@@ -497,6 +497,14 @@ int file_registry::handle_of(std::uint32_t slot, std::uint32_t generation,
     return 0;
 }
 
+bool file_registry::version_of(std::uint32_t slot, std::uint32_t generation, file_identity& out) {
+    const std::lock_guard lock(mutex_);
+    const entry* const e = live_entry(slot, generation);
+    if (e == nullptr || e->uncertain || e->writer != nullptr) return false;
+    out = e->identity;
+    return true;
+}
+
 std::string file_registry::path_of(std::uint32_t slot, std::uint32_t generation) {
     std::lock_guard lock(mutex_);
     const entry* const e = live_entry(slot, generation);

@@ -215,6 +215,10 @@ public:
     int handle_of(std::uint32_t slot, std::uint32_t generation, std::shared_ptr<shared_handle>& out,
                   std::uint64_t& size_bytes);
 
+    // The version of the file that the slot's pages are of. False: the file is not live, it is
+    // being written here, or it may have changed without looking different when it was opened.
+    bool version_of(std::uint32_t slot, std::uint32_t generation, file_identity& out);
+
     // Grows whenever a handle that handle_of gave out is parked or its file is taken down: until
     // then a caller may use the handle again without asking. Acquire: pairs with the release of the
     // change.

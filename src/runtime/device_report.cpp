@@ -66,6 +66,20 @@ void add_counters(statistics& out, const service_counters& from) {
         out.batch_size[i] += from.batch_size[i].load(std::memory_order_relaxed);
 }
 
+void add_counters(statistics& out, const block_reader& from) {
+    const block_counters& all = from.counters();
+    out.store_hits += all.hits.load(std::memory_order_relaxed);
+    out.store_misses += all.misses.load(std::memory_order_relaxed);
+    out.store_errors += all.errors.load(std::memory_order_relaxed);
+    out.store_bad_blocks += all.bad.load(std::memory_order_relaxed);
+    out.store_bytes += all.bytes.load(std::memory_order_relaxed);
+    out.store_puts += all.puts.load(std::memory_order_relaxed);
+    out.store_pauses += all.pauses.load(std::memory_order_relaxed);
+    out.store_is_paused += from.is_paused() ? 1 : 0;
+    out.file_reads += all.file_reads.load(std::memory_order_relaxed);
+    out.file_read_bytes += all.file_read_bytes.load(std::memory_order_relaxed);
+}
+
 }  // namespace
 
 statistics runtime_state::stats() const {
@@ -106,6 +120,7 @@ bool runtime_state::count(statistics& out) const {
     out.helpers_for_backlog = crew->for_backlog();
     out.helpers_for_stalls = crew->for_stalls();
     out.kept_files = files->kept_files();
+    if (first_device == nullptr && blocks != nullptr) add_counters(out, *blocks);
     return answers;
 }
 

@@ -391,6 +391,7 @@ runtime_state::~runtime_state() {
     published.reset();
     helpers.clear();
     services.clear();
+    blocks.reset();
     windows.reset();
     windows_of_rows.set.reset();
     share.reset();

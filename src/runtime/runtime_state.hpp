@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -25,6 +26,7 @@
 #include "service/asked_chunks.hpp"
 #include "service/service.hpp"
 #include "service/windows.hpp"
+#include "store/block_reader.hpp"
 #include "penstock/runtime.hpp"
 
 namespace penstock::host {
@@ -42,6 +44,9 @@ struct runtime_hooks {
     bool windows_on_cpu = false;
     bool no_doorbells = false;  // service threads find requests by looking, as they must on a GPU
     std::uint64_t beat_ns = 20'000'000;
+    // Of blocks between nodes; without it a store is an agent. The settings are changed in place.
+    block_reader::store_maker make_store;
+    std::function<void(block_settings&)> set_blocks;
     // Pages of closed files that were written stay valid, also of files larger than the cache.
     bool keeps_large_files = false;
 };
@@ -96,7 +101,8 @@ struct runtime_state {
     std::shared_ptr<window_runs> runs_of_windows;  // as of all devices
     std::unique_ptr<window_set> windows;           // null: the cpu back end reads its files itself
     row_windows windows_of_rows;
-    std::unique_ptr<asked_chunks> asked;  // null: there are no windows
+    std::unique_ptr<asked_chunks> asked;   // null: there are no windows
+    std::shared_ptr<block_reader> blocks;  // of all devices; null: there is no store of blocks
     table_room tables;
     std::shared_ptr<write_error_log> write_errors;
     std::vector<ring_head> heads;
@@ -158,6 +164,7 @@ struct runtime_state {
     status build_rings();
     // What a service thread is to know in order to register memory with io_uring.
     void let_register(service_settings& of_service, const std::vector<host_ring>& rings);
+    void build_blocks();
     status build_services(const std::vector<std::vector<host_ring>>& rings_of_thread);
     std::unique_ptr<io_engine> make_queue(bool want_uring, const std::vector<host_ring>& rings,
                                           std::string& why);

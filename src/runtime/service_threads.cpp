@@ -131,6 +131,7 @@ service_settings runtime_state::settings_of_service() {
     out.watch = watch;
     out.write_errors = write_errors;
     out.asked = asked.get();
+    out.blocks = blocks.get();
     out.crew = crew.get();
     if (c.tier.frames != nullptr) out.tier = {c.tier.frames, tier_done_marks, c.tier.frame_count};
     return out;
@@ -150,6 +151,7 @@ void runtime_state::build_crew() {
 
 status runtime_state::build_services(const std::vector<std::vector<host_ring>>& rings_of_thread) {
     watch = std::make_shared<idle_watch>();
+    build_blocks();
     build_crew();
     write_errors =
         std::make_shared<write_error_log>([this](const std::string& line) { say(line); });

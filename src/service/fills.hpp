@@ -6,6 +6,7 @@
 // spoil pages of its own tier and nothing else.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -48,6 +49,21 @@ public:
     // page cache.
     std::uint32_t begin(const fill_order& order, std::shared_ptr<shared_handle> file, io_engine& io,
                         std::uint32_t& direct);
+
+    // The bytes of an order, from somewhere else than its file: copy(to, offset, bytes) for parts
+    // of it, in order. False: one of the copies said so; its pages and those after it do not come.
+    template <typename Copy>
+    bool take(const fill_order& order, const Copy& copy) const {
+        bool good = true;
+        for (std::uint32_t page = 0; page < order.pages; ++page) {
+            const std::uint32_t begins = page << page_shift_;
+            good = good &&
+                   copy(tier_.frames + (std::uint64_t{order.frames[page]} << page_shift_),
+                        order.offset + begins, std::min(order.bytes - begins, 1u << page_shift_));
+            mark(order, page, good);
+        }
+        return good;
+    }
 
     enum class progress { another_way, again, read_done, order_done };
     // Handles a read that has ended. `another_way`: the read is started anew and still counts as

@@ -220,6 +220,9 @@ void service::serve_read(const read_request& request, const ring_ticket& at) {
     f.wanted = request.bytes;
     f.done = 0;
     f.pads = request.pads && size_bytes == size_of_written;
+    f.slot = request.file_slot;
+    f.generation = request.generation;
+    f.asked_store = false;
     ++in_flight_;
     if (files_.shared().frames.any()) start_at_frames(flight_of(at));
     else start_flight(flight_of(at));
@@ -311,6 +314,11 @@ void service::serve_fill(const fill_request& request, const ring_ticket& at) {
                                            : refuse(at, code != 0 ? code : -EINVAL);
     }
     note_asked(request.file_slot, request.generation, request.offset, request.bytes);
+    if (!start_fill_at_store(order, request.file_slot, request.generation, file))
+        start_fill(order, std::move(file));
+}
+
+void service::start_fill(const fill_order& order, std::shared_ptr<shared_handle> file) {
     std::uint32_t direct = 0;
     const std::uint32_t reads = fills_.begin(order, std::move(file), *io_, direct);
     in_flight_ += reads;
@@ -339,6 +347,7 @@ void service::serve_wish(const wish_request& request, const ring_ticket& at) {
         if (wanted.offset >= size_bytes) continue;
         wanted.bytes = std::min(wanted.bytes, size_bytes - wanted.offset);
         note_asked(wanted.slot, wanted.generation, wanted.offset, wanted.bytes);
+        if (wish_from_store(wanted, file)) continue;
         if (!wishes_.add(wanted)) counters_.wishes_dropped.fetch_add(1, std::memory_order_relaxed);
     }
 }
@@ -360,6 +369,7 @@ read_operation service::rest_of(std::uint32_t number) const {
 }
 
 void service::start_flight(std::uint32_t number) {
+    if (start_at_store(number)) return;
     read_operation operation = rest_of(number);
     flights_[number].way = flights_[number].file->choose(operation, *io_);
     if (flights_[number].way == read_way::direct)

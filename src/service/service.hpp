@@ -30,6 +30,7 @@
 #include "service/idle_watch.hpp"
 #include "service/ring_head.hpp"
 #include "service/wishes.hpp"
+#include "store/block_reader.hpp"
 #include "os/registering_engine.hpp"
 #include "files/write_error_log.hpp"
 #include "penstock/engine/layout.hpp"
@@ -109,6 +110,7 @@ struct service_settings {
     std::uint64_t sleep_ns = 1'000'000'000;
     host_tier tier;
     asked_chunks* asked = nullptr;         // null: no file has windows
+    block_reader* blocks = nullptr;        // null: there is no store between nodes
     std::vector<memory_area> to_register;  // empty: none
     registering_engine::refusal register_refused;
     std::shared_ptr<write_error_log> write_errors = std::make_shared<write_error_log>(
@@ -151,6 +153,18 @@ private:
         read_way way = read_way::queued;
         std::shared_ptr<frame_copy> copy;  // from device frames of a buffer, under way
         std::uint64_t copy_begun_ns = 0;
+        std::uint32_t slot = 0, generation = 0;
+        bool asked_store = false;
+        std::shared_ptr<block_fetch> block;  // under way
+        std::uint64_t block_begun_ns = 0;
+    };
+    // A request for pages of the host tier, whose blocks are under way.
+    struct waiting_fill {
+        fill_order order;
+        std::uint32_t slot = 0, generation = 0;
+        std::shared_ptr<shared_handle> file;
+        std::vector<std::shared_ptr<block_fetch>> blocks;
+        std::uint64_t begun_ns = 0;
     };
 
     void run();
@@ -184,6 +198,18 @@ private:
     bool take_from_frames(std::uint32_t number);
     void look_at_copies();
     void give_up_copies();
+    // service/store_blocks.cpp
+    bool start_at_store(std::uint32_t number);
+    bool take_from_block(std::uint32_t number);
+    bool start_fill_at_store(const fill_order& order, std::uint32_t slot, std::uint32_t generation,
+                             const std::shared_ptr<shared_handle>& file);
+    void start_fill(const fill_order& order, std::shared_ptr<shared_handle> file);
+    bool wish_from_store(const wish& wanted, const std::shared_ptr<shared_handle>& file);
+    [[nodiscard]] bool awaits_blocks() const {
+        return !awaiting_.empty() || !waiting_fills_.empty();
+    }
+    void look_at_blocks();
+    void give_up_blocks();
     [[nodiscard]] frame_wish wish_of(const flight& f) const;
     [[nodiscard]] read_operation rest_of(std::uint32_t number) const;
     void finish_all(std::uint64_t wait_ns);
@@ -221,6 +247,8 @@ private:
     std::vector<flight> flights_;
     std::vector<std::uint32_t> copying_;  // flights that wait for a copy from device frames
     std::uint64_t no_copies_until_ns_ = 0;
+    std::vector<std::uint32_t> awaiting_;  // flights that wait for a block
+    std::vector<waiting_fill> waiting_fills_;
     fill_set fills_;
     handle_cache handles_;
     wish_set wishes_;

@@ -1,5 +1,6 @@
 // The thread of a service: its rounds while there is work, and its rest while there is none.
 #include <algorithm>
+#include <chrono>
 #include <pthread.h>
 #include <sys/prctl.h>
 
@@ -13,6 +14,8 @@ namespace {
 constexpr unsigned long timer_slack_ns = 1000;
 // Idle rounds before a thread naps or sleeps.
 constexpr std::uint32_t yields = 200;
+// A block of a store comes in milliseconds.
+constexpr std::chrono::microseconds block_nap(50);
 }  // namespace
 
 service::~service() {
@@ -54,6 +57,8 @@ void service::run() {
         run_writers();
         const bool has_copies = !copying_.empty();
         if (has_copies) look_at_copies();
+        const bool has_blocks = awaits_blocks();
+        if (has_blocks) look_at_blocks();
         if (taken == 0 && in_flight_ > 0)
             io_->submit();  // reads that finish() started again after a short read
         const bool has_wishes = !wishes_.empty();
@@ -63,16 +68,19 @@ void service::run() {
             settle_files();
             std::this_thread::yield();
         }
-        const bool only_reads = in_flight_ > 0 && taken == 0 && !has_wishes && !has_copies;
+        const bool only_reads =
+            in_flight_ > 0 && taken == 0 && !has_wishes && !has_copies && !has_blocks;
         finish_all(only_reads ? read_wait_ns() : 0);
         fruitless_waits_ = only_reads && finished_.empty() ? fruitless_waits_ + 1 : 0;
         if (has_copies && taken == 0) std::this_thread::yield();
-        const bool is_idle =
-            taken == 0 && in_flight_ == 0 && writers_.empty() && !has_wishes && settling_.empty();
+        else if (has_blocks && taken == 0) std::this_thread::sleep_for(block_nap);
+        const bool is_idle = taken == 0 && in_flight_ == 0 && writers_.empty() && !has_wishes &&
+                             settling_.empty() && !awaits_blocks();
         idle_rounds = is_idle ? rest(idle_rounds + 1) : 0;
     }
     while (!writers_.empty() && !killed_.load(std::memory_order_relaxed)) run_writers();
     give_up_copies();
+    give_up_blocks();
     // The operating system still writes to the staging area, which must not be freed before the
     // last read came back.
     for (std::uint32_t round = 0; in_flight_ > 0 && round < 100'000; ++round) {

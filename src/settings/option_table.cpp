@@ -117,6 +117,19 @@ status check_share(const options& o) {
     return {};
 }
 
+// What a Unix socket can be named at most.
+constexpr std::size_t most_socket_path = 107;
+
+status check_block_store(const options& o) {
+    if (o.block_store.empty() ||
+        (o.block_store.front() == '/' && o.block_store.size() <= most_socket_path))
+        return {};
+    return {-EINVAL, "block_store: '" + o.block_store +
+                         "' is no path of a socket; give an absolute "
+                         "path of up to " +
+                         std::to_string(most_socket_path) + " bytes, as penstock-agent prints it"};
+}
+
 constexpr option_entry entries[] = {
     {{"where", "PENSTOCK_BACKEND", "--backend", part::place},
      {&options::where},
@@ -256,6 +269,21 @@ constexpr option_entry entries[] = {
       "apart: off ([network-file-systems.md](network-file-systems.md))",
       "on: old bytes where times do not tell of a change; off: each open of a file on a network "
       "file system reads it anew"}},
+    {{"block_store", "PENSTOCK_STORE", "", part::way},
+     {&options::block_store},
+     {"", "the path of the socket of an agent",
+      "many nodes read the same files of a network file system "
+      "([block-store.md](block-store.md))",
+      "64 MiB of memory, 8 threads and 16 MiB shared with the agent; a block that no node has is "
+      "read whole, 2 MiB"},
+     check_block_store},
+    {{"block_store_namespace", "PENSTOCK_STORE_NAMESPACE", "", part::way},
+     {&options::block_store_namespace},
+     {"", "any text", "two clusters of programs use one store and must not share blocks", "none"}},
+    {{"block_store_local", "PENSTOCK_STORE_LOCAL", "", part::way},
+     {&options::block_store_local, unit::zero_or_one},
+     {"", "0, 1", "files of local file systems are to be in the store, too, for instance in a test",
+      "blocks that no other node asks for"}},
     {{"frame_wait_ms", "PENSTOCK_FRAME_WAIT_MS", "", part::waits},
      {&options::frame_wait_ms, unit::ms, 1, 600000},
      {"", "", "mappings are held long while others need frames",
@@ -269,6 +297,10 @@ constexpr option_entry entries[] = {
      {&options::host_wait_ms, unit::ms, 100, 600000},
      {"", "", "the machine is so busy that the 20 ms heartbeat is late",
       "longer until `ETIMEDOUT` when the process is stopped"}},
+    {{"block_store_wait_ms", "PENSTOCK_STORE_WAIT_MS", "", part::waits},
+     {&options::block_store_wait_ms, unit::ms, 1, 60000},
+     {"", "", "links between nodes are slow: 2 MiB take 17 ms at 1 Gbit/s, and 8 may be under way",
+      "a miss waits longer for a store that does not answer, until its file is read"}},
     {{"roots", "PENSTOCK_ROOTS", "", part::way},
      {&options::roots},
      {"the working directory when the runtime is made", "existing directories, separated by colons",

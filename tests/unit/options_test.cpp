@@ -328,8 +328,9 @@ TEST(option_table, has_a_row_for_every_member_that_text_can_give) {
     [[maybe_unused]] const auto& [where, device, devices, links, share, publish, cache, memory,
                                    page, table, files, threads, most_threads, staging, window, admit,
                                    tier, writable, behind, workers, io, direct, registered, trust,
-                                  frame_wait, request_wait, host_wait, roots, log] = o;
-    constexpr std::size_t members = 29;
+                                   store, store_wait, store_space, store_local, frame_wait,
+                                   request_wait, host_wait, roots, log] = o;
+    constexpr std::size_t members = 33;
     std::set<std::string> names, variables;
     for (const settings::option_entry& entry : settings::option_entries()) {
         names.insert(entry.name);

@@ -1,0 +1,39 @@
+// Blocks of files in a store between nodes, for penstock.agent.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+
+#include <tuple>
+
+#include "core/core.hpp"
+#include "store/agent_store.hpp"
+#include "store/warm.hpp"
+
+namespace penstock::python {
+
+namespace nb = nanobind;
+
+void bind_store(nb::module_& m) {
+    m.attr("block_bytes") = host::block_bytes;
+    m.attr("block_object_bytes") = host::block_object_bytes;
+    m.def(
+        "warm_blocks",
+        [](const std::string& path, const std::string& socket, const std::string& space,
+           std::uint64_t first, std::uint64_t step, std::uint64_t count, std::uint64_t wait_ms) {
+            host::warm_counts counts;
+            status s;
+            {
+                const nb::gil_scoped_release others_go_on;
+                host::agent_store store(socket);
+                s = host::warm_blocks(host::linux_environment(), path, space, {first, step, count},
+                                      wait_ms * 1'000'000, store, counts);
+            }
+            check(s, path);
+            return std::make_tuple(counts.had, counts.put, counts.full);
+        },
+        nb::arg("path"), nb::arg("socket"), nb::arg("space"), nb::arg("first"), nb::arg("step"),
+        nb::arg("count"), nb::arg("wait_ms"),
+        "Brings blocks into the store. How many it had, were put, and found no room.");
+}
+
+}  // namespace penstock::python

@@ -1,0 +1,369 @@
+"""A share in a store of blocks between nodes: the agent, and ``warm``.
+
+The agent (``penstock-agent``) is a process of each node. Runtimes of its user that have
+``PENSTOCK_STORE`` ask it for blocks over a Unix socket; it moves them between their memory and a
+store, Mooncake Store. docs/protocol/block_store.md has what goes over the socket.
+"""
+from __future__ import annotations
+
+import argparse
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+import pathlib
+import re
+import signal
+import socket
+import stat
+import struct
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from ._errors import path_text
+
+_REQUEST = struct.Struct("<IIQ32sQII")  # magic, operation, number, key, bytes, wait_ms, replaces
+_ANSWER = struct.Struct("<IIQq")  # magic, 0, number, result
+_REQUEST_MAGIC, _ANSWER_MAGIC = 0x31425350, 0x32425350
+_HELLO, _GET, _PUT = 1, 2, 3
+_MOST_BYTES = 16 << 20  # of a client's memory
+_MOST_CONNECTIONS = 1024
+_F_GET_SEALS, _F_SEAL_SHRINK = 1034, 2  # Linux; the module fcntl has names for them from 3.13 on
+
+
+class Engine(Protocol):
+    """A store, as the agent uses it. Calls come from several threads, each with an address that
+    was attached. Results are 0, a count of bytes, or a negative errno; ``-ENOENT``: the store does
+    not have the object; ``-ENOSPC``: it has no room."""
+
+    def attach(self, address: int, size: int) -> int:
+        """Memory that objects go to and come from, until it is detached."""
+
+    def detach(self, address: int, size: int) -> None:
+        """No call uses the memory any more."""
+
+    def get(self, key: str, address: int, room: int) -> int:
+        """The object's bytes, which are at the address now."""
+
+    def put(self, key: str, address: int, size: int, replaces: bool) -> int:
+        """Keeps the object. Where the store has one of this key it keeps that, unless it
+        ``replaces`` it."""
+
+    def close(self) -> None:
+        """The agent ends."""
+
+
+class MooncakeEngine:
+    """Mooncake Store: this node gives memory to the pool of all nodes."""
+
+    # Codes of Mooncake's client: there is none; it is not written yet; there is one; no room.
+    _ABSENT, _EXISTS, _FULL = {-703, -704}, -705, -200
+
+    def __init__(self, master: str, memory: int, host: str, protocol: str = "tcp",
+                 device: str = "") -> None:
+        try:
+            from mooncake.store import MooncakeDistributedStore
+        except ImportError as error:
+            raise OSError(errno.ENOPKG, f"Mooncake cannot be imported ({error}); pip install "
+                          "mooncake-transfer-engine-non-cuda, or mooncake-transfer-engine for "
+                          "GPU nodes") from error
+        self._store = MooncakeDistributedStore()
+        code = self._store.setup(host, "P2PHANDSHAKE", memory, 16 << 20, protocol, device, master)
+        if code != 0:
+            raise OSError(errno.ECONNREFUSED, f"Mooncake's master at {master} took no share of "
+                          f"{host} (code {code}); start mooncake_master there, and give --host an "
+                          "address of this node that the others reach")
+
+    def attach(self, address: int, size: int) -> int:
+        return 0 if self._store.register_buffer(address, size) == 0 else -errno.ENOMEM
+
+    def detach(self, address: int, size: int) -> None:
+        self._store.unregister_buffer(address)
+
+    def get(self, key: str, address: int, room: int) -> int:
+        got = int(self._store.get_into(key, address, room))
+        if got in self._ABSENT or got == 0:
+            return -errno.ENOENT
+        return got if got > 0 else -errno.EIO
+
+    def put(self, key: str, address: int, size: int, replaces: bool) -> int:
+        if replaces:
+            self._store.remove(key)
+        code = int(self._store.put_from(key, address, size))
+        if code in (0, self._EXISTS) or code in self._ABSENT:
+            return 0
+        return -errno.ENOSPC if code == self._FULL else -errno.EIO
+
+    def close(self) -> None:
+        self._store.close()
+
+
+class Agent:
+    """Serves runtimes at a socket until it is stopped, with a thread for each connection."""
+
+    def __init__(self, engine: Engine, path: str | os.PathLike[str]) -> None:
+        self._engine = engine
+        self.path = os.fspath(path)
+        self._connections = threading.BoundedSemaphore(_MOST_CONNECTIONS)
+        _remove_stale(self.path)
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        before = os.umask(0o177)
+        try:
+            self._listener.bind(self.path)
+        finally:
+            os.umask(before)
+        self._listener.listen(128)
+
+    def serve(self) -> None:
+        """Returns after stop()."""
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            if not self._connections.acquire(blocking=False):
+                client.close()
+                continue
+            threading.Thread(target=self._serve_connection, args=(client,), daemon=True).start()
+
+    def stop(self) -> None:
+        """Takes the socket away; what is under way ends with the process."""
+        try:
+            os.unlink(self.path)
+        except FileNotFoundError:
+            pass
+        try:
+            self._listener.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        self._listener.close()
+
+    def _serve_connection(self, client: socket.socket) -> None:
+        try:
+            with client:
+                if _user_of(client) in (os.geteuid(), 0):
+                    self._serve_client(client)
+        except OSError:
+            pass  # the client is gone
+        except Exception:  # the others go on
+            traceback.print_exc()
+        finally:
+            self._connections.release()
+
+    def _serve_client(self, client: socket.socket) -> None:
+        request = self._receive(client, 1)
+        if request is None:
+            return
+        (operation, number, _, size, _), fds = request
+        memory = None
+        try:
+            if operation == _HELLO and len(fds) == 1 and 0 < size <= _MOST_BYTES:
+                memory = _map(fds[0], size)
+        finally:
+            for fd in fds:
+                os.close(fd)
+        if memory is None:
+            return
+        view = ctypes.c_char.from_buffer(memory)
+        address = ctypes.addressof(view)
+        code = self._engine.attach(address, size)
+        client.send(_ANSWER.pack(_ANSWER_MAGIC, 0, number, code))
+        if code != 0:
+            return
+        try:
+            while (request := self._receive(client, 0)) is not None:
+                fields = request[0]
+                client.send(_ANSWER.pack(_ANSWER_MAGIC, 0, fields[1],
+                                         self._answer(fields, address, size)))
+        finally:
+            # No call is under way: each was waited for, also where its client was not there any
+            # more. The memory is unmapped with its last reference.
+            self._engine.detach(address, size)
+
+    def _receive(self, client: socket.socket, most_fds: int,
+                 ) -> tuple[tuple[int, int, bytes, int, int], list[int]] | None:
+        text, fds, _, _ = socket.recv_fds(client, _REQUEST.size, most_fds)
+        if len(text) == _REQUEST.size:
+            magic, operation, number, key, size, _, replaces = _REQUEST.unpack(text)
+            if magic == _REQUEST_MAGIC:
+                return (operation, number, key, size, replaces), fds
+        for fd in fds:
+            os.close(fd)
+        return None
+
+    def _answer(self, fields: tuple[int, int, bytes, int, int], address: int, room: int) -> int:
+        operation, _, key, size, replaces = fields
+        if size > room:
+            return -errno.EMSGSIZE
+        try:
+            if operation == _GET:
+                return self._engine.get(key.hex(), address, size)
+            if operation == _PUT:
+                return self._engine.put(key.hex(), address, size, replaces == 1)
+        except Exception:
+            traceback.print_exc()
+            return -errno.EIO
+        return -errno.EINVAL
+
+
+def _user_of(client: socket.socket) -> int:
+    credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    return int(struct.unpack("iII", credentials)[1])
+
+
+def _map(fd: int, size: int) -> mmap.mmap | None:
+    """Memory that its owner cannot make shorter, which would end this process with a signal."""
+    if fcntl.fcntl(fd, _F_GET_SEALS) & _F_SEAL_SHRINK == 0 or os.fstat(fd).st_size < size:
+        return None
+    return mmap.mmap(fd, size)
+
+
+def _remove_stale(path: str) -> None:
+    """An agent that was killed leaves its socket. OSError: another agent serves there, or it is no
+    socket."""
+    try:
+        facts = os.lstat(path)
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(facts.st_mode):
+        raise OSError(errno.EEXIST, f"'{path}' is there and no socket; remove it, or give --socket "
+                      "another path")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+        probe.settimeout(5)
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            os.unlink(path)
+            return
+    raise OSError(errno.EADDRINUSE, f"an agent serves at '{path}' already; end it, or give "
+                  "--socket another path")
+
+
+def default_socket() -> str:
+    """Where the agent of this user is, unless it was given another place: ``PENSTOCK_STORE``, or
+    ``agent`` in the directory of Penstock below ``XDG_RUNTIME_DIR``."""
+    named = os.environ.get("PENSTOCK_STORE")
+    if named:
+        return named
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    folder = f"{runtime}/penstock" if runtime.startswith("/") else f"/tmp/penstock-{os.geteuid()}"
+    return f"{folder}/agent"
+
+
+def warm(path: str | os.PathLike[str], part: int = 0, of: int = 1, *,
+         socket: str | os.PathLike[str] | None = None, wait_ms: int = 10000,
+         namespace: str | None = None) -> dict[str, int]:
+    """Brings blocks ``part``, ``part + of``, ... of a file into the store; those that it has are
+    not read from the file. A block is 2 MiB.
+
+    Returns how many ``blocks`` it looked at, and of these how many the store ``had``, how many were
+    ``put``, and for how many it was ``full``. OSError: the file, or the agent; BlockingIOError: the
+    file has changed so lately that its version cannot be told.
+    """
+    from . import _core
+
+    if of < 1 or not 0 <= part < of:
+        raise ValueError(f"part={part} of={of}: give a part from 0 to {of - 1}"
+                         if of > 0 else f"of={of}: give at least 1")
+    text = path_text(path)
+    blocks = -(-os.stat(text).st_size // _core.block_bytes)
+    space = os.environ.get("PENSTOCK_STORE_NAMESPACE", "") if namespace is None else namespace
+    counts = {"blocks": 0, "had": 0, "put": 0, "full": 0}
+    batch = 16  # a signal is heeded in between
+    for first in range(part, blocks, of * batch):
+        done = _core.warm_blocks(text, os.fspath(socket or default_socket()), space, first, of,
+                                 batch, wait_ms)
+        for name, more in zip(("had", "put", "full"), done):
+            counts[name] += more
+            counts["blocks"] += more
+    return counts
+
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def size_of(text: str) -> int:
+    """Bytes: ``"512MiB"``, ``"4G"``, ``"1073741824"``."""
+    match = re.fullmatch(r"\s*(\d+)\s*(?:([KMGT]?)(?:i?B)?)\s*", text, re.IGNORECASE)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"'{text}' is no size; give for instance 4GiB")
+    return int(match[1]) * _UNITS[match[2].upper()]
+
+
+def _address_towards(master: str) -> str:
+    """The address of this node from which it reaches the master."""
+    name, _, port = master.rpartition(":")
+    family, kind, protocol, _, address = socket.getaddrinfo(name.strip("[]"), int(port),
+                                                            type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind, protocol) as probe:
+        probe.connect(address)
+        return str(probe.getsockname()[0])
+
+
+def _master(text: str) -> str:
+    name, _, port = text.rpartition(":")
+    if not name or not port.isdigit():
+        raise argparse.ArgumentTypeError(f"'{text}' is no master; give HOST:PORT")
+    return text
+
+
+def _mooncake(arguments: argparse.Namespace) -> Engine:
+    host = arguments.host or _address_towards(arguments.master)
+    return MooncakeEngine(arguments.master, arguments.memory, host, arguments.protocol,
+                          arguments.device)
+
+
+def run(make_engine: Callable[[], Engine], path: str) -> int:
+    """Serves an engine at a socket until SIGINT or SIGTERM, as the program does."""
+    folder = pathlib.Path(path).parent
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    facts = folder.stat()
+    if facts.st_uid != os.geteuid() or facts.st_mode & 0o022 and not facts.st_mode & stat.S_ISVTX:
+        raise OSError(errno.EPERM, f"others may put a socket into '{folder}'; give --socket a path "
+                      "in a directory of your own")
+    # The signals are blocked in every thread, of the engine too, and are taken by this one.
+    signals = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    engine = make_engine()
+    agent = Agent(engine, path)
+    threading.Thread(target=agent.serve, daemon=True).start()
+    print(f"penstock-agent: ready {path}", flush=True)
+    signal.sigwait(signals)
+    agent.stop()
+    engine.close()
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The program ``penstock-agent``."""
+    parser = argparse.ArgumentParser(prog="penstock-agent", description=(
+        "Gives runtimes of this node a share in a store of blocks between nodes; they find it by "
+        "PENSTOCK_STORE."))
+    engines = parser.add_subparsers(dest="engine", required=True)
+    mooncake = engines.add_parser("mooncake", help="Mooncake Store")
+    mooncake.add_argument("--master", type=_master, required=True, metavar="HOST:PORT",
+                          help="where mooncake_master is")
+    mooncake.add_argument("--memory", type=size_of, required=True, metavar="SIZE",
+                          help="memory of this node for blocks of all nodes, such as 64GiB")
+    mooncake.add_argument("--host", metavar="ADDRESS",
+                          help="of this node, for the other nodes (default: the address from which "
+                          "it reaches the master)")
+    mooncake.add_argument("--protocol", choices=("tcp", "rdma"), default="tcp")
+    mooncake.add_argument("--device", default="", help="for rdma: names of devices, with commas")
+    mooncake.add_argument("--socket", metavar="PATH", default=None,
+                          help="for runtimes (default: the directory of Penstock for this user)")
+    mooncake.set_defaults(make=_mooncake)
+    chosen = parser.parse_args(arguments)
+    try:
+        return run(lambda: chosen.make(chosen), chosen.socket or default_socket())
+    except OSError as error:
+        print(f"penstock-agent: {error.strerror or error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

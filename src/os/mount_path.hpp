@@ -1,0 +1,16 @@
+// Where a file lies inside its file system, whatever directory that is mounted at. Nodes that mount
+// one file system at different places get the same answer.
+#pragma once
+
+#include <string>
+
+namespace penstock::host {
+
+// `real_path` has no links in it; `mounts` is the text of /proc/self/mountinfo. Empty: no mount of
+// the list has the path.
+std::string path_in_file_system(const std::string& real_path, const std::string& mounts);
+
+// By the mounts of this process.
+std::string path_in_file_system(const std::string& real_path);
+
+}  // namespace penstock::host

@@ -1,0 +1,67 @@
+// A store behind an agent: another process of this machine, which a user starts beside the
+// programs (`penstock-agent`). The two talk over a Unix socket, and blocks pass in memory that this
+// side made and the agent maps (docs/protocol/block_store.md).
+//
+// One object is one connection with memory for one object, and has one request under way. An answer
+// that is late ends the connection: the agent may still write to the memory, so neither is used
+// again. Nothing else has to be remembered about requests, and a program with several threads has
+// as many connections.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "os/process_owner.hpp"
+#include "os/shared_memory.hpp"
+#include "store/block_object.hpp"
+
+namespace penstock::host {
+
+// What goes over the socket, in the machine's byte order: messages of one size.
+enum class agent_op : std::uint32_t { hello = 1, get = 2, put = 3 };
+
+struct agent_request {
+    static constexpr std::uint32_t magic_number = 0x31425350;  // "PSB1"
+    std::uint32_t magic = magic_number;
+    agent_op op = agent_op::hello;
+    std::uint64_t number = 0;  // comes back in the answer
+    block_key key{};
+    std::uint64_t bytes = 0;     // hello: of the memory; get: room; put: of the object
+    std::uint32_t wait_ms = 0;   // how long this side waits for the answer
+    std::uint32_t replaces = 0;  // put: 1, the object of this key was bad
+};
+static_assert(sizeof(agent_request) == 64);
+
+struct agent_answer {
+    static constexpr std::uint32_t magic_number = 0x32425350;  // "PSB2"
+    std::uint32_t magic = magic_number;
+    std::uint32_t unused = 0;
+    std::uint64_t number = 0;
+    std::int64_t result = 0;  // get: bytes of the object; else 0; or a negative errno
+};
+static_assert(sizeof(agent_answer) == 24);
+
+class agent_store final : public block_store {
+public:
+    explicit agent_store(std::string socket_path) : path_(std::move(socket_path)) {}
+
+    std::int64_t get(const block_key& key, std::span<std::byte> to, std::uint64_t wait_ns) override;
+    int put(const block_key& key, std::span<const std::byte> from, bool replaces,
+            std::uint64_t wait_ns) override;
+
+private:
+    int connect(std::uint64_t end_ns);
+    // Asks and waits. Whatever goes wrong on the way ends the connection.
+    std::int64_t ask(agent_request request, std::uint64_t end_ns, int passed_fd = -1);
+    template <typename Fill>
+    std::int64_t run(agent_request request, std::uint64_t wait_ns, const Fill& fill);
+    void disconnect();
+
+    const std::string path_;
+    const process_owner owner_{};
+    owned_fd socket_;
+    std::unique_ptr<shared_memory> memory_;
+    std::uint64_t number_ = 0;
+};
+
+}  // namespace penstock::host

@@ -1,0 +1,231 @@
+#include "store/block_reader.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <pthread.h>
+
+#include "os/file_kind.hpp"
+#include "os/mount_path.hpp"
+#include "os/size_signal.hpp"
+#include "penstock/error.hpp"
+#include "penstock/group/lane.hpp"
+
+namespace penstock::host {
+
+namespace {
+
+using penstock::detail::host_now_ns;
+
+constexpr std::uint32_t most_failures = 3;
+// So old a look at a file's facts still counts for a block of it that is kept here.
+constexpr std::uint64_t fresh_ns = 100'000'000;
+constexpr std::size_t jobs_a_worker = 2, most_paths = 4096;
+// A put moves the bytes to another node and notes them there.
+constexpr std::uint64_t puts_wait_longer = 5;
+
+}  // namespace
+
+block_reader::block_reader(environment& env, block_settings settings, const store_maker& make_store)
+    : env_(env), settings_(std::move(settings)) {
+    for (std::uint32_t i = 0; i < settings_.workers; ++i) stores_.push_back(make_store());
+    for (const auto& store : stores_)
+        threads_.emplace_back([this, &store = *store] {
+            pthread_setname_np(pthread_self(), "penstock-block");
+            ignore_size_signal();
+            work(store);
+        });
+}
+
+block_reader::~block_reader() {
+    {
+        const std::lock_guard lock(mutex_);
+        stop_ = true;
+    }
+    wake_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+}
+
+bool block_reader::is_paused() const {
+    return host_now_ns() < paused_until_ns_.load(std::memory_order_relaxed);
+}
+
+std::shared_ptr<block_fetch> block_reader::fetch(const std::shared_ptr<shared_handle>& file,
+                                                 const file_identity& version,
+                                                 std::uint64_t number) {
+    const block_id id{version.device,      version.inode,      version.size_bytes,
+                      version.modified_ns, version.changed_ns, number};
+    const std::lock_guard lock(mutex_);
+    const auto known = blocks_.find(id);
+    job wanted;
+    if (known != blocks_.end()) {
+        kept_block& kept = known->second;
+        kept.used = ++uses_;
+        const block_fetch::state now = kept.fetch->look();
+        if (now == block_fetch::state::under_way) return kept.fetch;
+        if (now == block_fetch::state::there) {
+            if (host_now_ns() - kept.checked_ns < fresh_ns) return kept.fetch;
+            wanted.known = kept.fetch;
+        }
+    }
+    if (wanted.known == nullptr && is_paused()) return nullptr;
+    if (stop_ || jobs_.size() >= threads_.size() * jobs_a_worker) return nullptr;
+    wanted.fetch = std::make_shared<block_fetch>();
+    wanted.file = file;
+    wanted.version = version;
+    wanted.number = number;
+    blocks_[id] = {wanted.fetch, ++uses_, host_now_ns()};
+    drop_oldest();
+    jobs_.push_back(wanted);
+    wake_.notify_one();
+    return wanted.fetch;
+}
+
+// Those under way stay: a second fetch of one would read it twice.
+void block_reader::drop_oldest() {
+    while (blocks_.size() > settings_.most_blocks) {
+        auto oldest = blocks_.end();
+        for (auto at = blocks_.begin(); at != blocks_.end(); ++at)
+            if (at->second.fetch->look() != block_fetch::state::under_way &&
+                (oldest == blocks_.end() || at->second.used < oldest->second.used))
+                oldest = at;
+        if (oldest == blocks_.end()) return;
+        blocks_.erase(oldest);
+    }
+}
+
+void block_reader::work(block_store& store) {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+        wake_.wait(lock, [this] { return stop_ || !jobs_.empty(); });
+        if (jobs_.empty()) return;
+        const job next = std::move(jobs_.front());
+        jobs_.pop_front();
+        const bool stops = stop_;
+        lock.unlock();
+        bool is_there = false;
+        try {
+            is_there = !stops && bring(store, next);
+        } catch (...) {  // no memory for it: its readers read the file
+        }
+        // Else it was told when its bytes came, before it was put.
+        if (!is_there)
+            next.fetch->state_.store(block_fetch::state::failed, std::memory_order_release);
+        lock.lock();
+    }
+}
+
+bool block_reader::is_as_opened(const job& j) const {
+    file_facts now;
+    return env_.facts(j.file->fd(), now) == 0 && now.identity == j.version &&
+           !may_change_unseen(now);
+}
+
+bool block_reader::path_of(const job& j, std::string& out) {
+    const file_key file = key_of(j.version);
+    {
+        const std::lock_guard lock(mutex_);
+        if (const auto known = paths_.find(file); known != paths_.end()) {
+            out = known->second;
+            return true;
+        }
+    }
+    std::string real_path;
+    if (env_.real_path(j.file->fd(), real_path) != 0) return false;
+    out = path_in_file_system(real_path);
+    if (out.empty()) return false;
+    const std::lock_guard lock(mutex_);
+    if (paths_.size() >= most_paths) paths_.clear();
+    paths_[file] = out;
+    return true;
+}
+
+// The state of the fetch is stored here if this returns true.
+bool block_reader::bring(block_store& store, const job& j) {
+    if (!is_as_opened(j)) return false;
+    block_fetch& fetch = *j.fetch;
+    const auto tell = [&fetch] {
+        fetch.state_.store(block_fetch::state::there, std::memory_order_release);
+    };
+    if (j.known != nullptr) {
+        fetch.memory_ = j.known->memory_;
+        fetch.size_ = j.known->size_;
+        tell();
+        return true;
+    }
+    block_file file{
+        settings_.space, {}, j.version.size_bytes, j.version.modified_ns, j.version.changed_ns};
+    if (!path_of(j, file.path)) return false;
+    const block_key key = host::key_of(file, j.number);
+    const std::uint64_t bytes = bytes_of_block(j.version.size_bytes, j.number);
+    if (bytes == 0) return false;
+    const std::shared_ptr<std::byte[]> memory(new std::byte[bytes + block_tail_bytes]);
+    bool was_bad = false;
+    const source from = read(store, j, key, memory.get(), bytes, was_bad);
+    if (from == source::neither) return false;
+    fetch.memory_ = memory;
+    fetch.size_ = bytes;
+    // The tail is written before readers may have the memory; they do not look at it.
+    if (from == source::file) write_tail(memory.get(), bytes, key);
+    tell();
+    if (from == source::file) put(store, key, {memory.get(), bytes + block_tail_bytes}, was_bad);
+    return true;
+}
+
+block_reader::source block_reader::read(block_store& store, const job& j, const block_key& key,
+                                        std::byte* to, std::uint64_t bytes, bool& was_bad) {
+    if (is_paused()) return source::neither;
+    const std::span<std::byte> object(to, bytes + block_tail_bytes);
+    const std::int64_t got = store.get(key, object, settings_.wait_ns);
+    if (got > 0 &&
+        is_whole(object.first(static_cast<std::size_t>(got)), bytes, key, settings_.checks_sums)) {
+        failures_ = 0;
+        ++counters_.hits;
+        counters_.bytes += bytes;
+        return source::store;
+    }
+    if (got < 0 && got != -ENOENT) {
+        count_failure("get", got);
+        return source::neither;
+    }
+    was_bad = got >= 0;
+    if (was_bad) {
+        ++counters_.bad;
+        count_failure("get", -EBADMSG);
+    } else {
+        failures_ = 0;
+        ++counters_.misses;
+    }
+    // What comes behind may come from the store.
+    read_nothing_ahead(j.file->fd());
+    const std::int64_t read = read_all(env_, j.file->fd(), to, bytes, j.number * block_bytes);
+    ++counters_.file_reads;
+    counters_.file_read_bytes += static_cast<std::uint64_t>(std::max<std::int64_t>(read, 0));
+    const bool is_right = read == static_cast<std::int64_t>(bytes) && is_as_opened(j);
+    return is_right ? source::file : source::neither;
+}
+
+void block_reader::put(block_store& store, const block_key& key, std::span<const std::byte> object,
+                       bool was_bad) {
+    if (is_paused()) return;
+    const int code = store.put(key, object, was_bad, settings_.wait_ns * puts_wait_longer);
+    if (code == 0) ++counters_.puts;
+    else if (code != -ENOSPC) count_failure("put", code);  // a full store works
+}
+
+void block_reader::count_failure(const char* verb, std::int64_t code) {
+    ++counters_.errors;
+    if (++failures_ < most_failures) return;
+    failures_ = 0;
+    paused_until_ns_ = host_now_ns() + settings_.pause_ns;
+    ++counters_.pauses;
+    if (said_.exchange(true)) return;
+    settings_.say("block_store: the store failed " + std::to_string(most_failures) +
+                  " times one after the other, the last time in a " + verb + ": " +
+                  error_text(static_cast<int>(code)) +
+                  "; files are read without it, and it is "
+                  "tried again every " +
+                  std::to_string(settings_.pause_ns / 1'000'000'000) +
+                  " s; look after penstock-agent");
+}
+
+}  // namespace penstock::host

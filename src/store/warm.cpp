@@ -1,0 +1,104 @@
+#include "store/warm.hpp"
+
+#include <cerrno>
+#include <memory>
+#include <vector>
+
+#include "os/file_kind.hpp"
+#include "os/mount_path.hpp"
+#include "store/block_object.hpp"
+
+namespace penstock::host {
+
+namespace {
+
+// An open file with its facts when it was opened.
+class warm_file {
+public:
+    warm_file(environment& env, const std::string& path) : env_(env), path_(path) {
+        const int found = env.find(-1, path);
+        fd_ = found < 0 ? found : env.open_found(found);
+        if (found >= 0) env.close(found);
+        if (fd_ < 0) return;
+        read_nothing_ahead(fd_);
+        code_ = env.facts(fd_, facts_);
+    }
+    ~warm_file() {
+        if (fd_ >= 0) env_.close(fd_);
+    }
+    warm_file(const warm_file&) = delete;
+    warm_file& operator=(const warm_file&) = delete;
+
+    [[nodiscard]] status check() const {
+        const int code = fd_ < 0 ? fd_ : code_;
+        if (code != 0)
+            return {code, "'" + path_ + "': " + error_text(code) + "; name a file to read"};
+        if (!facts_.is_regular || facts_.false_size)
+            return {-EINVAL, "'" + path_ + "' is no file with a size; name a regular file"};
+        return unsettled() ? changes() : status{};
+    }
+    [[nodiscard]] status changes() const {
+        return {-EAGAIN, "'" + path_ +
+                             "' is being changed, or was just now, so its times do not tell its "
+                             "version; try again in some seconds"};
+    }
+    [[nodiscard]] bool unsettled() const { return may_change_unseen(facts_); }
+    [[nodiscard]] bool is_as_before() const {
+        file_facts now;
+        return env_.facts(fd_, now) == 0 && now.identity == facts_.identity &&
+               !may_change_unseen(now);
+    }
+    [[nodiscard]] int fd() const { return fd_; }
+    [[nodiscard]] const file_identity& version() const { return facts_.identity; }
+
+private:
+    environment& env_;
+    const std::string path_;
+    int fd_ = -1, code_ = 0;
+    file_facts facts_;
+};
+
+}  // namespace
+
+status warm_blocks(environment& env, const std::string& path, const std::string& space,
+                   const warm_range& range, std::uint64_t wait_ns, block_store& store,
+                   warm_counts& counts) {
+    const warm_file file(env, path);
+    if (status s = file.check(); !s) return s;
+    std::string real_path;
+    if (const int code = env.real_path(file.fd(), real_path); code != 0)
+        return {code, "'" + path + "': " + error_text(code)};
+    const file_identity& version = file.version();
+    const block_file named{space, path_in_file_system(real_path), version.size_bytes,
+                           version.modified_ns, version.changed_ns};
+    std::vector<std::byte> object(block_object_bytes);
+    for (std::uint64_t i = 0; i < range.count; ++i) {
+        const std::uint64_t number = range.first + i * range.step,
+                            bytes = bytes_of_block(version.size_bytes, number);
+        if (bytes == 0) break;
+        const block_key key = key_of(named, number);
+        const std::span<std::byte> of_block(object.data(), bytes + block_tail_bytes);
+        std::int64_t code = store.get(key, of_block, wait_ns);
+        if (code > 0 && is_whole(of_block.first(static_cast<std::size_t>(code)), bytes, key)) {
+            ++counts.had;
+            continue;
+        }
+        const bool was_bad = code > 0;
+        if (code < 0 && code != -ENOENT)
+            return {static_cast<int>(code),
+                    "the store failed: " + error_text(code) + "; look after penstock-agent"};
+        code = read_all(env, file.fd(), object.data(), bytes, number * block_bytes);
+        if (code < 0) return {static_cast<int>(code), "'" + path + "': " + error_text(code)};
+        if (code != static_cast<std::int64_t>(bytes) || !file.is_as_before()) return file.changes();
+        write_tail(object.data(), bytes, key);
+        code = store.put(key, of_block, was_bad, wait_ns);
+        if (code == -ENOSPC) ++counts.full;
+        else if (code == 0) ++counts.put;
+        else
+            return {static_cast<int>(code),
+                    "the store failed: " + error_text(code) + "; look after penstock-agent"};
+    }
+    return {};
+}
+
+}  // namespace penstock::host
