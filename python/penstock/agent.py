@@ -108,6 +108,7 @@ class Agent:
     def __init__(self, engine: Engine, path: str | os.PathLike[str]) -> None:
         self._engine = engine
         self.path = os.fspath(path)
+        self._stopped = threading.Event()
         self._connections = threading.BoundedSemaphore(_MOST_CONNECTIONS)
         _remove_stale(self.path)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -124,7 +125,9 @@ class Agent:
             try:
                 client, _ = self._listener.accept()
             except OSError:
-                return
+                if self._stopped.wait(0.1):
+                    return
+                continue  # no descriptor just now
             if not self._connections.acquire(blocking=False):
                 client.close()
                 continue
@@ -132,6 +135,7 @@ class Agent:
 
     def stop(self) -> None:
         """Takes the socket away; what is under way ends with the process."""
+        self._stopped.set()
         try:
             os.unlink(self.path)
         except FileNotFoundError:
@@ -155,7 +159,7 @@ class Agent:
             self._connections.release()
 
     def _serve_client(self, client: socket.socket) -> None:
-        request = self._receive(client, 1)
+        request = self._receive(client, 8)
         if request is None:
             return
         (operation, number, _, size, _), fds = request
@@ -175,8 +179,10 @@ class Agent:
         if code != 0:
             return
         try:
-            while (request := self._receive(client, 0)) is not None:
-                fields = request[0]
+            while (request := self._receive(client, 8)) is not None:
+                fields, fds = request
+                for fd in fds:
+                    os.close(fd)
                 client.send(_ANSWER.pack(_ANSWER_MAGIC, 0, fields[1],
                                          self._answer(fields, address, size)))
         finally:

@@ -115,6 +115,8 @@ std::int64_t read_all(environment& env, int fd, std::byte* to, std::uint64_t byt
 
 void read_nothing_ahead(int fd) { ::posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM); }
 
+void read_ahead_as_usual(int fd) { ::posix_fadvise(fd, 0, 0, POSIX_FADV_NORMAL); }
+
 // Asked by name first, because opening a device may already do something. O_NONBLOCK keeps a pipe
 // that takes the name in between from holding up the caller.
 int look_at_file(const std::string& path, struct stat& facts, file_kind& kind) {

@@ -76,6 +76,8 @@ std::int64_t read_all(environment& env, int fd, std::byte* to, std::uint64_t byt
 // From now on the operating system reads from this handle what it is asked for and no more: what
 // comes behind may be to be had elsewhere.
 void read_nothing_ahead(int fd);
+// The opposite again.
+void read_ahead_as_usual(int fd);
 
 // Opens `path` for reading if it is a regular file and not special, and judges it; the descriptor
 // is closed again. Follows links, opens nothing that could wait. 0 with `kind` and `facts`, or a

@@ -47,12 +47,13 @@ const std::vector<metric>& metrics_of_pages() {
         {"penstock_errors_total",
          "counter",
          "Errors by where they came up: calls that returned a negative errno, reads, writes and "
-         "write-backs of files, reads ahead, malformed requests.",
+         "write-backs of files, reads ahead, calls of a store between nodes, malformed requests.",
          {{"where", "call", [](counts c) { return c.errors; }},
           {"where", "file_read", [](counts c) { return c.file_read_errors; }},
           {"where", "file_write", [](counts c) { return c.file_write_errors; }},
           {"where", "write_back", [](counts c) { return c.write_back_errors; }},
           {"where", "read_ahead", [](counts c) { return c.read_ahead_failures; }},
+          {"where", "store", [](counts c) { return c.store_errors; }},
           {"where", "request", [](counts c) { return c.bad_requests; }}}}};
     return all;
 }
@@ -61,13 +62,14 @@ const std::vector<metric>& metrics_of_files() {
     static const std::vector<metric> all = {
         {"penstock_bytes_total",
          "counter",
-         "Bytes by their way: loaded into the cache, read and written by callers, and read from "
-         "and written to files by the operating system.",
+         "Bytes by their way: loaded into the cache, read and written by callers, read from and "
+         "written to files by the operating system, and from a store between nodes.",
          {{"way", "loaded", [](counts c) { return c.bytes_loaded; }},
           {"way", "read", [](counts c) { return c.bytes_read; }},
           {"way", "written", [](counts c) { return c.bytes_written; }},
           {"way", "file_read", [](counts c) { return c.file_read_bytes; }},
-          {"way", "file_written", [](counts c) { return c.file_write_bytes; }}}},
+          {"way", "file_written", [](counts c) { return c.file_write_bytes; }},
+          {"way", "store", [](counts c) { return c.store_bytes; }}}},
         {"penstock_evictions_total",
          "counter",
          "Pages that left the cache for another page.",
@@ -98,6 +100,22 @@ const std::vector<metric>& metrics_of_files() {
          "gauge",
          "Device memory that the runtime has allocated.",
          {{"", "", [](counts c) { return c.device_bytes; }}}}};
+    return all;
+}
+
+const std::vector<metric>& metrics_of_store() {
+    static const std::vector<metric> all = {
+        {"penstock_store_blocks_total",
+         "counter",
+         "Blocks of 2 MiB that were asked of a store between nodes or put there.",
+         {{"outcome", "hit", [](counts c) { return c.store_hits; }},
+          {"outcome", "miss", [](counts c) { return c.store_misses; }},
+          {"outcome", "bad", [](counts c) { return c.store_bad_blocks; }},
+          {"outcome", "put", [](counts c) { return c.store_puts; }}}},
+        {"penstock_store_paused",
+         "gauge",
+         "1: the store between nodes failed and is left alone for a while.",
+         {{"", "", [](counts c) { return c.store_is_paused; }}}}};
     return all;
 }
 
@@ -165,7 +183,8 @@ std::string histogram_of(std::span<const labelled_statistics> all) {
 std::string prometheus_text(std::span<const labelled_statistics> all) {
     std::string out;
     if (all.empty()) return out;
-    for (const std::vector<metric>* const metrics : {&metrics_of_pages(), &metrics_of_files()})
+    for (const std::vector<metric>* const metrics :
+         {&metrics_of_pages(), &metrics_of_files(), &metrics_of_store()})
         for (const metric& each : *metrics) {
             out += head_of(each.name, each.kind, each.help);
             for (const labelled_statistics& runtime : all)

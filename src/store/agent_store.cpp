@@ -72,7 +72,10 @@ int agent_store::connect(std::uint64_t end_ns) {
     }
     agent_request hello;
     hello.bytes = memory_->bytes();
-    return static_cast<int>(ask(hello, end_ns, memory_->fd()));
+    const std::int64_t answer = ask(hello, end_ns, memory_->fd());
+    if (answer == 0) return 0;
+    disconnect();
+    return answer == -ENOENT || answer > 0 ? -EPROTO : static_cast<int>(answer);
 }
 
 std::int64_t agent_store::ask(agent_request request, std::uint64_t end_ns, int passed_fd) {

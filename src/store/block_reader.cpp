@@ -28,15 +28,22 @@ constexpr std::uint64_t puts_wait_longer = 5;
 block_reader::block_reader(environment& env, block_settings settings, const store_maker& make_store)
     : env_(env), settings_(std::move(settings)) {
     for (std::uint32_t i = 0; i < settings_.workers; ++i) stores_.push_back(make_store());
-    for (const auto& store : stores_)
-        threads_.emplace_back([this, &store = *store] {
-            pthread_setname_np(pthread_self(), "penstock-block");
-            ignore_size_signal();
-            work(store);
-        });
+    try {
+        for (const auto& store : stores_)
+            threads_.emplace_back([this, &store = *store] {
+                pthread_setname_np(pthread_self(), "penstock-block");
+                ignore_size_signal();
+                work(store);
+            });
+    } catch (...) {  // no thread to be had: the runtime is not made
+        end_workers();
+        throw;
+    }
 }
 
-block_reader::~block_reader() {
+block_reader::~block_reader() { end_workers(); }
+
+void block_reader::end_workers() {
     {
         const std::lock_guard lock(mutex_);
         stop_ = true;
@@ -102,14 +109,13 @@ void block_reader::work(block_store& store) {
         jobs_.pop_front();
         const bool stops = stop_;
         lock.unlock();
-        bool is_there = false;
         try {
-            is_there = !stops && bring(store, next);
+            if (!stops) bring(store, next);
         } catch (...) {  // no memory for it: its readers read the file
         }
         // Else it was told when its bytes came, before it was put.
-        if (!is_there)
-            next.fetch->state_.store(block_fetch::state::failed, std::memory_order_release);
+        block_fetch::state before = block_fetch::state::under_way;
+        next.fetch->state_.compare_exchange_strong(before, block_fetch::state::failed);
         lock.lock();
     }
 }
@@ -139,9 +145,9 @@ bool block_reader::path_of(const job& j, std::string& out) {
     return true;
 }
 
-// The state of the fetch is stored here if this returns true.
-bool block_reader::bring(block_store& store, const job& j) {
-    if (!is_as_opened(j)) return false;
+// Tells readers of the fetch when its bytes are there. If they do not come it returns.
+void block_reader::bring(block_store& store, const job& j) {
+    if (!is_as_opened(j)) return;
     block_fetch& fetch = *j.fetch;
     const auto tell = [&fetch] {
         fetch.state_.store(block_fetch::state::there, std::memory_order_release);
@@ -149,26 +155,24 @@ bool block_reader::bring(block_store& store, const job& j) {
     if (j.known != nullptr) {
         fetch.memory_ = j.known->memory_;
         fetch.size_ = j.known->size_;
-        tell();
-        return true;
+        return tell();
     }
     block_file file{
         settings_.space, {}, j.version.size_bytes, j.version.modified_ns, j.version.changed_ns};
-    if (!path_of(j, file.path)) return false;
+    if (!path_of(j, file.path)) return;
     const block_key key = host::key_of(file, j.number);
     const std::uint64_t bytes = bytes_of_block(j.version.size_bytes, j.number);
-    if (bytes == 0) return false;
+    if (bytes == 0) return;
     const std::shared_ptr<std::byte[]> memory(new std::byte[bytes + block_tail_bytes]);
     bool was_bad = false;
     const source from = read(store, j, key, memory.get(), bytes, was_bad);
-    if (from == source::neither) return false;
+    if (from == source::neither) return;
     fetch.memory_ = memory;
     fetch.size_ = bytes;
     // The tail is written before readers may have the memory; they do not look at it.
     if (from == source::file) write_tail(memory.get(), bytes, key);
     tell();
     if (from == source::file) put(store, key, {memory.get(), bytes + block_tail_bytes}, was_bad);
-    return true;
 }
 
 block_reader::source block_reader::read(block_store& store, const job& j, const block_key& key,
@@ -195,9 +199,10 @@ block_reader::source block_reader::read(block_store& store, const job& j, const 
         failures_ = 0;
         ++counters_.misses;
     }
-    // What comes behind may come from the store.
+    // What comes behind may come from the store. Other reads of the handle are as usual.
     read_nothing_ahead(j.file->fd());
     const std::int64_t read = read_all(env_, j.file->fd(), to, bytes, j.number * block_bytes);
+    read_ahead_as_usual(j.file->fd());
     ++counters_.file_reads;
     counters_.file_read_bytes += static_cast<std::uint64_t>(std::max<std::int64_t>(read, 0));
     const bool is_right = read == static_cast<std::int64_t>(bytes) && is_as_opened(j);

@@ -74,9 +74,10 @@ public:
     [[nodiscard]] bool serves(int fd) const {
         return settings_.local_files || env_.changes_elsewhere(fd);
     }
-    // True: these bytes are not in the memory of the operating system, or that cannot be told.
+    // True: these bytes are not in the memory of the operating system, or that cannot be told; and
+    // the store is not left alone now.
     [[nodiscard]] bool wants(int fd, std::uint64_t offset, std::uint64_t bytes) const {
-        return serves(fd) && env_.in_page_cache(fd, offset, bytes) <= 0;
+        return !is_paused() && serves(fd) && env_.in_page_cache(fd, offset, bytes) <= 0;
     }
     // Block `number` of an open file that had this version when it was opened. Null: read the file;
     // the workers have enough to do, or the store is left alone.
@@ -108,8 +109,9 @@ private:
     };
     enum class source { store, file, neither };
 
+    void end_workers();
     void work(block_store& store);
-    bool bring(block_store& store, const job& j);
+    void bring(block_store& store, const job& j);
     source read(block_store& store, const job& j, const block_key& key, std::byte* to,
                 std::uint64_t bytes, bool& was_bad);
     void put(block_store& store, const block_key& key, std::span<const std::byte> object,

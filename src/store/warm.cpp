@@ -17,11 +17,14 @@ class warm_file {
 public:
     warm_file(environment& env, const std::string& path) : env_(env), path_(path) {
         const int found = env.find(-1, path);
-        fd_ = found < 0 ? found : env.open_found(found);
+        code_ = found < 0 ? found : env.facts(found, facts_);
+        // To open anything else might wait.
+        if (code_ == 0 && facts_.is_regular) {
+            fd_ = env.open_found(found);
+            code_ = fd_ < 0 ? fd_ : env.facts(fd_, facts_);
+        }
         if (found >= 0) env.close(found);
-        if (fd_ < 0) return;
-        read_nothing_ahead(fd_);
-        code_ = env.facts(fd_, facts_);
+        if (fd_ >= 0) read_nothing_ahead(fd_);
     }
     ~warm_file() {
         if (fd_ >= 0) env_.close(fd_);
@@ -30,9 +33,8 @@ public:
     warm_file& operator=(const warm_file&) = delete;
 
     [[nodiscard]] status check() const {
-        const int code = fd_ < 0 ? fd_ : code_;
-        if (code != 0)
-            return {code, "'" + path_ + "': " + error_text(code) + "; name a file to read"};
+        if (code_ != 0)
+            return {code_, "'" + path_ + "': " + error_text(code_) + "; name a file to read"};
         if (!facts_.is_regular || facts_.false_size)
             return {-EINVAL, "'" + path_ + "' is no file with a size; name a regular file"};
         return unsettled() ? changes() : status{};

@@ -1,0 +1,242 @@
+#!/usr/bin/env python3
+"""The agent of a store between nodes: what goes over its socket, what it refuses, that it may be
+killed at any time; and Mooncake Store behind it, where that is installed."""
+import array
+import importlib.util
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import unittest
+
+import common
+
+common.need("numpy")
+import numpy as np  # noqa: E402
+import penstock as ps  # noqa: E402
+from penstock import agent  # noqa: E402
+
+MEMORY_AGENT = pathlib.Path(__file__).with_name("memory_agent.py")
+ROW, BLOCK = 4096, 2 << 20
+HELLO, GET = 1, 2
+
+
+def request(operation, number=1, size=BLOCK + 64, key=b"k" * 32):
+    return struct.pack("<IIQ32sQII", 0x31425350, operation, number, key, size, 1000, 0)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Case(common.Case):
+    def setUp(self):
+        super().setUp()
+        self.socket = str(self.folder / "agent")
+        self.rows = np.random.default_rng(self.seed).integers(0, 256, (1300, ROW), dtype=np.uint8)
+        self.path = self.folder / "rows"
+        self.rows.tofile(self.path)
+        self.forget()
+
+    def forget(self):
+        """The operating system has nothing of the file any more."""
+        with open(self.path, "rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def start(self, *command):
+        """A process that says that it is ready."""
+        process = subprocess.Popen([sys.executable, "-B", *map(str, command)], text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(lambda: (process.kill(), process.communicate()))
+        line = process.stdout.readline()
+        self.assertTrue(line.startswith("penstock-agent: ready"),
+                        line or process.communicate()[1])
+        return process
+
+    def start_memory(self, manner="honest"):
+        return self.start(MEMORY_AGENT, self.socket, manner)
+
+    def store_runtime(self, **options):
+        return common.small_runtime(**{
+            "roots": [self.folder], "windows": 0, "block_store": self.socket,
+            "block_store_local": True, "block_store_wait_ms": 60000, **options})
+
+    def check_rows(self, runtime):
+        with ps.open_array(self.path, dtype="uint8", shape=self.rows.shape,
+                           runtime=runtime) as table:
+            for first in range(0, len(self.rows), 64):
+                wanted = np.arange(first, min(first + 64, len(self.rows)))
+                self.assertTrue((table.gather(wanted) == self.rows[wanted]).all())
+
+    def need_a_disk(self):
+        kind = subprocess.run(["stat", "-f", "-c", "%T", self.folder], capture_output=True,
+                              text=True, check=False).stdout.strip()
+        if kind in ("tmpfs", "ramfs"):
+            self.skipTest("the folder for tests lies in memory, all of it")
+
+
+class agents(Case):
+    def test_what_a_node_warmed_another_does_not_read(self):
+        self.need_a_disk()
+        self.start_memory()
+        first = agent.warm(self.path, part=0, of=2, socket=self.socket)
+        second = agent.warm(self.path, part=1, of=2, socket=self.socket)
+        self.assertEqual(first, {"blocks": 2, "had": 0, "put": 2, "full": 0})
+        self.assertEqual(second, {"blocks": 1, "had": 0, "put": 1, "full": 0})
+        self.assertEqual(agent.warm(self.path, socket=self.socket)["had"], 3)
+        self.forget()
+        with self.store_runtime() as runtime:
+            self.check_rows(runtime)
+            counted = ps.stats(runtime)
+        self.assertEqual((counted.store_hits, counted.store_misses, counted.store_bad_blocks),
+                         (3, 0, 0))
+        self.assertEqual(counted.file_read_bytes, 0)
+
+    def test_an_agent_is_killed_and_another_takes_its_place(self):
+        killed = self.start_memory()
+        with self.store_runtime() as runtime:
+            self.check_rows(runtime)
+            killed.kill()
+            killed.wait()
+            self.forget()
+            self.check_rows(runtime)
+            self.start_memory()  # in the place of a socket that is stale
+            self.forget()
+            self.check_rows(runtime)
+
+    def test_a_lie_is_found(self):
+        self.need_a_disk()
+        self.start_memory("flips")
+        agent.warm(self.path, socket=self.socket)
+        self.forget()
+        with self.store_runtime() as runtime:
+            self.check_rows(runtime)
+            counted = ps.stats(runtime)
+        self.assertGreater(counted.store_bad_blocks, 0)
+
+    def test_an_agent_that_hangs_or_fails_costs_no_byte(self):
+        self.need_a_disk()
+        for manner in ("hangs", "fails"):
+            with self.subTest(manner=manner):
+                process = self.start_memory(manner)
+                with self.store_runtime(block_store_wait_ms=20) as runtime:
+                    self.forget()
+                    self.check_rows(runtime)
+                    counted = ps.stats(runtime)
+                self.assertGreater(counted.store_errors, 0)
+                self.assertEqual(counted.store_hits, 0)
+                process.kill()
+                process.wait()
+
+    def test_it_ends_by_a_signal_and_takes_its_socket_away(self):
+        process = self.start_memory()
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(60), 0)
+        self.assertFalse(os.path.lexists(self.socket))
+
+    def test_a_second_agent_is_refused_and_the_first_goes_on(self):
+        self.start_memory()
+        second = subprocess.run([sys.executable, "-B", MEMORY_AGENT, self.socket], text=True,
+                                capture_output=True, timeout=60, check=False)
+        self.assertNotEqual(second.returncode, 0)
+        self.assertIn("an agent serves at", second.stderr)
+        self.assertEqual(agent.warm(self.path, socket=self.socket)["put"], 3)
+
+    def test_what_is_no_socket_is_left_where_it_is(self):
+        pathlib.Path(self.socket).write_text("precious", encoding="utf-8")
+        refused = subprocess.run([sys.executable, "-B", MEMORY_AGENT, self.socket], text=True,
+                                 capture_output=True, timeout=60, check=False)
+        self.assertIn("no socket", refused.stderr)
+        self.assertEqual(pathlib.Path(self.socket).read_text(encoding="utf-8"), "precious")
+
+    def test_wrong_requests_end_their_connection_only(self):
+        self.start_memory()
+        sealed = os.memfd_create("sealed", os.MFD_ALLOW_SEALING)
+        os.ftruncate(sealed, BLOCK + 64)
+        unsealed = os.dup(os.memfd_create("unsealed", os.MFD_ALLOW_SEALING))
+        os.ftruncate(unsealed, BLOCK + 64)
+        import fcntl
+        fcntl.fcntl(sealed, 1033, 2 | 4)  # F_ADD_SEALS: no other size
+        wrong = [(b"short", []), (request(GET), []), (request(HELLO), []),
+                 (request(HELLO), [unsealed]), (request(HELLO, size=1 << 40), [sealed]),
+                 (request(HELLO, size=0), [sealed]), (b"\0" * 64, [sealed]),
+                 (request(HELLO), [sealed, sealed])]
+        for number, (text, fds) in enumerate(wrong):
+            with self.subTest(number=number), \
+                    socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+                client.settimeout(60)
+                client.connect(self.socket)
+                client.sendmsg([text], [(socket.SOL_SOCKET, socket.SCM_RIGHTS,
+                                         array.array("i", fds))] if fds else [])
+                try:
+                    self.assertEqual(client.recv(100), b"")
+                except ConnectionResetError:
+                    pass
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+            client.settimeout(60)
+            client.connect(self.socket)
+            socket.send_fds(client, [request(HELLO, number=7)], [sealed])
+            self.assertEqual(struct.unpack("<IIQq", client.recv(100)), (0x32425350, 0, 7, 0))
+            client.send(request(GET, number=8))
+            self.assertEqual(struct.unpack("<IIQq", client.recv(100))[2:], (8, -2))
+            client.send(request(GET, number=9, size=1 << 40))
+            self.assertEqual(struct.unpack("<IIQq", client.recv(100))[2:], (9, -90))
+        os.close(sealed)
+
+    def test_no_agent_is_an_error_of_warm_that_names_the_cure(self):
+        with self.assertRaisesRegex(OSError, "penstock-agent"):
+            agent.warm(self.path, socket=self.socket)
+        with self.assertRaises(ValueError):
+            agent.warm(self.path, part=2, of=2)
+        with self.assertRaises(FileNotFoundError):
+            agent.warm(self.folder / "none", socket=self.socket)
+
+    def test_sizes(self):
+        self.assertEqual([agent.size_of(text) for text in ("1", "2K", "3 MiB", "4GB", "1TiB")],
+                         [1, 2048, 3 << 20, 4 << 30, 1 << 40])
+        for text in ("", "x", "1.5G", "-1", "4 Gi B"):
+            with self.assertRaises(Exception):
+                agent.size_of(text)
+
+
+@unittest.skipUnless(importlib.util.find_spec("mooncake") and shutil.which("mooncake_master"),
+                     "Mooncake is not installed")
+class mooncake(Case):
+    def test_two_nodes_share_blocks_and_a_killed_master_stops_none(self):
+        self.need_a_disk()
+        port = free_port()
+        master = subprocess.Popen(["mooncake_master", f"--rpc_port={port}",
+                                   f"--metrics_port={free_port()}"],
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(lambda: (master.kill(), master.wait()))
+        for attempt in range(3000):
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                break
+            except OSError:
+                self.assertLess(attempt, 2999)
+                signal.sigtimedwait([], 0.02)
+        for number in (0, 1):
+            self.start("-m", "penstock.agent", "mooncake", "--master", f"127.0.0.1:{port}",
+                       "--memory", "64MiB", "--socket", f"{self.socket}{number}")
+        self.assertEqual(agent.warm(self.path, socket=f"{self.socket}0")["put"], 3)
+        self.forget()
+        with self.store_runtime(block_store=f"{self.socket}1") as runtime:
+            self.check_rows(runtime)
+            self.assertEqual(ps.stats(runtime).store_hits, 3)
+        master.kill()
+        with self.store_runtime(block_store=f"{self.socket}1",
+                                block_store_wait_ms=50) as runtime:
+            self.forget()
+            self.check_rows(runtime)
+
+
+if __name__ == "__main__":
+    unittest.main()

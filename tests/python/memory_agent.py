@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""An agent for tests, which keeps blocks in its own memory: memory_agent.py SOCKET [MANNER].
+
+MANNER: honest; flips (a byte of each object that it hands out is wrong); hangs (never answers a
+get); fails (every call of the engine fails)."""
+import ctypes
+import errno
+import sys
+import threading
+
+from penstock import agent
+
+
+class Memory:
+    def __init__(self, manner):
+        self.manner = manner
+        self.objects = {}
+
+    def attach(self, address, size):
+        return 0
+
+    def detach(self, address, size):
+        pass
+
+    def get(self, key, address, room):
+        if self.manner == "hangs":
+            threading.Event().wait()
+        if self.manner == "fails":
+            return -errno.EIO
+        found = self.objects.get(key)
+        if found is None:
+            return -errno.ENOENT
+        if self.manner == "flips":
+            found = found[:100] + bytes([found[100] ^ 1]) + found[101:]
+        ctypes.memmove(address, found, len(found))
+        return len(found)
+
+    def put(self, key, address, size, replaces):
+        if self.manner == "fails":
+            raise OSError("as told")
+        if replaces or key not in self.objects:
+            self.objects[key] = ctypes.string_at(address, size)
+        return 0
+
+    def close(self):
+        pass
+
+
+if __name__ == "__main__":
+    manner = sys.argv[2] if len(sys.argv) > 2 else "honest"
+    sys.exit(agent.run(lambda: Memory(manner), sys.argv[1]))
