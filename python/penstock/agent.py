@@ -60,8 +60,9 @@ class Engine(Protocol):
 class MooncakeEngine:
     """Mooncake Store: this node gives memory to the pool of all nodes."""
 
-    # Codes of Mooncake's client: there is none; it is not written yet; there is one; no room.
-    _ABSENT, _EXISTS, _FULL = {-703, -704}, -705, -200
+    # Codes of Mooncake's client. There is no such object, or none yet, or the node that has it does
+    # not hand it out: it was lost, and the master does not know yet. There is one. No room.
+    _ABSENT, _EXISTS, _FULL = {-702, -703, -704, -707, -800}, -705, -200
 
     def __init__(self, master: str, memory: int, host: str, protocol: str = "tcp",
                  device: str = "") -> None:
@@ -79,7 +80,7 @@ class MooncakeEngine:
                           "address of this node that the others reach")
 
     def attach(self, address: int, size: int) -> int:
-        return 0 if self._store.register_buffer(address, size) == 0 else -errno.ENOMEM
+        return 0 if self._store.register_buffer(address, size) == 0 else -errno.EIO
 
     def detach(self, address: int, size: int) -> None:
         self._store.unregister_buffer(address)
@@ -94,7 +95,7 @@ class MooncakeEngine:
         if replaces:
             self._store.remove(key)
         code = int(self._store.put_from(key, address, size))
-        if code in (0, self._EXISTS) or code in self._ABSENT:
+        if code in (0, self._EXISTS):
             return 0
         return -errno.ENOSPC if code == self._FULL else -errno.EIO
 
