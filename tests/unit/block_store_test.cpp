@@ -249,6 +249,30 @@ TEST_F(block_store, a_silent_agent_is_left_alone_and_that_is_said_once) {
     EXPECT_LE(other->rt->stats().store_errors, errors + 8) << "more than was under way";
 }
 
+// The late answer and its bytes go to a connection and to memory that are used no more.
+TEST_F(block_store, a_late_answer_reaches_no_later_get) {
+    constexpr std::uint64_t long_ns = 60'000'000'000;
+    host::agent_store store(folder / "agent");
+    const host::block_key late{1}, other{2};
+    std::vector<std::byte> object(host::block_object_bytes, std::byte{1}), got(object.size());
+    ASSERT_EQ(store.put(late, object, false, long_ns), 0);
+    std::fill(object.begin(), object.end(), std::byte{2});
+    ASSERT_EQ(store.put(other, object, false, long_ns), 0);
+    agent.behave(manner::late);
+    EXPECT_EQ(store.get(late, got, 20'000'000), -ETIMEDOUT);
+    const auto get_other = [&] {
+        std::fill(got.begin(), got.end(), std::byte{0});
+        EXPECT_EQ(store.get(other, got, long_ns), static_cast<std::int64_t>(object.size()));
+        EXPECT_EQ(got, object);
+    };
+    while (agent.waiting() == 0) std::this_thread::yield();
+    get_other();
+    agent.release();
+    for (int i = 0; i < 20; ++i) get_other();
+    EXPECT_EQ(store.get(late, got, long_ns), static_cast<std::int64_t>(object.size()));
+    EXPECT_EQ(got.front(), std::byte{1});
+}
+
 TEST_F(block_store, without_an_agent_the_file_is_read) {
     agent.kill();
     const auto other = make_node();

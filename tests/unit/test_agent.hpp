@@ -28,6 +28,7 @@ enum class manner {
     tears,        // the second half of what it hands out is of nothing
     other_block,  // hands out the whole object of another key
     silent,       // answers no get
+    late,         // answers the first get when release() is called
     fails         // answers every get and put with an error
 };
 
@@ -63,6 +64,8 @@ public:
     }
 
     void behave(manner m) { manner_ = m; }
+    void release() { released_ = true; }
+    [[nodiscard]] int waiting() const { return waiting_; }
     void forget() {
         const std::lock_guard lock(mutex_);
         objects_.clear();
@@ -111,6 +114,8 @@ private:
             } else if (manner_ == manner::fails) {
                 answer.result = -EIO;
             } else if (request.op == host::agent_op::get) {
+                if (manner_ == manner::late && waiting_.fetch_add(1) == 0)
+                    while (!released_ && !stop_) std::this_thread::yield();
                 answer.result = get(request.key, memory);
             } else {
                 const std::lock_guard lock(mutex_);
@@ -146,6 +151,8 @@ private:
     host::owned_fd listener_;
     std::atomic<bool> stop_{false};
     std::atomic<manner> manner_{manner::honest};
+    std::atomic<bool> released_{false};
+    std::atomic<int> waiting_{0};
     std::atomic<std::uint64_t> gets_{0}, replaced_{0};
     std::thread accepting_;
     std::vector<std::thread> connections_;  // of accepting_, and of kill() after it
