@@ -40,9 +40,8 @@ class Failed(Exception):
 
 def why_not():
     """Why there can be no nodes on this machine, or nothing."""
-    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
-    missing = sorted({package for program, package in NEEDED.items()
-                      if not shutil.which(program, path=path)})
+    os.environ["PATH"] = os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/sbin:/sbin"
+    missing = sorted({package for program, package in NEEDED.items() if not shutil.which(program)})
     if os.geteuid() != 0:
         return "nodes need root: they are network namespaces with mounts of their own"
     if missing:
@@ -64,7 +63,6 @@ def enter(main, why_not_more=lambda: ""):
     if os.environ.get(INSIDE):
         call("mount", "-t", "tmpfs", "-o", "mode=755", "lab", PLACE)
         return main()
-    os.environ["PATH"] = os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/sbin:/sbin"
     if reason := why_not() or why_not_more():
         print(f"skipped: {reason}", file=sys.stderr)
         return SKIPPED
@@ -125,7 +123,7 @@ class Node:
 
     def boot(self):
         self.holder = subprocess.Popen(["unshare", *ALONE, "bash", "-c", INIT],
-                                       stdin=subprocess.DEVNULL)
+                                       stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         children = pathlib.Path(f"/proc/{self.holder.pid}/task/{self.holder.pid}/children")
         self.init = int(wait_for(f"{self.name}: its first process",
                                  lambda: children.read_text().split())[0])
