@@ -21,7 +21,7 @@ import struct
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from ._errors import path_text
@@ -261,11 +261,26 @@ def default_socket() -> str:
     return f"{folder}/agent"
 
 
+def _batches(blocks: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """The numbers as rows of up to 16: the first, the step, how many. A signal is heeded in
+    between."""
+    at = 0
+    while at < len(blocks):
+        step = blocks[at + 1] - blocks[at] if at + 1 < len(blocks) else 1
+        many = 1
+        while (many < 16 and at + many < len(blocks)
+               and blocks[at + many] == blocks[at] + many * step):
+            many += 1
+        yield blocks[at], step, many
+        at += many
+
+
 def warm(path: str | os.PathLike[str], part: int = 0, of: int = 1, *,
+         blocks: Iterable[int] | None = None,
          socket: str | os.PathLike[str] | None = None, wait_ms: int = 10000,
          namespace: str | None = None) -> dict[str, int]:
     """Brings blocks ``part``, ``part + of``, ... of a file into the store; those that it has are
-    not read from the file. A block is 2 MiB.
+    not read from the file. With ``blocks`` these instead. A block is 2 MiB.
 
     Returns how many ``blocks`` it looked at, and of these how many the store ``had``, how many were
     ``put``, and for how many it was ``full``. OSError: the file, or the agent; BlockingIOError: the
@@ -277,13 +292,13 @@ def warm(path: str | os.PathLike[str], part: int = 0, of: int = 1, *,
         raise ValueError(f"part={part} of={of}: give a part from 0 to {of - 1}"
                          if of > 0 else f"of={of}: give at least 1")
     text = path_text(path)
-    blocks = -(-os.stat(text).st_size // _core.block_bytes)
+    count = -(-os.stat(text).st_size // _core.block_bytes)
     space = os.environ.get("PENSTOCK_STORE_NAMESPACE", "") if namespace is None else namespace
     counts = {"blocks": 0, "had": 0, "put": 0, "full": 0}
-    batch = 16  # a signal is heeded in between
-    for first in range(part, blocks, of * batch):
-        done = _core.warm_blocks(text, os.fspath(socket or default_socket()), space, first, of,
-                                 batch, wait_ms)
+    for first, step, many in _batches(range(part, count, of) if blocks is None
+                                      else sorted(set(blocks))):
+        done = _core.warm_blocks(text, os.fspath(socket or default_socket()), space, first, step,
+                                 many, wait_ms)
         for name, more in zip(("had", "put", "full"), done):
             counts[name] += more
             counts["blocks"] += more

@@ -19,5 +19,8 @@ penstock_framework_test(gpu_torch_on_cpu ${CMAKE_CURRENT_SOURCE_DIR}/gpu_torch.p
 
 set(examples ${PROJECT_SOURCE_DIR}/examples/python)
 penstock_framework_test(example_embedding_graph ${examples}/embedding_graph.py --device cpu --rows 20000 --steps 50)
+# By the interpreter of the build, which may have Ray without PyTorch.
+add_test(NAME python_example_many_nodes COMMAND ${Python_EXECUTABLE} -B ${examples}/many_nodes.py --rows 20000 --kill --rest 1 --epochs 2)
+set_tests_properties(python_example_many_nodes PROPERTIES LABELS python TIMEOUT 300 SKIP_RETURN_CODE 77 ENVIRONMENT "PYTHONPATH=${PROJECT_BINARY_DIR}/python")
 penstock_framework_test(example_shared_region ${examples}/shared_region.py --device cpu)
 penstock_framework_test(example_graph_training ${examples}/graph_training.py --device cpu --nodes 20000 --epochs 1)
