@@ -136,7 +136,7 @@ class Node:
         call("ip", "link", "set", outer, "master", "bridge", "up")
         # fq_codel shares a full link between the nodes; not every kernel has it.
         limit = (f"tc qdisc add dev %s root handle 1: tbf rate {self.rate} burst 256kb latency "
-                 "400ms; tc qdisc add dev %s parent 1:1 fq_codel 2>&1 || true")
+                 "50ms; tc qdisc add dev %s parent 1:1 fq_codel 2>&1 || true")
         call("sh", "-c", limit % (outer, outer))
         wait_for(f"{self.name}: its /proc", lambda: self.run("true", check=False) == "")
         self.run("sh", "-c", f"hostname {self.name} && ip link set lo up && "
@@ -204,6 +204,12 @@ class Node:
         self.holder.wait()
         self.is_alive = False
 
+    def restart(self):
+        """A node that was killed begins anew, with nothing in memory."""
+        link = pathlib.Path(f"/sys/class/net/{self.name}-out")
+        wait_for(f"{self.name}: the end of its link", lambda: not link.exists())
+        self.boot()
+
     def cut(self, is_cut):
         """Takes its link down, or up again."""
         call("ip", "link", "set", f"{self.name}-out", "down" if is_cut else "up")
@@ -231,7 +237,7 @@ class Lab:
     def limit_server(self, rate):
         """Another rate for what the server sends."""
         self.server.run("tc", "qdisc", "change", "dev", "eth0", "root", "handle", "1:", "tbf",
-                        "rate", rate, "burst", "256kb", "latency", "400ms")
+                        "rate", rate, "burst", "256kb", "latency", "50ms")
 
     def serve(self):
         """MooseFS: a master and a chunk server, both on the server."""
@@ -262,6 +268,13 @@ class Lab:
                 "mountpoint", "-q", SHARED, check=False) is not None)
         except Failed as failed:
             raise Failed(f"{failed}; {node.log('mount')[-400:]}") from None
+
+    def revive(self):
+        """Nodes that were killed begin anew."""
+        for node in self.nodes:
+            if not node.is_alive:
+                node.restart()
+                self.mount(node)
 
     def forget(self, node):
         """Mounts again, so that the node's operating system has none of the files in memory."""
