@@ -44,8 +44,9 @@ Path = Union[str, "os.PathLike[str]"]
 
 _LOOK_SECONDS = 1.0  # between two looks for nodes that came or went
 _KEEPER_PAGE = 64 << 10
-# An agent that died meanwhile is started again.
-_WARM_TRIES, _WARM_WAIT_SECONDS = 3, 30
+# For so long blocks cannot be put, at the most: an agent that died is started again, and Mooncake
+# takes a node that is gone for one that is there for 10 s.
+_WARM_SECONDS = 30.0
 
 
 def _program(name: str) -> str:
@@ -106,17 +107,18 @@ class _Agent:
     def warm(self, path: str, blocks: Sequence[int]) -> dict[str, int]:
         from . import agent
 
-        for tries in range(_WARM_TRIES, 0, -1):
+        until = time.monotonic() + _WARM_SECONDS
+        while True:
             try:
                 return dict(agent.warm(path, blocks=blocks, socket=self._socket))
             except BlockingIOError:  # of the file, which changed a moment ago
                 raise
             except OSError:
-                if tries == 1:
+                if time.monotonic() > until:
                     raise
                 with open(path, "rb"):  # raises what is wrong with the file
-                    self.wait(_WARM_WAIT_SECONDS)
-        return {}
+                    self.wait(_WARM_SECONDS)
+                time.sleep(_LOOK_SECONDS)
 
     def state(self) -> dict[str, int]:
         return self._kept.state()
