@@ -38,6 +38,7 @@ EXAMPLE = ROOT / "examples/python/many_nodes.py"
 FILE = SHARED / "rows"
 AGENT = str(PRIVATE / "agent")  # its socket
 MASTER_PORT = 50051
+EXAMPLE_ROWS = 60_000
 SETTLE_SECONDS = 8  # files of network file systems are settled after that
 MOST_FILES, LEAST_RATIO, MOST_STALL_MS = 1.1, 2.5, 1000
 # Ray looks for dead nodes every 5 s by itself, and waits for 10 s.
@@ -266,11 +267,13 @@ class Run:
             env={**self.environment, **RAY}, check=False) is not None)
         begin = time.monotonic()
         driver = head.start("driver", self.python, "-B", EXAMPLE, table, "--address", "auto",
-                            "--socket", AGENT, "--rest", "0.2",
-                            "--memory", "128MiB", env={**self.environment, **RAY},
+                            "--socket", AGENT, "--rest", "0.2", "--memory", "128MiB",
+                            "--rows", EXAMPLE_ROWS, env={**self.environment, **RAY},
                             output=subprocess.PIPE)
         lines = []
         for line in driver.stdout:
+            if not line.startswith((b"epoch", b"warm", b"%d" % EXAMPLE_ROWS)):
+                continue  # Ray's own
             lines.append(line.decode().rstrip())
             self.say(f"  {lines[-1]}")
             if lines[-1].startswith("epoch 0") and len(living) > 2:
@@ -295,13 +298,15 @@ class Run:
         ranks = {node.name: node.start(
             "torchrun", self.python, "-m", "torch.distributed.run", "--nnodes", len(living),
             "--node_rank", rank, "--nproc_per_node", 1, "--master_addr", living[0].address,
+            "--redirects", 1, "--tee", 1,  # PyTorch 1.13 fails without them from Python 3.11 on
             "--master_port", 29500, EXAMPLE, SHARED / "table2",
             env={**self.store(node), "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"},
             output=subprocess.PIPE) for rank, node in enumerate(living)}
         lines = []
         for name, process in ranks.items():
             text, _ = process.communicate(timeout=240)
-            lines += text.decode().splitlines()
+            lines += [line.partition("]:")[2] for line in text.decode().splitlines()
+                      if "]:" in line]
             if process.returncode:
                 node = next(node for node in living if node.name == name)
                 raise Failed(f"torchrun on {name}: {node.log('torchrun')[-1500:]}")
