@@ -29,6 +29,7 @@ import subprocess
 import sys
 import time
 
+import bench_machine
 import node_lab
 from node_lab import PRIVATE, SHARED, Failed, Lab, wait_for
 
@@ -365,9 +366,10 @@ def main():
             return 1
         run.say(f"three_nodes.py: {time.monotonic() - begin:.0f} s")
         if wanted.out:
-            facts = {"commit": wanted.commit, "processors": os.cpu_count(),
-                     "kernel": platform.release(), "file_bytes": run.size,
-                     "file_system": "MooseFS", "wait_ms": wanted.wait_ms, **run.results}
+            facts = {"machine": {
+                **bench_machine.machine_of(ROOT, wanted.commit or bench_machine.commit_here()),
+                "file_system": "MooseFS 3, by FUSE"}, "load_average": os.getloadavg()[1],
+                     "file_bytes": run.size, "wait_ms": wanted.wait_ms, **run.results}
             out = pathlib.Path(wanted.out)
             out.with_suffix(".json").write_text(json.dumps(facts, indent=1) + "\n")
             out.with_suffix(".txt").write_text("\n".join(run.lines) + "\n")
