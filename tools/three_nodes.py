@@ -16,10 +16,10 @@ and those of the nodes 1 Gbit/s. Cases (default: all):
   torchrun the same by torchrun, and nothing is killed
 
 The package is that of the build folder (build/python there); PYTHON needs numpy, and the packages
-of `pip install penstock-io[ray]`. --short is the form for tests: a small file, and no figure is
-judged. --out writes NAME.json and NAME.txt. Leaves nothing behind, however it ends. Status 1 if
-a byte was wrong or, without --short, an aim was missed; 77, with the reason, if the machine
-cannot."""
+of `pip install penstock-io[ray]`. --short is the form for tests: a small file, `load` alone, and no
+figure is judged but that the store was of use. --out writes NAME.json and NAME.txt. Leaves nothing
+behind, however it ends. Status 1 if a byte was wrong or, without --short, an aim was missed; 77,
+with the reason, if the machine cannot."""
 import argparse
 import json
 import os
@@ -41,6 +41,7 @@ AGENT = str(PRIVATE / "agent")  # its socket
 MASTER_PORT = 50051
 EXAMPLE_ROWS = 60_000
 SETTLE_SECONDS = 8  # files of network file systems are settled after that
+MOST_FILES_OF_TESTS = 2  # of three, on whatever machine
 MOST_FILES, LEAST_RATIO, MOST_STALL_MS = 1.1, 2.5, 1000
 # Ray looks for dead nodes every 5 s by itself, and waits for 10 s.
 RAY = {"RAY_health_check_period_ms": "500", "RAY_health_check_timeout_ms": "1000",
@@ -78,6 +79,8 @@ class Run:
         print(line, flush=True)
 
     def aim(self, name, value, is_met, text):
+        if self.wanted.short:
+            return
         self.results.setdefault("aims", {})[name] = {"value": value, "met": is_met}
         self.say(f"{'  met' if is_met else 'MISSED'}: {text}")
         if not is_met:
@@ -171,6 +174,8 @@ class Run:
             self.say(f"{KINDS[kind]}: {files:.2f} files from the server in {seconds:.1f} s"
                      f"{to_warm}; longest call {longest:.0f} ms; all bytes right")
         self.results["load"] = found
+        if found["warmed"]["files"] > MOST_FILES_OF_TESTS:
+            raise Failed("the server gave the file as often as without the store")
         for kind in ("warmed", "meanwhile"):
             files = found[kind]["files"]
             ratio = found[kind]["ratio"] = round(
@@ -344,7 +349,7 @@ def arguments():
     known = [name.removeprefix("case_") for name in vars(Run) if name.startswith("case_")]
     if unknown := set(wanted.cases) - set(known):
         parser.error(f"{', '.join(sorted(unknown))}: no such case; there are {', '.join(known)}")
-    wanted.cases = wanted.cases or (["load", "kills"] if wanted.short else known)
+    wanted.cases = wanted.cases or (["load"] if wanted.short else known)
     wanted.size = wanted.size or (16 if wanted.short else 128)
     wanted.seconds = wanted.seconds or (3 if wanted.short else 12)
     wanted.wait_ms = wanted.wait_ms or (5000 if wanted.short else 250)
@@ -373,7 +378,7 @@ def main():
             out = pathlib.Path(wanted.out)
             out.with_suffix(".json").write_text(json.dumps(facts, indent=1) + "\n")
             out.with_suffix(".txt").write_text("\n".join(run.lines) + "\n")
-        return 1 if run.missed and not wanted.short else 0
+        return 1 if run.missed else 0
 
     return node_lab.enter(inside, lambda: why_not(wanted))
 

@@ -5,6 +5,7 @@ import unittest
 
 import common  # noqa: F401  the package beside the module
 from penstock._seats import BLOCK_BYTES, Seats
+from penstock.agent import _batches
 
 NAMES = [f"node{i}" for i in range(16)]
 PATH = "/shared/features.bin"
@@ -64,6 +65,14 @@ class seats(unittest.TestCase):
         place = Seats(NAMES)
         for size in (0, 1, BLOCK_BYTES):
             self.assertIn(place.near(PATH, size, 99, 100, NAMES), NAMES)
+
+    def test_any_numbers_of_blocks_are_rows_of_up_to_sixteen(self):
+        for numbers in ([], [7], range(40), range(3, 100, 7), [0, 1, 2, 5, 9, 13, 14], [4, 90]):
+            rows = list(_batches(list(numbers)))
+            self.assertEqual([first + i * step for first, step, many in rows for i in range(many)],
+                             list(numbers))
+            self.assertTrue(all(1 <= many <= 16 and step > 0 for _, step, many in rows))
+        self.assertEqual(len(list(_batches(range(160)))), 10)
 
     def test_first_stretches_of_files_go_to_different_nodes(self):
         place = Seats(NAMES)
