@@ -72,6 +72,14 @@ def rows_of(part: int, of: int, rows: int) -> range:
     return range(rows * part // of, rows * (part + 1) // of)
 
 
+def node_here() -> str:
+    """Nodes that are processes of one machine have one name, and each its identifier of Ray."""
+    ray: Any = sys.modules.get("ray")
+    if ray is None or not ray.is_initialized():
+        return socket.gethostname()
+    return f"{socket.gethostname()} {ray.get_runtime_context().get_node_id()[:4]}"
+
+
 _tables: dict[str, ps.Array] = {}  # of this process, which does several tasks
 
 
@@ -89,8 +97,7 @@ def gradient(path: str, part: int, of: int, weights: Any, rest: float = 0) -> Pa
         more = learn(rows, weights)
         total, loss, checksum = total + more[0], loss + more[1], checksum + more[2]
     time.sleep(rest)
-    node = os.environ.get("RAY_NODE_ID", "")[:6] or socket.gethostname()
-    return Part(total, loss, checksum, len(wanted), node)
+    return Part(total, loss, checksum, len(wanted), node_here())
 
 
 def train(parts: Any, epochs: int, say: Any) -> tuple[Any, int]:
@@ -156,8 +163,9 @@ def by_ray(path: str, wanted: argparse.Namespace, cluster: Any) -> tuple[Any, in
 
 def by_torchrun(path: str, wanted: argparse.Namespace) -> Optional[tuple[Any, int]]:
     """None in all ranks but the first."""
-    import torch.distributed as dist
+    import torch.distributed
 
+    dist: Any = torch.distributed
     dist.init_process_group("gloo")
     rank, ranks = dist.get_rank(), dist.get_world_size()
     if os.environ.get("PENSTOCK_STORE"):
@@ -222,13 +230,13 @@ def main() -> None:
             done = by_torchrun(path, wanted)
             sys.exit(0 if done is None or is_right(path, wanted, *done) else 1)
         try:
-            import mooncake  # type: ignore[import-not-found]  # noqa: F401
+            import mooncake.store  # noqa: F401
             import ray
         except ImportError as missing:
             print(f"needs Ray and Mooncake (pip install penstock-io[ray]): {missing}",
                   file=sys.stderr)
             sys.exit(77)
-        cluster = None if wanted.address else on_this_machine(wanted)
+        cluster: Any = None if wanted.address else on_this_machine(wanted)
         ray.init(wanted.address or cluster.address, log_to_driver=False)
         try:
             right = is_right(path, wanted, *by_ray(path, wanted, cluster))

@@ -159,6 +159,9 @@ class _Keeper:
     def kept_bytes(self) -> int:
         return self._kept_bytes
 
+    def process(self) -> int:
+        return os.getpid()
+
 
 class Nodes:
     """The nodes of a cluster with their agents and keepers: what ``start`` gives.

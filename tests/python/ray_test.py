@@ -58,7 +58,8 @@ class nodes_of_ray(common.Case):
         self.more = common_arguments
         ray.init(self.cluster.address, log_to_driver=False)
         self.addCleanup(ray.shutdown)
-        self.nodes = pr.start(memory="64MiB", wait_ms=5000, socket=str(self.folder / "agent"),
+        self.nodes = pr.start(memory="64MiB", paths=[self.path], cache="16MiB", wait_ms=5000,
+                              share="ray-test", socket=str(self.folder / "agent"),
                               seconds=WAIT_SECONDS)
         self.addCleanup(self.nodes.stop)
 
@@ -69,7 +70,7 @@ class nodes_of_ray(common.Case):
     def test_nodes_come_and_go(self):
         """One test: a cluster takes long to start."""
         warmed = pr.warm(self.path, over=self.nodes)
-        self.assertEqual((warmed["blocks"], warmed["put"]), (BLOCKS, BLOCKS), warmed)
+        self.assertEqual((warmed["blocks"], warmed["put"] + warmed["had"]), (BLOCKS, BLOCKS))
         again = pr.warm([self.path], over=self.nodes)
         self.assertEqual(again["had"], BLOCKS, again)
 
@@ -95,6 +96,21 @@ class nodes_of_ray(common.Case):
         wait_for("the agent's socket", lambda: pr._children.answers(str(self.folder / "agent")))
         warmed = pr.warm(self.path, over=self.nodes)
         self.assertEqual(warmed["blocks"], BLOCKS)
+
+        # Keepers hold each block once, and a keeper that is killed begins anew.
+        keepers = list(self.nodes._keepers.values())
+        self.assertEqual(sum(ray.get([keeper.kept_bytes.remote() for keeper in keepers])),
+                         BLOCKS * BLOCK)
+        before, process = ray.get([keepers[0].kept_bytes.remote(), keepers[0].process.remote()])
+        os.kill(process, signal.SIGKILL)
+
+        def answer():
+            try:
+                return ray.get([keepers[0].kept_bytes.remote(), keepers[0].process.remote()])
+            except ray.exceptions.RayError:
+                return None
+
+        self.assertEqual(wait_for("another keeper", answer)[0], before)
 
         # A node that dies leaves its blocks and its tasks to the others.
         victim = self.others.pop()
