@@ -93,10 +93,10 @@ class _Agent:
 
     def wait(self, seconds: float) -> None:
         """Until the agent answers."""
-        until = time.monotonic() + seconds
+        until, before = time.monotonic() + seconds, self._kept.state()["ends"]
         while not _children.answers(self._socket):
             state = self._kept.state()
-            if state["ends"] >= 3 or time.monotonic() > until:
+            if state["ends"] >= before + 3 or time.monotonic() > until:
                 here = _ray.util.get_node_ip_address()
                 raise TimeoutError(
                     errno.ETIMEDOUT, f"the agent of node {here} does not answer; it ended "
@@ -354,7 +354,8 @@ def start(memory: int | str, paths: Iterable[Path] = (), *, cache: int | str | N
         More arguments of penstock-agent; more options of the keepers' actors, for instance
         ``{"num_gpus": 0.1}`` for a keeper in the memory of a GPU.
 
-    TimeoutError (in a RayTaskError): an agent did not answer within ``seconds``."""
+    FileNotFoundError: there is no mooncake_master. TimeoutError (in a RayTaskError): an agent did
+    not answer within ``seconds``."""
     if not _ray.is_initialized():
         raise ValueError('start: Ray is not connected; call ray.init("auto") first')
     settings = {"memory": memory, "paths": [os.fspath(path) for path in paths], "cache": cache,
@@ -362,6 +363,8 @@ def start(memory: int | str, paths: Iterable[Path] = (), *, cache: int | str | N
                 "socket": socket or f"/tmp/penstock-{os.getuid()}/ray-agent",
                 "agent_options": [str(word) for word in agent_options],
                 "keeper_options": dict(keeper_options or {})}
+    if master is None:
+        _program("mooncake_master")
     nodes = Nodes(settings)
     nodes._begin(seconds)
     return nodes
