@@ -194,9 +194,11 @@ TEST_F(bounded_wait, ten_thousand_groups_hold_two_pages_each_of_sixty_four) {
     o.frame_wait_ms = 100;
     o.worker_threads = 32;
     create();
-    const int fd = open(lane{}, rt->ref(), "big");
+    const shared_file big = rt->open_everywhere("big");
+    ASSERT_EQ(big.code(), 0);
     std::atomic<int> done{0}, wrong{0};
     launch(*rt, 10000, [&](const auto& g, const runtime_ref& fs, std::uint64_t i) {
+        const int fd = big.of(fs);
         const mapping a = map(g, fs, fd, static_cast<std::int64_t>(mix64(i) % 8000 * page), 1);
         const mapping b =
             map(g, fs, fd, static_cast<std::int64_t>(mix64(i + 50000) % 8000 * page), 1);
@@ -207,7 +209,7 @@ TEST_F(bounded_wait, ten_thousand_groups_hold_two_pages_each_of_sixty_four) {
     });
     EXPECT_EQ(done, 10000);
     EXPECT_EQ(wrong, 0);
-    close(lane{}, rt->ref(), fd);
+    rt->close(big);
     EXPECT_EQ(what_is_lost(*rt), "");
 }
 
@@ -264,7 +266,8 @@ TEST_F(bounded_wait, opens_that_were_given_up_lose_no_file_slots) {
         disk.release();
         while (disk.stalled() > 0) std::this_thread::yield();
     }
-    rt->state().ref.view.request_wait_ns = 3'000'000'000;
+    for (std::uint32_t i = 0; i < rt->device_count(); ++i)
+        rt->state(i).ref.view.request_wait_ns = 3'000'000'000;
     // The ring goes round once, and what its slots still held comes back.
     scenario healed(rt->ref());
     healed.run();
@@ -282,10 +285,12 @@ TEST_F(bounded_wait, opens_that_were_given_up_lose_no_file_slots) {
 TEST_F(bounded_wait, nonsense_harms_no_other_caller) {
     o.worker_threads = 4;
     create();
-    const int good = open(lane{}, rt->ref(), "f2");
+    const shared_file file = rt->open_everywhere("f2");
+    ASSERT_EQ(file.code(), 0);
     std::atomic<int> wrong{0}, accepted{0};
     launch(*rt, 4000, [&](const auto& g, const runtime_ref& fs, std::uint64_t i) {
         const std::uint64_t r = mix64(i);
+        const int good = file.of(fs);
         std::uint8_t buffer[64];
         if (i % 2 == 0) {
             const std::uint64_t at = r % (sample_folder::size(2) - 64);
@@ -308,7 +313,7 @@ TEST_F(bounded_wait, nonsense_harms_no_other_caller) {
     });
     EXPECT_EQ(wrong, 0);
     EXPECT_EQ(accepted, 0);
-    EXPECT_EQ(close(lane{}, rt->ref(), good), 0);
+    EXPECT_EQ(rt->close(file), 0);
     EXPECT_EQ(what_is_lost(*rt), "");
 }
 

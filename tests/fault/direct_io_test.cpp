@@ -155,8 +155,9 @@ TEST_F(direct_io, what_refuses_to_open_is_read_all_the_same_and_it_is_said_once)
     expect_file("a", bytes);
     expect_file("b", bytes);
     EXPECT_EQ(rt->stats().direct_reads, 0u);
+    const std::string begin = test::label_of_cache() + "direct_io: ";
     EXPECT_EQ(std::count_if(lines.begin(), lines.end(),
-                            [](const std::string& line) { return line.find("direct_io: ") == 0; }),
+                            [&](const std::string& line) { return line.find(begin) == 0; }),
               1);
     EXPECT_EQ(disk.calls(), 2u) << "each file is tried once";
 }

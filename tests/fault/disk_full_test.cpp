@@ -208,7 +208,8 @@ TEST_F(failing_disk, the_status_names_file_range_and_cause) {
     const std::string first_byte = std::to_string(3 * page + 50),
                       last_byte = std::to_string(3 * page + 149);
     EXPECT_EQ(rt->write_status().code, -ENOSPC);
-    EXPECT_EQ(rt->write_status().message, path + ": bytes " + first_byte + " to " + last_byte +
+    EXPECT_EQ(rt->write_status().message, test::label_of_cache() + path + ": bytes " + first_byte +
+                                              " to " + last_byte +
                                               " could not be written: " + error_text(-ENOSPC));
     EXPECT_EQ(log.count("bytes " + first_byte + " to " + last_byte), 1u) << log.lines();
     EXPECT_EQ(rt->msync(fd, 0, INT64_MAX), -ENOSPC);

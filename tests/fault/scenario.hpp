@@ -191,30 +191,37 @@ private:
 };
 
 // Nothing is lost: all rules of a cache at rest hold, and every frame can be pinned at once.
-inline std::string what_is_lost(runtime& rt) {
-    const engine::cache_view c = rt.ref().view;
+inline std::string what_is_lost(const runtime_ref& fs) {
+    const engine::cache_view& c = fs.view;
     const auto found = engine::check_invariants(c);
     if (found.rule != nullptr)
         return std::string("broken rule: ") + found.rule + " at " + std::to_string(found.where);
-    const int fd = open(lane{}, rt.ref(), "big");
+    const int fd = open(lane{}, fs, "big");
     if (fd < 0) return "open big: " + error_text(fd);
     std::string lost;
     std::vector<mapping> held;
     for (std::uint32_t i = 0; i < c.frame_count && lost.empty(); ++i) {
-        held.push_back(map(lane{}, rt.ref(), fd, static_cast<std::int64_t>(i * c.page_bytes()), 1));
+        held.push_back(map(lane{}, fs, fd, static_cast<std::int64_t>(i * c.page_bytes()), 1));
         if (held.back().bytes != 1)
             lost = "frame " + std::to_string(i) + " is lost: " + error_text(held.back().bytes);
     }
-    for (const mapping& mapped : held) unmap(lane{}, rt.ref(), mapped);
-    close(lane{}, rt.ref(), fd);
+    for (const mapping& mapped : held) unmap(lane{}, fs, mapped);
+    close(lane{}, fs, fd);
     // As many files at once as there are slots.
     std::vector<int> open_files;
     for (std::uint32_t i = 0; i < c.file_slots && lost.empty(); ++i) {
-        open_files.push_back(open(lane{}, rt.ref(), sample_folder::name(i).c_str()));
+        open_files.push_back(open(lane{}, fs, sample_folder::name(i).c_str()));
         if (open_files.back() < 0)
             lost = "file slot " + std::to_string(i) + " is lost: " + error_text(open_files.back());
     }
-    for (const int opened : open_files) close(lane{}, rt.ref(), opened);
+    for (const int opened : open_files) close(lane{}, fs, opened);
+    return lost;
+}
+// The same of each cache of a runtime.
+inline std::string what_is_lost(const runtime& rt) {
+    std::string lost;
+    for (std::uint32_t i = 0; i < rt.device_count() && lost.empty(); ++i)
+        lost = what_is_lost(rt.ref(i));
     return lost;
 }
 

@@ -78,6 +78,9 @@ inline int usual_caches() {
     return text == nullptr ? 1 : std::atoi(text);
 }
 
+// What a message of the first cache of a runtime begins with: nothing if it has no other.
+inline std::string label_of_cache() { return usual_caches() > 1 ? "cache 0: " : ""; }
+
 // cpu back end, tiny, quiet, with its root at the folder; of so many caches.
 inline options small_options(const temporary_folder& folder, int caches = usual_caches()) {
     options o;
