@@ -14,16 +14,17 @@ enum class advice : std::int32_t {
     normal = 0,      // whole file: read ahead where reads come in order (the state after open)
     sequential = 1,  // whole file: read ahead from the first miss on
     random = 2,      // whole file: never read ahead
-    will_need = 3,   // the range: bring it to the host tier, without waiting
+    will_need = 3,   // the range: bring to the host tier what is not nearer, without waiting
     done_with = 4    // the range: drop its pages, except pages mapped or being loaded
 };
 
 // Whole group. `normal`, `sequential` and `random` ignore the range; they hold for the file, for
 // every opener, until it changes on the host. Returns 0; for will_need, how many bytes of the
-// range, from its beginning, are in cache, tier or window or on their way. That is less than asked
-// if tier or ring have no room now, and 0 if there is no tier (options::tier_bytes). Errors:
-// -EBADF; -EINVAL for a negative range or an unknown kind. Never waits for bytes of the file. Cost:
-// for will_need a request for each 32 pages; for done_with a look at each page of the range.
+// range, from its beginning, are in cache, tier or window, in a linked cache, or on their way. That
+// is less than asked if tier or ring have no room now, and 0 if there is no tier
+// (options::tier_bytes). Errors: -EBADF; -EINVAL for a negative range or an unknown kind. Never
+// waits for bytes of the file. Cost: for will_need a request for each 32 pages, and in a linked
+// cache a look at the neighbours for each page; for done_with a look at each page of the range.
 template <group Group>
 PENSTOCK_HD std::int64_t advise(const Group& g, const runtime_ref& fs, int fd, advice kind,
                                 std::int64_t offset = 0, std::int64_t bytes = INT64_MAX) {

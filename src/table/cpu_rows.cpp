@@ -75,11 +75,19 @@ bool cpu_rows::read_past(const engine::row_source& source, std::uint64_t run, st
     return true;
 }
 
+bool cpu_rows::is_row_next_door(const engine::row_source& source) const {
+    const std::uint64_t first = source.at >> view_.page_shift,
+                        last = (source.at + job_.table.row_bytes - 1) >> view_.page_shift;
+    for (std::uint64_t page = first; page <= last; ++page)
+        if (!engine::is_next_door(view_, *source.file, page)) return false;
+    return true;
+}
+
 bool cpu_rows::deliver_one(std::uint64_t i, bool may_read_past) {
     const engine::table_view& t = job_.table;
     const engine::row_source source = engine::source_of(t, job_.list, i);
     std::byte* const to = job_.memory + i * job_.stride_bytes;
-    if (source.is == engine::row_source::in_file && may_read_past) {
+    if (source.is == engine::row_source::in_file && may_read_past && !is_row_next_door(source)) {
         const auto row = static_cast<std::uint64_t>(job_.list.at(i));
         if (read_past(source, engine::run_number(t, row), to)) return true;
     }

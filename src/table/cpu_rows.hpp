@@ -1,6 +1,7 @@
 // Rows of a table on the cpu back end. A row comes, in this order,
 //   from the cache, if its page is there
 //   from a window: a mapping of the file, where the operating system has it in memory
+//   from a linked cache, if that has its pages
 //   by a system call of the thread that wants it, past the cache
 //   through the cache, by a request, as every read does
 //
@@ -43,6 +44,8 @@ private:
     // The descriptor of the run's file, or -1: the file has no handle now.
     int handle_of(std::uint64_t run);
     bool read_past(const engine::row_source& source, std::uint64_t run, std::byte* to);
+    // Does a linked cache have the pages of the row?
+    [[nodiscard]] bool is_row_next_door(const engine::row_source& source) const;
     // True: it took a system call.
     bool deliver_one(std::uint64_t i, bool may_read_past);
 

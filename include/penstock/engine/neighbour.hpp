@@ -234,6 +234,16 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline neighbour_page look_at_neighbours(
     return out;
 }
 
+// One thread. Does a neighbour hold the page, or does one of a lower rank load it? Such a page need
+// not be read from the file ahead of its use. A hint: the neighbour may evict it at any time.
+PENSTOCK_HD PENSTOCK_NOINLINE inline bool is_next_door(const cache_view& c, const file_handle& f,
+                                                       std::uint64_t page) {
+    if (!is_linked(c)) return false;
+    const neighbour_page there = look_at_neighbours(c, f, page, same_memory, by_bus);
+    leave_neighbours(c, there);
+    return there.frame != nullptr || there.is_loading;
+}
+
 // One thread, after the copy and begin_recheck: do the bytes count?
 PENSTOCK_HD PENSTOCK_INLINE bool is_as_seen(const cache_view& c, const file_handle& f,
                                             const neighbour_page& page) {

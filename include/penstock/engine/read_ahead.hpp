@@ -10,12 +10,17 @@
 // Advice of the program comes first: `sequential` reads ahead from the first miss on, `random`
 // never.
 //
+// A fill ends before a page that a neighbour holds (engine/neighbour.hpp): a reader that comes
+// there reads it next door.
+//
 // Cost for each miss that no window served: loads of two words if the reader is not in order.
 // Otherwise loads of about ten words, and a request for up to max_fill_pages pages once half of the
-// pages read ahead are used up.
+// pages read ahead are used up. In a linked cache each page of that request takes a look at the
+// neighbours too.
 #pragma once
 
 #include "penstock/base/standard.hpp"
+#include "penstock/engine/neighbour.hpp"
 #include "penstock/engine/page_table.hpp"
 #include "penstock/engine/tier.hpp"
 
@@ -91,11 +96,12 @@ struct fill_plan {
     std::uint64_t index;  // of the first page's word
     std::uint64_t first;
     std::uint64_t most, claimed;
+    std::uint32_t file_slot;
     std::uint32_t frames[max_fill_pages];
 };
 
 // Leader only. Claims the next page in the tier, and a frame for it. Returns false if another group
-// has the page, or no frame is at hand.
+// or a neighbour has the page, or no frame is at hand.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE bool claim_next(const Group& g, const cache_view& c,
                                               fill_plan& plan) {
@@ -103,6 +109,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool claim_next(const Group& g, const cache_view& 
     page_word* const word = &c.tier.words[plan.index + plan.claimed];
     const page_word seen = load_relaxed(word);
     if (!is_absent(seen) || !is_absent(load_relaxed(&c.words[plan.index + plan.claimed])) ||
+        is_next_door(c, handle_of(c, plan.file_slot), plan.first + plan.claimed) ||
         !try_claim(word, seen))
         return false;
     keep_nothing nothing;
@@ -164,6 +171,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::uint64_t ask_for_fill(const Group& g, const c
         if (plan.most > max_fill_pages) plan.most = max_fill_pages;
         plan.first = first;
         plan.claimed = 0;
+        plan.file_slot = file_slot;
     }
     while (claim_next(g, c, plan)) {
     }

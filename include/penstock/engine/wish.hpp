@@ -41,11 +41,15 @@ constexpr PENSTOCK_HD std::uint64_t pages_of(const wished_run& r) {
 }
 
 // One thread. Is the page in the cache, in the tier or in a window, or on its way to one of them?
+// Or does a neighbour have it?
 PENSTOCK_HD PENSTOCK_INLINE bool is_near(const cache_view& c, const file_handle& f,
                                          std::uint64_t page) {
-    if (c.tier.words != nullptr) return is_at_hand(c, f, page);
-    return is_in_cache(c, f, page) ||
-           find_in_window(c, f.slot, f.generation, page << c.page_shift) != nullptr;
+    const bool is_here =
+        c.tier.words != nullptr
+            ? is_at_hand(c, f, page)
+            : is_in_cache(c, f, page) ||
+                  find_in_window(c, f.slot, f.generation, page << c.page_shift) != nullptr;
+    return is_here || is_next_door(c, f, page);
 }
 
 // The pages of a row.
@@ -81,15 +85,15 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool fill_pages(const Group& g, const cache_view& 
     const file_handle f = handle_of(c, slot);
     while (pages.first < pages.end && room > 0) {
         if (find_word(c, f, pages.first) == no_word) return true;
-        if (is_at_hand(c, f, pages.first)) {
+        if (is_near(c, f, pages.first)) {
             ++pages.first;
             continue;
         }
         const std::uint64_t left = pages.end - pages.first,
                             asked =
                                 ask_for_fill(g, c, slot, pages.first, left < room ? left : room);
-        // Another group may have had the page first. Else there is no room now.
-        if (asked == 0 && !is_at_hand(c, f, pages.first)) return false;
+        // Another group or a neighbour may have had the page first. Else there is no room now.
+        if (asked == 0 && !is_near(c, f, pages.first)) return false;
         pages.first += asked;
         room -= asked;
     }
