@@ -43,9 +43,9 @@ struct options {
     // A name under which this runtime shares its cache with other processes of the same user: each
     // runtime of that name reads pages from the caches of the others instead of from files.
     // Letters, digits, '.', '_' and '-', at most 64 of them. It opens all frames of the runtime, to
-    // reading, to every process of that user that uses the name. For one device, and not with
-    // cache_memory. What stands in the way of a link costs a line in the log, and the runtime goes
-    // on without. Empty: the cache is shared with no other process.
+    // reading, to every process of that user that uses the name. Of several devices each cache is
+    // found by the name. Not with cache_memory. What stands in the way of a link costs a line in
+    // the log, and the runtime goes on without. Empty: it is shared with no other process.
     std::string share;
 
     // Whether other programs of the same user can read the statistics of this runtime while it

@@ -76,7 +76,7 @@ public:
     [[nodiscard]] const char* io_name() const;  // "io_uring" or "pread"
     // Do other processes find this cache (options::share)? If not, the log said why.
     [[nodiscard]] bool is_shared() const;
-    // How many of them it is linked with now.
+    // How many of them it is linked with now; of several devices: the cache of device 0.
     [[nodiscard]] std::size_t linked_processes() const;
     [[nodiscard]] int process_code() const;  // 0, or -ECHILD in a child of fork()
 

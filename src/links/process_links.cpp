@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <set>
 
 namespace penstock::host {
 
@@ -192,6 +193,19 @@ std::size_t process_links::linked() {
     return static_cast<std::size_t>(std::count_if(
         neighbours_.begin(), neighbours_.end(),
         [](const auto& n) { return n->at == neighbour::stage::linked && !n->is_lost; }));
+}
+
+// Processes of other containers have no number here, so each of their caches counts.
+std::size_t process_links::linked_processes() {
+    const std::lock_guard lock(mutex_);
+    std::set<pid_t> known;
+    std::size_t unknown = 0;
+    for (const auto& n : neighbours_) {
+        if (n->at != neighbour::stage::linked || n->is_lost) continue;
+        if (n->peer.process <= 0) ++unknown;
+        else if (n->peer.process != ::getpid()) known.insert(n->peer.process);
+    }
+    return known.size() + unknown;
 }
 
 }  // namespace penstock::host

@@ -1,4 +1,5 @@
-// Links of a runtime with those of other processes that have its share name.
+// Links of a cache with those of other processes that have its share name. Of a runtime of several
+// devices each cache has links of its own, by which it finds the runtime's other caches too.
 //
 // A thread has the sockets: it takes newcomers, exchanges hellos (links/link_hello.hpp), maps the
 // caches of others for reading, and with each beat reads their directories. A neighbour goes
@@ -83,6 +84,8 @@ public:
 
     // How many neighbours are linked now, and in how many slots files are shared with them.
     [[nodiscard]] std::size_t linked();
+    // The same, counted in processes other than this.
+    [[nodiscard]] std::size_t linked_processes();
     [[nodiscard]] std::size_t shared_lives() { return links_.shared_lives(); }
 
 private:

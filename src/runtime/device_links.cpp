@@ -14,14 +14,15 @@ bool link_pair(links& linked, runtime_state& reader, const runtime_state& owner)
         if (code == 0) return true;
         why = error_text(code);
     }
-    reader.say(reader.label() + "does not read the cache of " + owner.label() + why);
+    reader.say("does not read the cache of " + owner.label() + why);
     return false;
 }
 
 }  // namespace
 
 std::unique_ptr<links> link_caches(const std::vector<std::unique_ptr<runtime_state>>& states) {
-    if (states.size() < 2 || !states.front()->settings.links) return nullptr;
+    const options& settings = states.front()->settings;
+    if (states.size() < 2 || !settings.links || !settings.share.empty()) return nullptr;
     std::vector<links::member> members;
     for (const auto& state : states) members.push_back({state->device.get(), state->ref.view});
     auto linked = std::make_unique<links>(std::move(members));

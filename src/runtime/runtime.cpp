@@ -129,7 +129,7 @@ std::string runtime::device_name(std::uint32_t device) const {
 const char* runtime::io_name() const { return state().services[0]->io_name(); }
 bool runtime::is_shared() const { return state().share != nullptr; }
 std::size_t runtime::linked_processes() const {
-    return process_code() != 0 || !is_shared() ? 0 : state().share->linked();
+    return process_code() != 0 || !is_shared() ? 0 : state().share->linked_processes();
 }
 int runtime::process_code() const { return state().owner.here() ? 0 : -ECHILD; }
 

@@ -110,10 +110,10 @@ status check_share(const options& o) {
         return {-EINVAL, share + " shares the frames, and frames in cache_memory: " +
                              shown_address(o.cache_memory) +
                              " cannot be shared; leave one of the two out"};
-    if (o.devices.size() > 1)
-        return {-EINVAL, share + " is for one device, and devices names " +
-                             std::to_string(o.devices.size()) +
-                             "; name one, and start a process for each"};
+    if (o.devices.size() > 1 && !o.links)
+        return {-EINVAL, share + " links the " + std::to_string(o.devices.size()) +
+                             " devices with each other too, and links is off; leave one of the "
+                             "two out"};
     return {};
 }
 
@@ -153,7 +153,7 @@ constexpr option_entry entries[] = {
       "a page that another device holds comes from the file again"}},
     {{"share", "PENSTOCK_SHARE", "", part::place},
      {&options::share},
-     {"", "a name of up to 64 letters, digits, `.`, `_` and `-`; one device, and no `cache_memory`",
+     {"", "a name of up to 64 letters, digits, `.`, `_` and `-`; not with `cache_memory`",
       "several processes of one user read the same files, or a cache is to outlive its jobs "
       "([several-processes.md](several-processes.md))",
       "every process of that user with that name can read all cached bytes; an open for writing "

@@ -4,7 +4,8 @@ go of the memory.
 
 With the program for GPUs: SHARE_DEVICES=A,B has the process that stays on GPU A, and the others on
 B, each hidden from the other; many at once take turns. SHARE_LONGEST_MS is how long one launch may
-take, SHARE_PROCESSES how many there are at once."""
+take, SHARE_PROCESSES how many there are at once. Without: PENSTOCK_TEST_CACHES is how many
+caches each process has."""
 import os
 import pathlib
 import random
@@ -22,6 +23,8 @@ MASK = (1 << 64) - 1
 # Of one open, read and close, or of one launch: far above what a busy machine takes.
 LONGEST_MS = int(os.environ.get("SHARE_LONGEST_MS", 60_000))
 DEVICES = os.environ.get("SHARE_DEVICES", "").split(",")
+# Of each process. Each maps five pieces of its own and of each neighbour.
+CACHES = int(os.environ.get("PENSTOCK_TEST_CACHES", 1))
 PROCESSES = int(os.environ.get("SHARE_PROCESSES", 4))
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 RUNS = int(sys.argv.pop(1)) if len(sys.argv) > 1 else 20
@@ -106,7 +109,9 @@ class Share(unittest.TestCase):
         draw = random.Random(SEED)
         stays = self.reader(0)
         self.until(self.sockets.exists)
-        self.until(lambda: len(list(self.sockets.iterdir())) == 1)
+        self.until(lambda: len(list(self.sockets.iterdir())) == CACHES)
+        if CACHES > 1:
+            self.until(lambda: shared_maps(stays) == 5 * CACHES * CACHES)
         own = shared_maps(stays)
         for run in range(RUNS):
             victim = self.reader(run + 1)

@@ -51,6 +51,8 @@ inline std::unique_ptr<runtime> make(const std::string& root, backend where) {
     o.host_wait_ms = 5000;
     o.frame_wait_ms = 5000;
     o.roots = {root};
+    if (const char* const caches = std::getenv("PENSTOCK_TEST_CACHES"); caches != nullptr)
+        for (int i = 0; i < std::atoi(caches); ++i) o.devices.push_back(i);
     std::unique_ptr<runtime> rt;
     if (const status made = runtime::make(o, rt); !made) {
         std::fprintf(stderr, "penstock_share_process: %s\n", made.message.c_str());
@@ -64,11 +66,11 @@ inline bool input_ended() {
     return ::poll(&look, 1, 20) > 0;
 }
 
-// Until it has a neighbour, and then until standard input ends.
+// Until it has a neighbour in another process, and then until standard input ends.
 inline void stay(runtime& rt) {
     bool said = false;
     while (!input_ended()) {
-        if (said || rt.state().share == nullptr || rt.state().share->linked() == 0) continue;
+        if (said || rt.linked_processes() == 0) continue;
         said = true;
         std::puts("linked");
         std::fflush(stdout);

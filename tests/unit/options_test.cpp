@@ -138,10 +138,11 @@ constexpr wrong_option wrong_options[] = {
     {"share: '../other' is no name", [](options& o) { o.share = "../other"; }},
     {"share: '.hidden' is no name", [](options& o) { o.share = ".hidden"; }},
     {"share: 'aaaaaaa", [](options& o) { o.share = std::string(65, 'a'); }},
-    {"share: 'a' is for one device",
+    {"share: 'a' links the 2 devices with each other too, and links is off",
      [](options& o) {
          o.share = "a";
          o.devices = {0, 1};
+         o.links = false;
      }},
     {"share: 'a' shares the frames, and frames in cache_memory",
      [](options& o) {
