@@ -329,8 +329,7 @@ private:
     int find_place(const std::string& name, bool check_roots, place& out);
     int create(const std::string& name, bool check_roots);
     void keep_without_name(const std::string& name);
-    void note_rename(const file_identity& before, const file_identity& after,
-                     const std::string& path);
+    bool note_rename(const file_identity& before, const file_facts& after, const std::string& path);
     int open_to_write(found_file& file);
     std::shared_ptr<shared_handle> handle_in_use(const file_key& file);
     // How an attempt to prove that the pages of a written file are still those of the file ended.

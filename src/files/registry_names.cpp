@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "files/file_registry.hpp"
+#include "os/file_kind.hpp"
 
 namespace penstock::host {
 
@@ -54,8 +55,9 @@ int file_registry::rename(const std::string& from, const std::string& to, bool c
         keep_without_name(to);
         code =
             env_.rename(old_place.directory, old_place.base, new_place.directory, new_place.base);
-        if (code == 0 && known && env_.facts(file, after) == 0)
-            note_rename(before.identity, after.identity, new_place.path);
+        if (code == 0 && known && env_.facts(file, after) == 0 &&
+            note_rename(before.identity, after, new_place.path))
+            settle_lives();
         if (file >= 0) env_.close(file);
         env_.close(new_place.directory);
     }
@@ -94,15 +96,25 @@ void file_registry::keep_without_name(const std::string& name) {
     }
 }
 
-// Its times tell of the new name only, so it is the same version as before.
-void file_registry::note_rename(const file_identity& before, const file_identity& after,
+// Its times tell of the new name only, so it is the same version as before. Those of a network file
+// system are no proof until the file has rested with them. True: its pages count as old from now
+// on.
+bool file_registry::note_rename(const file_identity& before, const file_facts& after,
                                 const std::string& path) {
     std::lock_guard lock(mutex_);
     const auto known = current_.find(key_of(before));
-    if (known == current_.end()) return;
+    if (known == current_.end()) return false;
     entry& e = entries_[known->second];
     e.path = path;
-    if (e.identity == before) e.identity = after;
+    if (!(e.identity == before)) return false;
+    const bool is_doubtful = after.times != file_times::local && !e.uncertain &&
+                             may_change_unseen(after, limits_.trust_times);
+    if (is_doubtful) {
+        e.uncertain = true;
+        if (observer_ != nullptr) observer_->ended(life_of(e, known->second));
+    }
+    e.identity = after.identity;
+    return is_doubtful;
 }
 
 }  // namespace penstock::host

@@ -37,14 +37,12 @@ public:
     void wait(std::int64_t ns) { now_ns_ += ns; }
 
     // Another machine wrote to the file and closed it. The bytes are the test's to change.
-    void changed_elsewhere(const std::string& path) {
-        host::file_facts facts;
-        const int handle = real_.find(-1, path);
-        real_.facts(handle, facts);
-        real_.close(handle);
-        const std::lock_guard lock(mutex_);
-        const std::int64_t server_ns = now_ns_ + shape_.server_ahead_ns;
-        changes_[facts.identity.inode] = server_ns / shape_.grain_ns * shape_.grain_ns;
+    void changed_elsewhere(const std::string& path) { date(-1, path); }
+
+    int rename(int from, const std::string& name, int to, const std::string& new_name) override {
+        const int code = real_.rename(from, name, to, new_name);
+        if (code == 0) date(to, new_name);
+        return code;
     }
 
     int facts(int handle, host::file_facts& out) override {
@@ -92,6 +90,17 @@ private:
         std::int64_t changed_ns = 0;
         std::int64_t until_ns = 0;
     };
+
+    // The server dates a change.
+    void date(int start, const std::string& path) {
+        host::file_facts facts;
+        const int handle = real_.find(start, path);
+        real_.facts(handle, facts);
+        real_.close(handle);
+        const std::lock_guard lock(mutex_);
+        const std::int64_t server_ns = now_ns_ + shape_.server_ahead_ns;
+        changes_[facts.identity.inode] = server_ns / shape_.grain_ns * shape_.grain_ns;
+    }
 
     // At an open the server looks for changes.
     int opened(int fd) {

@@ -24,6 +24,7 @@ public:
         files_.changed_elsewhere(path());
         options o = test::small_options(folder_);
         o.trust_times = trust;
+        o.writable = true;
         o.log = [this](const std::string& line) {
             if (line.find("may be changed elsewhere") != std::string::npos) said_.push_back(line);
         };
@@ -36,7 +37,7 @@ public:
     }
     // False: old bytes.
     bool read() {
-        const int fd = open(lane{}, rt_->ref(), "data");
+        const int fd = open(lane{}, rt_->ref(), name_.c_str());
         std::vector<std::uint8_t> got(page);
         EXPECT_EQ(penstock::read(lane{}, rt_->ref(), fd, got.data(), page, 0),
                   static_cast<std::int64_t>(page));
@@ -47,6 +48,11 @@ public:
         return fresh;
     }
     void wait(std::int64_t ns) { files_.wait(ns); }
+    void rename(const std::string& to) {
+        const std::string from = path();
+        name_ = to;
+        EXPECT_EQ(rt_->rename(from, path()), 0);
+    }
 
     // Lines of the log about the file system.
     [[nodiscard]] const std::vector<std::string>& said() const { return said_; }
@@ -54,9 +60,10 @@ public:
     [[nodiscard]] std::uint64_t reused() const { return opens_ - rt_->stats().misses; }
 
 private:
-    [[nodiscard]] std::string path() const { return folder_ / "data"; }
+    [[nodiscard]] std::string path() const { return folder_ / name_; }
 
     const temporary_folder folder_;
+    std::string name_ = "data";
     network_files files_;
     std::vector<std::string> said_;
     std::unique_ptr<runtime> rt_;
@@ -130,6 +137,19 @@ TEST(network_files, a_file_that_rests_is_read_twice_and_then_kept) {
     EXPECT_EQ(with.reused(), 0u);  // what was read before that may be old
     for (int i = 0; i < 5; ++i) with.read();
     EXPECT_EQ(with.reused(), 5u);
+    with.write();
+    EXPECT_TRUE(with.read());
+}
+
+// The new name has a new time, and a write right after it may have the same.
+TEST(network_files, a_file_that_got_another_name_rests_once_more) {
+    network with({});
+    with.read();
+    with.wait(host::server_grain_ns);
+    for (int i = 0; i < 3; ++i) with.read();
+    EXPECT_EQ(with.reused(), 2u);
+    with.rename("other");
+    EXPECT_TRUE(with.read());
     with.write();
     EXPECT_TRUE(with.read());
 }
