@@ -121,6 +121,10 @@ finding probe_exact_times() {
     const int code = here < 0 ? int{here} : host::linux_environment().facts(here, facts);
     if (code != 0) return {false, "working directory: " + error_text(code)};
     if (facts.exact_times) return {true, ""};
+    if (facts.times != host::file_times::local)
+        return {false, "the working directory is on no local file system (" +
+                           std::string(facts.file_system) +
+                           "); `penstock info .` says what that means"};
     return {false,
             "the kernel or the file system of the working directory has coarse times; a file "
             "changed within the last 20 ms is read anew at the next open"};

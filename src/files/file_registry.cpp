@@ -302,9 +302,9 @@ void file_registry::tell_of_file_system(const found_file& file) {
         if (!told_file_systems_.insert(file.facts.identity.device).second) return;
     }
     const mount_facts mount = mount_of_device(file.facts.identity.device);
-    reads_.say(file.path + ": its file system, " + file.facts.file_system +
+    reads_.say(file.path + " lies on " + file.facts.file_system +
                (mount.type.empty() ? "" : " (" + mount.type + " at " + mount.point + ")") +
-               ", may be changed elsewhere, and leases do not tell by what program; pages " +
+               ": other machines may change files there, and leases do not tell of it; pages " +
                when_used_again(file.facts.times, limits_.trust_times));
 }
 
@@ -321,12 +321,12 @@ open_reply file_registry::open(const std::string& name, std::uint64_t old_extent
     if (code == 0) code = bring_home(file);
     open_reply reply;
     if (code == 0) {
+        tell_of_file_system(file);
         std::lock_guard lock(mutex_);
         reply = enter(file, open_now, parked);
     }
     if (code == 0) {
         settle_lives();
-        tell_of_file_system(file);
     } else {
         // -ENFILE tells the asker that the file is there and only a slot is wanting. The machine's
         // own may come before the file was made.
