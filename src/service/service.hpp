@@ -161,7 +161,6 @@ private:
     // A request for pages of the host tier, whose blocks are under way.
     struct waiting_fill {
         fill_order order;
-        std::uint32_t slot = 0, generation = 0;
         std::shared_ptr<shared_handle> file;
         std::vector<std::shared_ptr<block_fetch>> blocks;
         std::uint64_t begun_ns = 0;

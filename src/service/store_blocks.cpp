@@ -3,6 +3,7 @@
 // from there, as without a store.
 #include "service/service.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "penstock/group/lane.hpp"
@@ -56,7 +57,7 @@ bool service::start_fill_at_store(const fill_order& order, std::uint32_t slot,
         !settings_.blocks->wants(file->fd(), order.offset, order.bytes) ||
         !files_.version_of(slot, generation, version))
         return false;
-    waiting_fill wanted{order, slot, generation, file, {}, host_now_ns()};
+    waiting_fill wanted{order, file, {}, host_now_ns()};
     const std::uint64_t last = (order.offset + order.bytes - 1) / block_bytes;
     for (std::uint64_t block = order.offset / block_bytes; block <= last; ++block) {
         wanted.blocks.push_back(settings_.blocks->fetch(file, version, block));
