@@ -186,14 +186,20 @@ class Run:
                      f"{KINDS[kind]}: {ratio:.2f} times as fast, aim at least {LEAST_RATIO}")
 
     def phase(self, name, act, seconds):
-        """All living nodes read while act() does something to them."""
+        """All living nodes read while act() does something to them. Before, the store has the file
+        and the operating systems of the nodes have it not."""
+        if act is not None:
+            self.end(self.begin("warm"))
+        for node in self.living():
+            self.lab.forget(node)
         stop = node_lab.PLACE / "stop"
         stop.unlink(missing_ok=True)
         before = self.lab.server.sent_bytes()
         readers = self.begin("read", ["--stop", stop])
         time.sleep(seconds / 3)
         when = time.time()
-        act()
+        if act is not None:
+            act()
         time.sleep(seconds * 2 / 3)
         stop.touch()
         done = self.end(readers)
@@ -213,7 +219,6 @@ class Run:
         # so that figures would be those of the link.
         self.lab.limit_server("1gbit")
         self.start_store()
-        self.end(self.begin("warm"))
         nodes, seconds = self.lab.nodes, self.wanted.seconds
         second, third = nodes[1], nodes[2]
         self.phase("nothing fails", lambda: None, seconds)
@@ -237,12 +242,11 @@ class Run:
         stalls["agent"] = self.phase("an agent is killed, and started again", kill_agent, seconds)
         stalls["master"] = self.phase("the master is killed, and started again", kill_master,
                                       seconds)
-        self.end(self.begin("warm"))
         if not self.wanted.short:
             # Its node has no file server for that time either, so its own readers wait for it.
             self.phase("a node's link is down for 5 s", cut_link, seconds + 5)
         stalls["node"] = self.phase("a node is killed", third.kill, seconds)
-        stalls["after"] = self.phase("after that", lambda: None, seconds)
+        stalls["after"] = self.phase("after that", None, seconds)
         self.stop_store()
         worst = max(stalls.values())
         self.aim("stall", worst, worst <= MOST_STALL_MS,
