@@ -21,12 +21,14 @@ void bind_store(nb::module_& m) {
         [](const std::string& path, const std::string& socket, const std::string& space,
            std::uint64_t first, std::uint64_t step, std::uint64_t count, std::uint64_t wait_ms) {
             host::warm_counts counts;
-            status s;
-            {
+            options of_environment;  // PENSTOCK_TRUST_TIMES
+            status s = options::from_environment(of_environment);
+            if (s.ok()) {
                 const nb::gil_scoped_release others_go_on;
                 host::agent_store store(socket);
-                s = host::warm_blocks(host::linux_environment(), path, space, {first, step, count},
-                                      wait_ms * 1'000'000, store, counts);
+                s = host::warm_blocks(host::linux_environment(), path,
+                                      {space, wait_ms * 1'000'000, of_environment.trust_times},
+                                      {first, step, count}, store, counts);
             }
             check(s, path);
             return std::make_tuple(counts.had, counts.put, counts.full);

@@ -283,8 +283,10 @@ def warm(path: str | os.PathLike[str], part: int = 0, of: int = 1, *,
     not read from the file. With ``blocks`` these instead. A block is 2 MiB.
 
     Returns how many ``blocks`` it looked at, and of these how many the store ``had``, how many were
-    ``put``, and for how many it was ``full``. OSError: the file, or the agent; BlockingIOError: the
-    file has changed so lately that its version cannot be told.
+    ``put``, and for how many it was ``full``. A file of a network file system that this process
+    has not seen before has to rest for 4 s first. ``PENSTOCK_TRUST_TIMES`` counts, as for a
+    runtime. OSError: the file, or the agent, or (EOPNOTSUPP) times of its file system are not
+    trusted; BlockingIOError: the file has changed so lately that its version cannot be told.
     """
     from . import _core
 

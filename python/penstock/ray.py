@@ -83,7 +83,9 @@ class _Master:
 class _Agent:
     """An actor that runs the agent of its node, and reads blocks for the store."""
 
-    def __init__(self, socket: str, master: str, memory: str, more: Sequence[str]) -> None:
+    def __init__(self, socket: str, master: str, memory: str, more: Sequence[str],
+                 env: Mapping[str, str]) -> None:
+        os.environ.update(env)
         os.makedirs(os.path.dirname(socket), mode=0o700, exist_ok=True)
         self._socket = socket
         self._kept = _children.Kept(
@@ -113,8 +115,8 @@ class _Agent:
                 return dict(agent.warm(path, blocks=blocks, socket=self._socket))
             except BlockingIOError:  # of the file, which changed a moment ago
                 raise
-            except OSError:
-                if time.monotonic() > until:
+            except OSError as error:
+                if time.monotonic() > until or error.errno == errno.EOPNOTSUPP:
                     raise
                 with open(path, "rb"):  # raises what is wrong with the file
                     self.wait(_WARM_SECONDS)
@@ -182,6 +184,9 @@ class Nodes:
         self._stopped = threading.Event()
         self._master: Any = None
         self.env: dict[str, str] = {"PENSTOCK_STORE": settings["socket"]}
+        trust = settings["trust_times"] or os.environ.get("PENSTOCK_TRUST_TIMES")
+        self._trust = {"PENSTOCK_TRUST_TIMES": trust} if trust else {}
+        self.env.update(self._trust)
         if settings["wait_ms"] is not None:
             self.env["PENSTOCK_STORE_WAIT_MS"] = str(settings["wait_ms"])
         if self._paths:
@@ -203,7 +208,8 @@ class Nodes:
         """The caller has the lock, or is alone."""
         settings = self._settings
         self._agents[name] = _on(name, _Agent, max_concurrency=4).remote(
-            settings["socket"], self.master, str(settings["memory"]), settings["agent_options"])
+            settings["socket"], self.master, str(settings["memory"]), settings["agent_options"],
+            self._trust)
         if not self._paths:
             return
         shares = {path: self._seats.shares(path, os.stat(path).st_size, self._seats.names)[name]
@@ -327,7 +333,8 @@ def _on(node: str, kind: type, **more: Any) -> Any:
 
 def start(memory: int | str, paths: Iterable[Path] = (), *, cache: int | str | None = None,
           share: str = "ray", master: str | None = None, socket: str | None = None,
-          wait_ms: int | None = None, agent_options: Sequence[str] = (),
+          wait_ms: int | None = None, trust_times: str | None = None,
+          agent_options: Sequence[str] = (),
           keeper_options: Mapping[str, Any] | None = None, seconds: float = 60) -> Nodes:
     """An agent on each node of the cluster, and with ``paths`` a keeper; waits until all agents
     answer.
@@ -350,6 +357,9 @@ def start(memory: int | str, paths: Iterable[Path] = (), *, cache: int | str | N
         already is used.
     wait_ms
         The longest time that a task waits for a block (``PENSTOCK_STORE_WAIT_MS``).
+    trust_times
+        Whether times of files are proof (``PENSTOCK_TRUST_TIMES``): ``"on"`` for files on FUSE that
+        do not change. None: as in the environment of this process.
     agent_options, keeper_options
         More arguments of penstock-agent; more options of the keepers' actors, for instance
         ``{"num_gpus": 0.1}`` for a keeper in the memory of a GPU.
@@ -360,6 +370,7 @@ def start(memory: int | str, paths: Iterable[Path] = (), *, cache: int | str | N
         raise ValueError('start: Ray is not connected; call ray.init("auto") first')
     settings = {"memory": memory, "paths": [os.fspath(path) for path in paths], "cache": cache,
                 "share": share, "master": master, "wait_ms": wait_ms,
+                "trust_times": trust_times,
                 "socket": socket or f"/tmp/penstock-{os.getuid()}/ray-agent",
                 "agent_options": [str(word) for word in agent_options],
                 "keeper_options": dict(keeper_options or {})}

@@ -271,6 +271,7 @@ open_reply file_registry::enter(found_file& file, const slot_life& open_now, han
     if (e.generation == 0) e.generation = 1;
     e.live = true;
     e.uncertain = may_change_unseen(file.facts, limits_.trust_times);
+    e.tells_version = tells_version(file.facts, limits_.trust_times);
     e.passed_opens = file.passed_opens;
     e.path.swap(file.path);  // the old one goes without the lock
     e.epoch = 0;
@@ -497,12 +498,12 @@ int file_registry::handle_of(std::uint32_t slot, std::uint32_t generation,
     return 0;
 }
 
-bool file_registry::version_of(std::uint32_t slot, std::uint32_t generation, file_identity& out) {
+std::optional<file_registry::opened_version> file_registry::version_of(std::uint32_t slot,
+                                                                       std::uint32_t generation) {
     const std::lock_guard lock(mutex_);
     const entry* const e = live_entry(slot, generation);
-    if (e == nullptr || e->uncertain || e->writer != nullptr) return false;
-    out = e->identity;
-    return true;
+    if (e == nullptr || e->writer != nullptr || (e->uncertain && !e->tells_version)) return {};
+    return opened_version{e->identity, !e->uncertain};
 }
 
 std::string file_registry::path_of(std::uint32_t slot, std::uint32_t generation) {

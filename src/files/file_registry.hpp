@@ -28,6 +28,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -215,9 +216,13 @@ public:
     int handle_of(std::uint32_t slot, std::uint32_t generation, std::shared_ptr<shared_handle>& out,
                   std::uint64_t& size_bytes);
 
-    // The version of the file that the slot's pages are of. False: the file is not live, it is
-    // being written here, or it may have changed without looking different when it was opened.
-    bool version_of(std::uint32_t slot, std::uint32_t generation, file_identity& out);
+    // The version of the file that the slot's pages are of. Nothing: the file is not live, it is
+    // being written here, or its facts did not tell its version when it was opened.
+    struct opened_version {
+        file_identity identity;
+        bool is_settled;  // no other state of the file has these facts
+    };
+    std::optional<opened_version> version_of(std::uint32_t slot, std::uint32_t generation);
 
     // Grows whenever a handle that handle_of gave out is parked or its file is taken down: until
     // then a caller may use the handle again without asking. Acquire: pairs with the release of the
@@ -254,6 +259,7 @@ private:
         // The file had changed so recently when it was opened, or may have been written by others
         // while it was written here, that an equal identity proves nothing.
         bool uncertain = false;
+        bool tells_version = false;  // host::tells_version, when it was opened; also if uncertain
         std::uint64_t passed_opens = 0;  // host::passed_files, when it was opened
         bool two_level = false;
         std::uint64_t table = 0;

@@ -182,6 +182,7 @@ void file_registry::forget_pages(const closing& of) {
     entry* const e = closing_entry(of);
     if (e == nullptr) return;
     e->uncertain = true;
+    e->tells_version = false;
     written = std::move(e->writer);
     ended = std::move(e->watch);
     handle_changes_.fetch_add(1, std::memory_order_release);

@@ -111,6 +111,7 @@ bool file_registry::note_rename(const file_identity& before, const file_facts& a
                              may_change_unseen(after, limits_.trust_times);
     if (is_doubtful) {
         e.uncertain = true;
+        e.tells_version = false;
         if (observer_ != nullptr) observer_->ended(life_of(e, known->second));
     }
     e.identity = after.identity;

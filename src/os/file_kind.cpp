@@ -66,13 +66,17 @@ file_kind kind_of(int fd, const struct stat& facts) {
                                                                       : by_mode;
 }
 
+bool tells_version(const file_facts& facts, trust_mode trust) {
+    if (facts.times == file_times::local) return !may_change_unseen(facts, trust);
+    const bool is_proof =
+        facts.times == file_times::server ? trust != trust_mode::off : trust == trust_mode::on;
+    return is_proof && facts.writing != writers::some;
+}
+
 bool may_change_unseen(const file_facts& facts, trust_mode trust) {
     if (facts.writing == writers::some) return true;
-    if (facts.times != file_times::local) {
-        const bool is_proof =
-            facts.times == file_times::server ? trust != trust_mode::off : trust == trust_mode::on;
-        return !is_proof || facts.rested_ns < server_grain_ns;
-    }
+    if (facts.times != file_times::local)
+        return !tells_version(facts, trust) || facts.rested_ns < server_grain_ns;
     const bool in_seconds = facts.identity.changed_ns % second_ns == 0;
     if (facts.writing == writers::none && facts.exact_times && !in_seconds) return false;
     return facts.now_ns - std::max(facts.identity.modified_ns, facts.identity.changed_ns) <

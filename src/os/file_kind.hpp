@@ -61,6 +61,11 @@ inline constexpr std::int64_t server_grain_ns = 4'000'000'000;
 // `trust` says of which other file systems than local ones times are proof at all.
 bool may_change_unseen(const file_facts& facts, trust_mode trust = trust_mode::automatic);
 
+// Do the facts tell which version of the file this is, in the words of every machine? Unlike above
+// a file of a network file system need not have rested: it may change once more under these facts,
+// so what is read now is not kept under them, but what is kept under them is right.
+bool tells_version(const file_facts& facts, trust_mode trust);
+
 // When pages of a file whose times come from there are used again after a close, for people: behind
 // "its pages". With the cure where they are not.
 std::string when_used_again(file_times times, trust_mode trust);

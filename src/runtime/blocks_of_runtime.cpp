@@ -12,6 +12,7 @@ void runtime_state::build_blocks() {
     of_blocks.space = settings.block_store_namespace;
     of_blocks.wait_ns = std::uint64_t{settings.block_store_wait_ms} * 1'000'000;
     of_blocks.local_files = settings.block_store_local;
+    of_blocks.trust = settings.trust_times;
     of_blocks.say = [this](const std::string& line) { say(line); };
     if (hooks.set_blocks) hooks.set_blocks(of_blocks);
     const auto make_agent = [this] { return std::make_unique<agent_store>(settings.block_store); };

@@ -22,11 +22,11 @@ bool service::start_at_store(std::uint32_t number) {
     flight& f = flights_[number];
     if (settings_.blocks == nullptr || f.asked_store) return false;
     f.asked_store = true;
-    file_identity version;
-    if (!settings_.blocks->wants(f.file->fd(), f.offset, f.wanted) ||
-        !files_.version_of(f.slot, f.generation, version))
-        return false;
-    f.block = settings_.blocks->fetch(f.file, version, f.offset / block_bytes);
+    if (!settings_.blocks->wants(f.file->fd(), f.offset, f.wanted)) return false;
+    const auto version = files_.version_of(f.slot, f.generation);
+    if (!version) return false;
+    f.block = settings_.blocks->fetch(f.file, version->identity, version->is_settled,
+                                      f.offset / block_bytes);
     if (f.block == nullptr) return false;
     if (f.block->look() == block_fetch::state::there && take_from_block(number)) return true;
     f.block_begun_ns = host_now_ns();
@@ -52,15 +52,16 @@ bool service::take_from_block(std::uint32_t number) {
 bool service::start_fill_at_store(const fill_order& order, std::uint32_t slot,
                                   std::uint32_t generation,
                                   const std::shared_ptr<shared_handle>& file) {
-    file_identity version;
     if (settings_.blocks == nullptr ||
-        !settings_.blocks->wants(file->fd(), order.offset, order.bytes) ||
-        !files_.version_of(slot, generation, version))
+        !settings_.blocks->wants(file->fd(), order.offset, order.bytes))
         return false;
+    const auto version = files_.version_of(slot, generation);
+    if (!version) return false;
     waiting_fill wanted{order, file, {}, host_now_ns()};
     const std::uint64_t last = (order.offset + order.bytes - 1) / block_bytes;
     for (std::uint64_t block = order.offset / block_bytes; block <= last; ++block) {
-        wanted.blocks.push_back(settings_.blocks->fetch(file, version, block));
+        wanted.blocks.push_back(
+            settings_.blocks->fetch(file, version->identity, version->is_settled, block));
         if (wanted.blocks.back() == nullptr) return false;
     }
     waiting_fills_.push_back(std::move(wanted));
@@ -71,14 +72,14 @@ bool service::start_fill_at_store(const fill_order& order, std::uint32_t slot,
 // True: the file's blocks are on their way, as many as the workers take. They are kept here for a
 // while, and those that come from the file are then in the memory of the operating system.
 bool service::wish_from_store(const wish& wanted, const std::shared_ptr<shared_handle>& file) {
-    file_identity version;
     if (settings_.blocks == nullptr ||
-        !settings_.blocks->wants(file->fd(), wanted.offset, wanted.bytes) ||
-        !files_.version_of(wanted.slot, wanted.generation, version))
+        !settings_.blocks->wants(file->fd(), wanted.offset, wanted.bytes))
         return false;
+    const auto version = files_.version_of(wanted.slot, wanted.generation);
+    if (!version) return false;
     const std::uint64_t last = (wanted.offset + wanted.bytes - 1) / block_bytes;
     for (std::uint64_t block = wanted.offset / block_bytes; block <= last; ++block)
-        if (settings_.blocks->fetch(file, version, block) == nullptr)
+        if (settings_.blocks->fetch(file, version->identity, version->is_settled, block) == nullptr)
             return block != wanted.offset / block_bytes;
     return true;
 }

@@ -19,6 +19,8 @@ using penstock::detail::host_now_ns;
 constexpr std::uint32_t most_failures = 3;
 // So old a look at a file's facts still counts for a block of it that is kept here.
 constexpr std::uint64_t fresh_ns = 100'000'000;
+// For so long the store is not asked again for a block that it does not have and will not get.
+constexpr std::uint64_t absent_ns = 1'000'000'000;
 constexpr std::size_t jobs_a_worker = 2, most_paths = 4096;
 // A put moves the bytes to another node and notes them there.
 constexpr std::uint64_t puts_wait_longer = 5;
@@ -57,7 +59,7 @@ bool block_reader::is_paused() const {
 }
 
 std::shared_ptr<block_fetch> block_reader::fetch(const std::shared_ptr<shared_handle>& file,
-                                                 const file_identity& version,
+                                                 const file_identity& version, bool is_settled,
                                                  std::uint64_t number) {
     const block_id id{version.device,      version.inode,      version.size_bytes,
                       version.modified_ns, version.changed_ns, number};
@@ -69,6 +71,9 @@ std::shared_ptr<block_fetch> block_reader::fetch(const std::shared_ptr<shared_ha
         kept.used = ++uses_;
         const block_fetch::state now = kept.fetch->look();
         if (now == block_fetch::state::under_way) return kept.fetch;
+        if (now == block_fetch::state::failed && !is_settled &&
+            host_now_ns() - kept.checked_ns < absent_ns)
+            return nullptr;
         if (now == block_fetch::state::there) {
             if (host_now_ns() - kept.checked_ns < fresh_ns) return kept.fetch;
             wanted.known = kept.fetch;
@@ -79,6 +84,7 @@ std::shared_ptr<block_fetch> block_reader::fetch(const std::shared_ptr<shared_ha
     wanted.fetch = std::make_shared<block_fetch>();
     wanted.file = file;
     wanted.version = version;
+    wanted.is_settled = is_settled;
     wanted.number = number;
     blocks_[id] = {wanted.fetch, ++uses_, host_now_ns()};
     drop_oldest();
@@ -123,7 +129,8 @@ void block_reader::work(block_store& store) {
 bool block_reader::is_as_opened(const job& j) const {
     file_facts now;
     return env_.facts(j.file->fd(), now) == 0 && now.identity == j.version &&
-           !may_change_unseen(now);
+           (j.is_settled ? !may_change_unseen(now, settings_.trust)
+                         : tells_version(now, settings_.trust));
 }
 
 bool block_reader::path_of(const job& j, std::string& out) {
@@ -199,6 +206,7 @@ block_reader::source block_reader::read(block_store& store, const job& j, const 
         failures_ = 0;
         ++counters_.misses;
     }
+    if (!j.is_settled) return source::neither;
     // What comes behind may come from the store. Other reads of the handle are as usual.
     read_nothing_ahead(j.file->fd());
     const std::int64_t read = read_all(env_, j.file->fd(), to, bytes, j.number * block_bytes);

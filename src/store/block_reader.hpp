@@ -31,11 +31,12 @@
 namespace penstock::host {
 
 struct block_settings {
-    std::string space;                   // options::block_store_namespace
-    std::uint64_t wait_ns = 50'000'000;  // for the answer to a get
-    bool local_files = false;            // files that change on this machine only, too
-    std::uint32_t workers = 8;           // each with a store object of its own
-    std::uint32_t most_blocks = 32;      // kept here, of 2 MiB
+    std::string space;                         // options::block_store_namespace
+    std::uint64_t wait_ns = 50'000'000;        // for the answer to a get
+    bool local_files = false;                  // files that change on this machine only, too
+    trust_mode trust = trust_mode::automatic;  // options::trust_times
+    std::uint32_t workers = 8;                 // each with a store object of its own
+    std::uint32_t most_blocks = 32;            // kept here, of 2 MiB
     std::uint64_t pause_ns = 10'000'000'000;
     bool checks_sums = true;  // false: for a test that shows what the sums are good for
     std::function<void(const std::string&)> say = [](const std::string&) {};
@@ -81,8 +82,11 @@ public:
     }
     // Block `number` of an open file that had this version when it was opened. Null: read the file;
     // the workers have enough to do, or the store is left alone.
+    // `is_settled`: no other state of the file has these facts. If not, a block that the store does
+    // not have comes from nowhere, since what is read now must not get the name of the version.
     std::shared_ptr<block_fetch> fetch(const std::shared_ptr<shared_handle>& file,
-                                       const file_identity& version, std::uint64_t number);
+                                       const file_identity& version, bool is_settled,
+                                       std::uint64_t number);
     // A fetch that takes longer than this is not waited for any more.
     [[nodiscard]] std::uint64_t most_wait_ns() const { return settings_.wait_ns + 450'000'000; }
 
@@ -101,6 +105,7 @@ private:
         std::shared_ptr<block_fetch> known;  // the block, if only its file has to be looked at
         std::shared_ptr<shared_handle> file;
         file_identity version;
+        bool is_settled = false;
         std::uint64_t number = 0;
     };
     struct kept_block {

@@ -1,7 +1,9 @@
 #include "store/warm.hpp"
 
+#include <algorithm>
 #include <cerrno>
-#include <memory>
+#include <chrono>
+#include <thread>
 #include <vector>
 
 #include "os/file_kind.hpp"
@@ -12,10 +14,14 @@ namespace penstock::host {
 
 namespace {
 
+// More than two clocks' steps.
+constexpr std::int64_t clock_steps_ns = 1'000'000;
+
 // An open file with its facts when it was opened.
 class warm_file {
 public:
-    warm_file(environment& env, const std::string& path) : env_(env), path_(path) {
+    warm_file(environment& env, const std::string& path, trust_mode trust)
+        : env_(env), path_(path), trust_(trust) {
         const int found = env.find(-1, path);
         code_ = found < 0 ? found : env.facts(found, facts_);
         // To open anything else might wait.
@@ -37,18 +43,28 @@ public:
             return {code_, "'" + path_ + "': " + error_text(code_) + "; name a file to read"};
         if (!facts_.is_regular || facts_.false_size)
             return {-EINVAL, "'" + path_ + "' is no file with a size; name a regular file"};
-        return unsettled() ? changes() : status{};
+        if (!may_change_unseen(facts_, trust_)) return {};
+        return facts_.times == file_times::local || tells_version(facts_, trust_) ? changes()
+                                                                                  : untold();
     }
     [[nodiscard]] status changes() const {
         return {-EAGAIN, "'" + path_ +
                              "' is being changed, or was just now, so its times do not tell its "
                              "version; try again in some seconds"};
     }
-    [[nodiscard]] bool unsettled() const { return may_change_unseen(facts_); }
+    [[nodiscard]] status untold() const {
+        return {-EOPNOTSUPP, "'" + path_ + "': its pages " + when_used_again(facts_.times, trust_)};
+    }
+    // How long the file has to rest yet, for its times to be proof; 0: it has, or never will.
+    [[nodiscard]] std::int64_t rest_ns() const {
+        const bool rests =
+            code_ == 0 && facts_.times != file_times::local && tells_version(facts_, trust_);
+        return rests ? std::max<std::int64_t>(server_grain_ns - facts_.rested_ns, 0) : 0;
+    }
     [[nodiscard]] bool is_as_before() const {
         file_facts now;
         return env_.facts(fd_, now) == 0 && now.identity == facts_.identity &&
-               !may_change_unseen(now);
+               !may_change_unseen(now, trust_);
     }
     [[nodiscard]] int fd() const { return fd_; }
     [[nodiscard]] const file_identity& version() const { return facts_.identity; }
@@ -56,22 +72,27 @@ public:
 private:
     environment& env_;
     const std::string path_;
+    const trust_mode trust_;
     int fd_ = -1, code_ = 0;
     file_facts facts_;
 };
 
 }  // namespace
 
-status warm_blocks(environment& env, const std::string& path, const std::string& space,
-                   const warm_range& range, std::uint64_t wait_ns, block_store& store,
-                   warm_counts& counts) {
-    const warm_file file(env, path);
+// What is read before a file of a network file system has rested may be of a state that leaves no
+// trace in its times. A process that sees the file for the first time waits for that.
+status warm_blocks(environment& env, const std::string& path, const warm_settings& settings,
+                   const warm_range& range, block_store& store, warm_counts& counts) {
+    if (const std::int64_t rest_ns = warm_file(env, path, settings.trust).rest_ns(); rest_ns > 0)
+        std::this_thread::sleep_for(std::chrono::nanoseconds(rest_ns + clock_steps_ns));
+    const std::uint64_t wait_ns = settings.wait_ns;
+    const warm_file file(env, path, settings.trust);
     if (status s = file.check(); !s) return s;
     std::string real_path;
     if (const int code = env.real_path(file.fd(), real_path); code != 0)
         return {code, "'" + path + "': " + error_text(code)};
     const file_identity& version = file.version();
-    const block_file named{space, path_in_file_system(real_path), version.size_bytes,
+    const block_file named{settings.space, path_in_file_system(real_path), version.size_bytes,
                            version.modified_ns, version.changed_ns};
     std::vector<std::byte> object(block_object_bytes);
     for (std::uint64_t i = 0; i < range.count; ++i) {

@@ -23,10 +23,16 @@ struct warm_counts {
     std::uint64_t full = 0;  // blocks that were read, and for which the store had no room
 };
 
-// Waits for the store up to `wait_ns` for each block. -EAGAIN: the file changes, or has changed so
-// lately that its times prove nothing. Stops at the first failure; `counts` has what was done.
-status warm_blocks(environment& env, const std::string& path, const std::string& space,
-                   const warm_range& range, std::uint64_t wait_ns, block_store& store,
-                   warm_counts& counts);
+struct warm_settings {
+    std::string space;                         // options::block_store_namespace
+    std::uint64_t wait_ns = 0;                 // for the store, for each block
+    trust_mode trust = trust_mode::automatic;  // options::trust_times
+};
+
+// -EAGAIN: the file changes, or has changed so lately that its times prove nothing. -EOPNOTSUPP:
+// the times of its file system are not trusted. A file of a network file system that this process
+// has not seen before is waited for, 4 s. Stops at the first failure; `counts` has what was done.
+status warm_blocks(environment& env, const std::string& path, const warm_settings& settings,
+                   const warm_range& range, block_store& store, warm_counts& counts);
 
 }  // namespace penstock::host

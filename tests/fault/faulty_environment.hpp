@@ -56,7 +56,7 @@ struct fault_plan {
     std::uint64_t flip_every = 0;     // every so manieth read delivers one wrong byte; 0: none
 };
 
-class faulty_environment final : public host::environment {
+class faulty_environment : public host::environment {
 public:
     explicit faulty_environment(host::environment& real = host::linux_environment())
         : real_(real) {}

@@ -8,7 +8,10 @@
 #include <cstring>
 
 #include "fault/faulty_environment.hpp"
+#include "os/file_kind.hpp"
 #include "os/mount_path.hpp"
+#include "store/agent_store.hpp"
+#include "store/warm.hpp"
 #include "unit/support.hpp"
 #include "unit/test_agent.hpp"
 
@@ -31,10 +34,31 @@ std::string hex(const host::block_key& key) {
 
 constexpr std::uint64_t block = host::block_bytes, size = 2 * block + 5000, blocks = 3;
 
+// Files as a network file system has them, if told so.
+class far_environment : public fault::faulty_environment {
+public:
+    // For how long all files have rested.
+    void say_rested(host::file_times times, std::int64_t rested_ns) {
+        times_ = times;
+        rested_ns_ = rested_ns;
+    }
+    int facts(int handle, host::file_facts& out) override {
+        const int code = faulty_environment::facts(handle, out);
+        out.times = times_;
+        out.rested_ns = rested_ns_;
+        if (times_ != host::file_times::local) out.writing = host::writers::unknown;
+        return code;
+    }
+
+private:
+    host::file_times times_ = host::file_times::local;
+    std::int64_t rested_ns_ = 0;
+};
+
 // A runtime of its own as a node has it: nothing of its files is in the memory of its operating
 // system.
 struct node {
-    fault::faulty_environment env;
+    far_environment env;
     options o;
     std::vector<std::string> lines;
     std::mutex lines_mutex;
@@ -355,6 +379,64 @@ TEST_F(block_store, a_new_version_has_blocks_of_its_own) {
     EXPECT_EQ(other->rt->stats().store_hits, 0u);
     other->rt.reset();
     EXPECT_EQ(agent.objects(), 2 * blocks);
+}
+
+// What is read of a file that has not rested may be of an earlier state under the same facts.
+TEST_F(block_store, a_file_that_has_not_rested_is_taken_from_it_but_not_put) {
+    const auto first = make_node();
+    first->env.say_rested(host::file_times::server, 0);
+    first->start();
+    EXPECT_EQ(read(*first->rt), bytes);
+    EXPECT_EQ(agent.objects(), 0u);
+    EXPECT_EQ(first->rt->stats().store_misses, blocks);
+    fill_store();
+    const auto second = make_node();
+    second->env.say_rested(host::file_times::server, 0);
+    second->start();
+    EXPECT_EQ(read(*second->rt), bytes);
+    EXPECT_EQ(second->rt->stats().store_hits, blocks);
+    EXPECT_EQ(second->rt->stats().file_reads, 0u);
+}
+
+TEST_F(block_store, a_file_that_has_rested_is_put) {
+    const auto first = make_node();
+    first->env.say_rested(host::file_times::server, host::server_grain_ns);
+    first->start();
+    EXPECT_EQ(read(*first->rt), bytes);
+    EXPECT_EQ(agent.objects(), blocks);
+}
+
+TEST_F(block_store, a_file_whose_times_are_not_trusted_is_in_it_only_if_told) {
+    for (const trust_mode trust : {trust_mode::automatic, trust_mode::off, trust_mode::on}) {
+        const auto first = make_node();
+        first->env.say_rested(host::file_times::unreliable, host::server_grain_ns);
+        first->o.trust_times = trust;
+        first->start();
+        EXPECT_EQ(read(*first->rt), bytes);
+        EXPECT_EQ(agent.objects(), trust == trust_mode::on ? blocks : 0u);
+        EXPECT_EQ(agent.gets(), trust == trust_mode::on ? blocks : 0u);
+    }
+}
+
+TEST_F(block_store, a_warming_process_waits_until_a_file_has_rested) {
+    far_environment env;
+    env.say_rested(host::file_times::server, host::server_grain_ns - 1'000'000);
+    const auto warm = [&](trust_mode trust) {
+        host::agent_store store(folder / "agent");
+        host::warm_counts counts;
+        const status done = host::warm_blocks(env, folder / "data", {"", 60'000'000'000, trust},
+                                              {0, 1, blocks}, store, counts);
+        EXPECT_EQ(counts.put, done.ok() ? blocks : 0u) << done.message;
+        return done;
+    };
+    // These files do not rest any longer for being waited for.
+    EXPECT_EQ(warm(trust_mode::automatic).code, -EAGAIN);
+    env.say_rested(host::file_times::unreliable, host::server_grain_ns);
+    const status untold = warm(trust_mode::automatic);
+    EXPECT_EQ(untold.code, -EOPNOTSUPP);
+    EXPECT_NE(untold.message.find("PENSTOCK_TRUST_TIMES=on"), std::string::npos);
+    EXPECT_TRUE(warm(trust_mode::on).ok());
+    EXPECT_EQ(agent.objects(), blocks);
 }
 
 TEST_F(block_store, what_a_runtime_writes_is_not_asked_of_it) {

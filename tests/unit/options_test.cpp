@@ -242,18 +242,27 @@ private:
 }  // namespace
 
 TEST(environment, every_variable_is_read) {
-    const variable all[] = {
-        {"PENSTOCK_BACKEND", "cpu"},       {"PENSTOCK_DEVICE", "3"},
-        {"PENSTOCK_CACHE", "2GiB"},        {"PENSTOCK_PAGE", "4KiB"},
-        {"PENSTOCK_TABLE", "1MiB"},        {"PENSTOCK_MAX_FILES", "99"},
-        {"PENSTOCK_SERVICE_THREADS", "5"}, {"PENSTOCK_STAGING", "8MiB"},
-        {"PENSTOCK_WORKERS", "6"},         {"PENSTOCK_IO", "pread"},
-        {"PENSTOCK_FRAME_WAIT_MS", "11"},  {"PENSTOCK_REQUEST_WAIT_MS", "12"},
-        {"PENSTOCK_HOST_WAIT_MS", "130"},  {"PENSTOCK_ROOTS", "/a:/b c::/d"},
-        {"PENSTOCK_DIRECT_IO", "off"},     {"PENSTOCK_REGISTERED_BUFFERS", "off"},
-        {"PENSTOCK_DEVICES", "2,0"},       {"PENSTOCK_LINKS", "off"},
-        {"PENSTOCK_STATISTICS", "off"},    {"PENSTOCK_TRUST_TIMES", "off"},
-        {"PENSTOCK_MOST_SERVICE_THREADS", "9"}};
+    const variable all[] = {{"PENSTOCK_BACKEND", "cpu"},
+                            {"PENSTOCK_DEVICE", "3"},
+                            {"PENSTOCK_CACHE", "2GiB"},
+                            {"PENSTOCK_PAGE", "4KiB"},
+                            {"PENSTOCK_TABLE", "1MiB"},
+                            {"PENSTOCK_MAX_FILES", "99"},
+                            {"PENSTOCK_SERVICE_THREADS", "5"},
+                            {"PENSTOCK_STAGING", "8MiB"},
+                            {"PENSTOCK_WORKERS", "6"},
+                            {"PENSTOCK_IO", "pread"},
+                            {"PENSTOCK_FRAME_WAIT_MS", "11"},
+                            {"PENSTOCK_REQUEST_WAIT_MS", "12"},
+                            {"PENSTOCK_HOST_WAIT_MS", "130"},
+                            {"PENSTOCK_ROOTS", "/a:/b c::/d"},
+                            {"PENSTOCK_DIRECT_IO", "off"},
+                            {"PENSTOCK_REGISTERED_BUFFERS", "off"},
+                            {"PENSTOCK_DEVICES", "2,0"},
+                            {"PENSTOCK_LINKS", "off"},
+                            {"PENSTOCK_STATISTICS", "off"},
+                            {"PENSTOCK_TRUST_TIMES", "off"},
+                            {"PENSTOCK_MOST_SERVICE_THREADS", "9"}};
     options o;
     const status s = options::from_environment(o);
     ASSERT_TRUE(s.ok()) << s.message;
@@ -327,10 +336,10 @@ TEST(environment, a_wrong_value_names_its_variable) {
 TEST(option_table, has_a_row_for_every_member_that_text_can_give) {
     const options o;
     [[maybe_unused]] const auto& [where, device, devices, links, share, publish, cache, memory,
-                                   page, table, files, threads, most_threads, staging, window, admit,
-                                   tier, writable, behind, workers, io, direct, registered, trust,
-                                   store, store_wait, store_space, store_local, frame_wait,
-                                   request_wait, host_wait, roots, log] = o;
+                                  page, table, files, threads, most_threads, staging, window, admit,
+                                  tier, writable, behind, workers, io, direct, registered, trust,
+                                  store, store_wait, store_space, store_local, frame_wait,
+                                  request_wait, host_wait, roots, log] = o;
     constexpr std::size_t members = 33;
     std::set<std::string> names, variables;
     for (const settings::option_entry& entry : settings::option_entries()) {
