@@ -119,6 +119,21 @@ const std::vector<metric>& metrics_of_store() {
     return all;
 }
 
+const std::vector<metric>& metrics_of_threads() {
+    static const std::vector<metric> all = {
+        {"penstock_service_threads",
+         "gauge",
+         "Service threads that were made, helpers too; they sleep when no request is there.",
+         {{"", "", [](counts c) { return c.service_threads; }}}},
+        {"penstock_helpers_total",
+         "counter",
+         "Helpers that were made or woken, by why: requests came faster than they were served, or "
+         "a system call held a thread up while requests waited behind it.",
+         {{"cause", "backlog", [](counts c) { return c.helpers_for_backlog; }},
+          {"cause", "stall", [](counts c) { return c.helpers_for_stalls; }}}}};
+    return all;
+}
+
 // Of a value of a label, and without the quotation mark of a help.
 std::string escaped(const std::string& text, bool is_label) {
     std::string out;
@@ -184,7 +199,7 @@ std::string prometheus_text(std::span<const labelled_statistics> all) {
     std::string out;
     if (all.empty()) return out;
     for (const std::vector<metric>* const metrics :
-         {&metrics_of_pages(), &metrics_of_files(), &metrics_of_store()})
+         {&metrics_of_pages(), &metrics_of_files(), &metrics_of_store(), &metrics_of_threads()})
         for (const metric& each : *metrics) {
             out += head_of(each.name, each.kind, each.help);
             for (const labelled_statistics& runtime : all)

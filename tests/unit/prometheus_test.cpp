@@ -19,6 +19,8 @@ statistics some_statistics() {
     s.neighbour_loads = 4;
     s.neighbour_reads = 5;
     s.request_loads = 6;
+    s.service_threads = 7;
+    s.helpers_for_stalls = 8;
     s.latency_ns[10] = 2;
     s.latency_ns[31] = 1;
     return s;
@@ -39,7 +41,9 @@ TEST(prometheus, numbers_stand_behind_their_sources) {
          {"\npenstock_hits_total 10\n", "\npenstock_misses_total{source=\"window\"} 3\n",
           "\npenstock_misses_total{source=\"tier\"} 3\n",
           "\npenstock_misses_total{source=\"neighbour\"} 9\n",
-          "\npenstock_misses_total{source=\"request\"} 6\n",
+          "\npenstock_misses_total{source=\"request\"} 6\n", "\npenstock_service_threads 7\n",
+          "\npenstock_helpers_total{cause=\"backlog\"} 0\n",
+          "\npenstock_helpers_total{cause=\"stall\"} 8\n",
           "\npenstock_request_seconds_bucket{le=\"1.024e-06\"} 0\n",
           "\npenstock_request_seconds_bucket{le=\"2.048e-06\"} 2\n",
           "\npenstock_request_seconds_bucket{le=\"2.14748365\"} 2\n",
