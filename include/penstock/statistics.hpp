@@ -86,7 +86,7 @@ struct statistics {
     std::uint64_t store_puts = 0;
     std::uint64_t store_pauses = 0;
     std::uint64_t store_is_paused = 0;  // 1: it is left alone now
-    std::uint64_t bad_requests = 0;  // requests the host refused as malformed
+    std::uint64_t bad_requests = 0;     // requests the host refused as malformed
     // Service threads that were made, helpers too. They sleep when no request is there.
     std::uint64_t service_threads = 0;
     // How often a helper was made or woken: because requests kept coming faster than the threads
