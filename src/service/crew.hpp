@@ -8,10 +8,9 @@
 //            wait in its rings: a disk, a network or a lock keeps it. The monitor wakes a helper.
 //            As long as a thread is stalled, awake helpers look at the rings, and one more is woken
 //            whenever all that are awake have stalled too.
-//   backlog  A thread has found its rings full again and again, so it is busy all the time. It
-//   wakes
-//            a helper itself, or has the monitor make one. No more threads than the processors have
-//            room for are awake for this reason.
+//   backlog  A thread has found its rings full again and again, so it is busy all the time. It has
+//            a helper woken, or made by the monitor. No more threads than the processors have room
+//            for are awake for this reason.
 //
 // Thread-safe. Each word stands for itself, so they are relaxed: a decision from old words wakes a
 // helper too late or for nothing. Requests that a stalled thread has taken stay with it.
