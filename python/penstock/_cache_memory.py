@@ -76,9 +76,12 @@ def _of_buffer(owner: object, view: memoryview) -> Memory:
 
 def _of_dlpack(owner: Any) -> Memory:
     try:
-        capsule = owner.__dlpack__(max_version=(1, 0))
-    except TypeError:  # of before DLPack 1.0
-        capsule = owner.__dlpack__()
+        try:
+            capsule = owner.__dlpack__(max_version=(1, 0))
+        except TypeError:  # of before DLPack 1.0, which cannot say that memory is read-only
+            capsule = owner.__dlpack__()
+    except BufferError as error:
+        raise _refused(f"{type(owner).__name__} does not share it: {error}") from None
     address, size, device, is_read_only = memory_of_capsule(capsule)
     if size < 0:
         raise _scattered(owner)

@@ -46,6 +46,15 @@ def drawn(examples):
     return decorate
 
 
+def numpy_exchanges(dtype):
+    """Whether this numpy knows the type in DLPack: that of Debian 12 has no bool there."""
+    try:
+        np.from_dlpack(np.zeros(1, dtype))
+    except (BufferError, RuntimeError, TypeError):
+        return False
+    return True
+
+
 DTYPES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
           "float16", "float32", "float64", "complex64", "complex128"]
 dtypes = st.sampled_from(DTYPES).map(np.dtype)
@@ -194,8 +203,9 @@ class regions(Beside):
         given = data.draw(st.sampled_from([shape, (-1, *shape[1:])]))
         with ps.open_region(path, "r", dtype, given, offset, runtime=self.rt) as region:
             self.assertEqual((region.shape, region.nbytes), (shape, expected.nbytes))
-            for share in (np.asarray, np.from_dlpack):
-                self.same(share(region), expected)
+            self.same(np.asarray(region), expected)
+            if numpy_exchanges(dtype):
+                self.same(np.from_dlpack(region), expected)
         np.save(self.folder / "region.npy", expected)
         with ps.open_region(self.folder / "region.npy", runtime=self.rt) as region:
             self.same(np.asarray(region), expected)
