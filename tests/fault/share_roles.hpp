@@ -37,7 +37,7 @@ struct findings {
     }
 };
 
-inline std::unique_ptr<runtime> make(const std::string& root, backend where) {
+inline std::unique_ptr<runtime> make(const std::string& root, backend where, bool rewrites) {
     options o;
     o.where = where;
     o.page_bytes = share_page_bytes;
@@ -48,7 +48,9 @@ inline std::unique_ptr<runtime> make(const std::string& root, backend where) {
     o.writable = true;
     o.share = "kill";
     o.admit_one_in = 4;
-    o.host_wait_ms = 5000;
+    // A writer waits so long for a neighbour that was stopped. A reader that was stopped for longer
+    // than its own time would find that its host stood still.
+    o.host_wait_ms = rewrites ? 1000 : 8000;
     o.frame_wait_ms = 5000;
     o.roots = {root};
     if (const char* const caches = std::getenv("PENSTOCK_TEST_CACHES"); caches != nullptr)
@@ -150,7 +152,7 @@ int run_share_process(int argc, char** argv, backend where, const Read& read) {
     const std::string role = argc > 1 ? argv[1] : "";
     const auto number = [&](int i) { return i < argc ? std::strtoull(argv[i], nullptr, 10) : 1; };
     if (argc < 3) return 2;
-    const auto rt = make(argv[2], where);
+    const auto rt = make(argv[2], where, role == "rewrite");
     if (role == "read") read(*rt, number(3), number(4), number(5));
     else if (role == "rewrite") rewrite_role(*rt, number(3));
     else if (role == "follow") follow_role(*rt);
