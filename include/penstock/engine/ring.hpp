@@ -1,4 +1,4 @@
-// The ring, device half: a queue of requests from groups to one service thread.
+// The ring, device half: a queue of requests from groups to a service thread, or to a helper of it.
 //
 // Life of slot s = t mod N under ticket t:
 //
