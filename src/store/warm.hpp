@@ -8,6 +8,7 @@
 
 #include "os/env.hpp"
 #include "penstock/error.hpp"
+#include "penstock/options.hpp"
 #include "store/block_store.hpp"
 
 namespace penstock::host {
