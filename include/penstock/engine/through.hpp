@@ -131,9 +131,14 @@ PENSTOCK_HD PENSTOCK_NOINLINE through_bytes begin_through(const Group& g, const 
                                                           std::uint32_t slot, std::uint64_t wanted,
                                                           std::uint64_t offset, bool must,
                                                           through_room& room) {
+    // A file without a window and without neighbours is the common case of a miss by request: one
+    // trip to memory tells, on its way while the file is looked at.
+    const window_word window = c.windows == nullptr ? 0 : load_relaxed(&c.windows[slot]);
+    const file_handle file = handle_of(c, slot);
+    if (window == 0 && !is_linked(c)) return {};
     room.look = {};
     through_look& look = room.look;
-    look.file = handle_of(c, slot);
+    look.file = file;
     look_through(c, look.file, offset, wanted, look);
     if (look.length > 0 && !must && admits(g, c, slot, offset >> c.page_shift, look)) {
         leave_neighbours(c, look.neighbour);
