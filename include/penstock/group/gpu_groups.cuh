@@ -119,14 +119,24 @@ PENSTOCK_D PENSTOCK_INLINE void store_plain_16(std::byte* to, uint4 v) {
     *reinterpret_cast<uint4*>(to) = v;
 }
 
-template <uint4 (*Load)(const std::byte*), void (*Store)(std::byte*, uint4)>
+template <uint4 (*Load)(const std::byte*), void (*Store)(std::byte*, uint4), int Longest = 4>
 PENSTOCK_D PENSTOCK_INLINE void copy_aligned_16(std::byte* to, const std::byte* from,
                                                 std::size_t bytes, std::uint32_t rank,
                                                 std::uint32_t size) {
-    // Four loads in flight per thread before the first store: the latency of the second-level cache
-    // or of the bus is paid once for all four.
+    // Four loads in flight per thread before the first store, or eight: the latency of the
+    // second-level cache or of the bus is paid once for all of them.
     const std::size_t stride = std::size_t{size} * 16;
     std::size_t i = std::size_t{rank} * 16;
+    if constexpr (Longest == 8) {
+#pragma unroll 1
+        for (; i + 7 * stride < bytes; i += 8 * stride) {
+            uint4 part[8];
+#pragma unroll
+            for (int k = 0; k < 8; ++k) part[k] = Load(from + i + k * stride);
+#pragma unroll
+            for (int k = 0; k < 8; ++k) Store(to + i + k * stride, part[k]);
+        }
+    }
 #pragma unroll 1
     for (; i + 3 * stride < bytes; i += 4 * stride) {
         const uint4 a = Load(from + i), b = Load(from + i + stride);
@@ -192,7 +202,7 @@ PENSTOCK_D PENSTOCK_INLINE void copy_from_window(std::byte* to, const std::byte*
 PENSTOCK_D PENSTOCK_NOINLINE inline void copy_from_host(std::byte* to, const std::byte* from,
                                                         std::size_t bytes, std::uint32_t rank,
                                                         std::uint32_t size) {
-    copy_aligned_16<load_host_16, store_frame_16>(to, from, bytes, rank, size);
+    copy_aligned_16<load_host_16, store_frame_16, 8>(to, from, bytes, rank, size);
 }
 
 PENSTOCK_D PENSTOCK_NOINLINE inline void copy_between_frames(std::byte* to, const std::byte* from,
