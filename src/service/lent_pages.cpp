@@ -47,7 +47,7 @@ bool service::take_from_frames(std::uint32_t number) {
     if (f.done == f.wanted) {
         --in_flight_;
         f.file.reset();
-        answer(f.at, static_cast<std::int64_t>(f.done));
+        answer_read(f);
         return true;
     }
     const std::uint64_t now = now_ns();
@@ -86,7 +86,7 @@ void service::look_at_copies() {
         } else {
             --in_flight_;
             f.file.reset();
-            answer(f.at, static_cast<std::int64_t>(f.done));
+            answer_read(f);
         }
     }
 }

@@ -429,14 +429,19 @@ void service::finish(const read_result& result) {
         std::memset(staging_of(f.at) + f.done, 0, f.wanted - f.done);
         f.done = f.wanted;
     }
-    answer(f.at, result.result < 0 ? result.result : static_cast<std::int64_t>(f.done));
+    if (result.result < 0) answer(f.at, result.result);
+    else answer_read(f);
+}
+
+void service::answer_read(const flight& f) {
+    answer(f.at, f.done, f.done == f.wanted ? engine::whole_bit : 0);
 }
 
 // Release: pairs with await; the group sees result, words and staging bytes.
-void service::answer(const ring_ticket& at, std::int64_t result) {
+void service::answer(const ring_ticket& at, std::int64_t result, std::uint64_t whole_bit) {
     ring_reply& reply = reply_of(at);
     reply.result = result;
-    atomic_store<order::release, scope::system>(&reply.completed, at.ticket + 1);
+    atomic_store<order::release, scope::system>(&reply.completed, (at.ticket + 1) | whole_bit);
 }
 
 void service::refuse(const ring_ticket& at, std::int64_t code) {

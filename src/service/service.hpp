@@ -216,7 +216,8 @@ private:
     void finish(const read_result& result);
     void finish_fill(const read_result& result);
     void count_read(const read_result& result);
-    void answer(const engine::ring_ticket& at, std::int64_t result);
+    void answer_read(const flight& f);  // with what it has
+    void answer(const engine::ring_ticket& at, std::int64_t result, std::uint64_t whole_bit = 0);
     void refuse(const engine::ring_ticket& at, std::int64_t code);
     std::uint32_t rest(std::uint32_t idle_rounds);
     void sleep_until_rung();

@@ -45,7 +45,7 @@ bool service::take_from_block(std::uint32_t number) {
     f.block.reset();
     f.file.reset();
     --in_flight_;
-    answer(f.at, static_cast<std::int64_t>(f.done));
+    answer_read(f);
     return true;
 }
 

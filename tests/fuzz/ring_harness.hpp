@@ -107,8 +107,8 @@ public:
     }
 
     [[nodiscard]] bool answered(std::uint64_t ticket) const {
-        return atomic_load<order::acquire, scope::system>(&replies()[ticket % slots].completed) ==
-               ticket + 1;
+        return (atomic_load<order::acquire, scope::system>(&replies()[ticket % slots].completed) &
+                ~engine::whole_bit) == ticket + 1;
     }
     // Waits at most a second (ten under a sanitizer's load).
     [[nodiscard]] bool await(std::uint64_t ticket) const {

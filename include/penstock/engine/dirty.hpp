@@ -125,7 +125,8 @@ PENSTOCK_HD inline bool try_lock_frame(const cache_view& c, std::uint32_t frame)
         const ring_view& r = c.rings[lock_ring(seen)];
         const std::uint64_t* const completed =
             &r.replies[lock_ticket(seen) & (r.slots - 1)].completed;
-        if (atomic_load<order::acquire, scope::system>(completed) < lock_ticket(seen) + 1)
+        if ((atomic_load<order::acquire, scope::system>(completed) & ~whole_bit) <
+            lock_ticket(seen) + 1)
             return false;
     }
     return atomic_compare_swap<order::acquire>(lock, seen, lock_held);

@@ -200,8 +200,9 @@ PENSTOCK_HD inline std::int64_t await_load(const Group& g, const cache_view& c,
     if (load.from == pending_load::source::tier_pending)
         return await_fill(g, c, load.word_index, load.bytes);
     if (load.from != pending_load::source::request) return 0;
-    const std::int64_t waited = await(g, c, load.at);
-    if (waited != 0) {
+    const std::int64_t waited = await_whole(g, c, load.at);
+    if (waited > 0) return 0;  // all that the request asked for, which is wanted_bytes
+    if (waited < 0) {
         orphan_slot(c, load.at);
         return waited;
     }

@@ -217,9 +217,13 @@ struct file_request {
 // file on a full disk.
 inline constexpr int no_table_room = -EXFULL;
 
+// In the word that says that an answer is there: the result is the count of bytes that a read asked
+// for, so that the group need not load it, which is a trip over the bus.
+inline constexpr std::uint64_t whole_bit = std::uint64_t{1} << 63;
+
 // The answer, written by the service thread. 64 bytes.
 struct alignas(64) ring_reply {
-    std::uint64_t completed;  // ticket + 1, stored last
+    std::uint64_t completed;  // ticket + 1, and perhaps whole_bit; stored last
     std::int64_t result;      // bytes read, 0, or a negative errno
     std::uint64_t words[6];   // open: see reply_* below; leaf: words[0] = arena index
 };

@@ -7,7 +7,7 @@
 //   post     requests[s].published = t+1  that group     release, system  the service thread may
 //                                                                         read the request
 //   answer   replies[s].completed = t+1   the service    release, system  the group may read reply
-//                                         thread                          and staging
+//            (perhaps with whole_bit)     thread                          and staging
 //   recycle  free_ticket[s] = t + N       that group     release, device  ticket t + N may be
 //                                                                         claimed
 //   orphan   free_ticket[s] = t+N | top   that group     release, device  as above, once completed
@@ -62,8 +62,8 @@ PENSTOCK_HD PENSTOCK_INLINE bool claimable(const ring_view& r, std::uint64_t fre
     if (free_mark == t) return true;
     // Given up by its last owner, ticket t - N: wait until the service thread has answered it.
     return free_mark == (t | orphan_bit) &&
-           atomic_load<order::acquire, scope::system>(&r.replies[slot_of(r, t)].completed) ==
-               t - r.slots + 1;
+           (atomic_load<order::acquire, scope::system>(&r.replies[slot_of(r, t)].completed) &
+            ~whole_bit) == t - r.slots + 1;
 }
 
 // Leader only. One attempt to claim a slot; false if the ring is full. `given_up`: the slot's last
@@ -232,33 +232,37 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t claim_slot(const Group& g, const cach
                          1, out);
 }
 
-// Leader only: has the service thread answered? Acquire: pairs with its release; the group may read
-// reply and staging. On a GPU the load itself is relaxed, and a fence follows the load that
+// Leader only: has the service thread answered? `is_whole`: with all bytes of a read. Acquire: pairs
+// with its release; the group may read reply and staging. On a GPU the load itself is relaxed, and a fence follows the load that
 // succeeds: each acquire load would empty the first-level cache of the multiprocessor, and
 // thousands of groups look again and again.
-PENSTOCK_HD PENSTOCK_INLINE bool is_answered(const std::uint64_t* completed, std::uint64_t ticket) {
+PENSTOCK_HD PENSTOCK_INLINE bool is_answered(const std::uint64_t* completed, std::uint64_t ticket,
+                                             bool& is_whole) {
 #if PENSTOCK_ON_DEVICE
-    if (atomic_load<order::relaxed, scope::system>(completed) != ticket + 1) return false;
+    const std::uint64_t seen = atomic_load<order::relaxed, scope::system>(completed);
+    if ((seen & ~whole_bit) != ticket + 1) return false;
     system_fence();
-    return true;
 #else
-    return atomic_load<order::acquire, scope::system>(completed) == ticket + 1;
+    const std::uint64_t seen = atomic_load<order::acquire, scope::system>(completed);
+    if ((seen & ~whole_bit) != ticket + 1) return false;
 #endif
+    is_whole = (seen & whole_bit) != 0;
+    return true;
 }
 
-// Leader only: waits for the answer. Returns 0 when it is there, else the negative errno of the
-// wait. In that case the caller has to pass the slot to orphan_slot, for the service thread may
-// still write to it.
+// Leader only: waits for the answer. Returns 1 when it is there with all bytes of a read, 0 when it
+// is there and has to be looked at, else the negative errno of the wait. In that case the caller
+// has to pass the slot to orphan_slot, for the service thread may still write to it.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t await(const Group& g, const cache_view& c,
-                                                 const ring_ticket& at) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t await_whole(const Group& g, const cache_view& c,
+                                                       const ring_ticket& at) {
     const ring_view& r = c.rings[at.ring];
     const std::uint64_t* completed = &r.replies[slot_of(r, at.ticket)].completed;
     wait_deadline waiting(g, c.request_wait_ns);
     for (std::uint32_t round = 0;; ++round) {
-        if (is_answered(completed, at.ticket)) {
+        if (bool is_whole = false; is_answered(completed, at.ticket, is_whole)) {
             count_latency(g, c, g.now_ns() - waiting.start_ns());
-            return 0;
+            return is_whole ? 1 : 0;
         }
         g.pause(round);
         if (round % 16 == 15) {
@@ -266,6 +270,14 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t await(const Group& g, const cache_vie
             if (code != 0) return code == -ETIME ? -ETIMEDOUT : code;
         }
     }
+}
+
+// The same, for a caller that looks at the answer in any case.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t await(const Group& g, const cache_view& c,
+                                               const ring_ticket& at) {
+    const std::int64_t waited = await_whole(g, c, at);
+    return waited > 0 ? 0 : waited;
 }
 
 // Leader only, after the group has read all that it needs of reply and staging.
