@@ -2,6 +2,7 @@
 // windows of files that change. It beats seldom while the runtime rests.
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "runtime/runtime_state.hpp"
 
@@ -9,10 +10,11 @@ namespace penstock::host {
 
 void runtime_state::monitor_loop() {
     std::unique_lock lock(monitor_mutex);
-    while (!monitor_stop) {
+    for (bool is_called = false; !monitor_stop;) {
         lock.unlock();
         look_after();
-        look_at_threads();
+        if (!is_called) look_at_threads();
+        make_wished_helpers();
         tell_stop();
         if (windows != nullptr) windows->watch();
         if (windows_of_rows.set != nullptr) windows_of_rows.set->watch();
@@ -22,7 +24,7 @@ void runtime_state::monitor_loop() {
         lock.lock();
         monitor_wake.wait_for(lock, std::chrono::nanoseconds(next_beat_ns()),
                               [this] { return monitor_stop || monitor_called; });
-        monitor_called = false;
+        is_called = std::exchange(monitor_called, false);
     }
 }
 

@@ -173,6 +173,7 @@ struct runtime_state {
     // By the monitor.
     void make_helper(bool for_stall);
     void look_at_threads();
+    void make_wished_helpers();
     // Calls use(service, is_helper) for all service threads that were made.
     template <typename Use>
     void for_each_thread(const Use& use) const {

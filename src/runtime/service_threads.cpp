@@ -144,8 +144,9 @@ void runtime_state::build_crew() {
                         most = *settings.most_service_threads - base,
                         processors = std::max(1u, std::thread::hardware_concurrency()),
                         for_service = device->is_gpu() ? processors : processors / 2;
-    crew = std::make_unique<service_crew>(
-        most, std::min(most, for_service - std::min(for_service, base)));
+    crew = std::make_unique<service_crew>(most,
+                                          std::min(most, for_service - std::min(for_service, base)),
+                                          [this] { call_monitor(); });
     helpers.resize(most);
 }
 
@@ -198,8 +199,9 @@ void runtime_state::make_helper(bool for_stall) {
     }
 }
 
-// With each beat. A thread is stalled if it has done no round since the last one; on a busy machine
-// it may also have had no processor, and then a helper is woken for little.
+// With each beat, and not when the monitor was called: a thread is stalled if it has done no round
+// since the last look. On a busy machine it may also have had no processor, and then a helper is
+// woken for little.
 void runtime_state::look_at_threads() {
     bool any_stalled = false, requests_wait = false, any_helps = false;
     seen_rounds.resize(services.size() + helpers.size());
@@ -214,7 +216,13 @@ void runtime_state::look_at_threads() {
     });
     crew->say_stalled(any_stalled);
     if (requests_wait && !any_helps && !crew->wake_for_stall()) make_helper(true);
-    if (crew->take_wish_for_another()) make_helper(false);
+}
+
+// All of them at once: a file that is read for the first time is through in some ten beats. Those
+// that are not wanted sleep.
+void runtime_state::make_wished_helpers() {
+    if (!crew->take_wish_for_more()) return;
+    while (crew->lacks_for_backlog() && crew->next_bell() != nullptr) make_helper(false);
 }
 
 }  // namespace penstock::host

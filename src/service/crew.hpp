@@ -8,9 +8,9 @@
 //            wait in its rings: a disk, a network or a lock keeps it. The monitor wakes a helper.
 //            As long as a thread is stalled, awake helpers look at the rings, and one more is woken
 //            whenever all that are awake have stalled too.
-//   backlog  A thread has found its rings full again and again, so it is busy all the time. It has
-//            a helper woken, or made by the monitor. No more threads than the processors have room
-//            for are awake for this reason.
+//   backlog  A thread has taken many requests and found more each time. It has a helper woken.
+//            Where none sleeps, the monitor makes all that the processors have room for; no more
+//            than that are awake for this reason.
 //
 // Thread-safe. Each word stands for itself, so they are relaxed: a decision from old words wakes a
 // helper too late or for nothing. Requests that a stalled thread has taken stay with it.
@@ -18,7 +18,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "penstock/group/doorbell.hpp"
@@ -28,7 +30,9 @@ namespace penstock::host {
 class service_crew {
 public:
     // `helpers`: how many there may be. `busy`: how many of them may be awake for a backlog.
-    service_crew(std::uint32_t helpers, std::uint32_t busy) : busy_(busy), bells_(helpers) {
+    // `call_monitor`: has the monitor look at once.
+    service_crew(std::uint32_t helpers, std::uint32_t busy, std::function<void()> call_monitor)
+        : busy_(busy), call_monitor_(std::move(call_monitor)), bells_(helpers) {
         for (auto& bell : bells_) bell = std::make_unique<host_doorbell>();
     }
 
@@ -37,7 +41,8 @@ public:
     void ask_for_backlog() {
         if (awake_.load(std::memory_order_relaxed) >= busy_) return;
         if (wake_sleeper()) for_backlog_.fetch_add(1, std::memory_order_relaxed);
-        else wants_another_.store(true, std::memory_order_relaxed);
+        else if (lacks_for_backlog() && !wants_more_.exchange(true, std::memory_order_relaxed))
+            call_monitor_();
     }
 
     // By the monitor. False: no helper sleeps.
@@ -47,9 +52,11 @@ public:
         return woken;
     }
     void say_stalled(bool stalled) { is_stalled_.store(stalled, std::memory_order_relaxed); }
-    [[nodiscard]] bool take_wish_for_another() {
-        return wants_another_.exchange(false, std::memory_order_relaxed);
+    [[nodiscard]] bool take_wish_for_more() {
+        return wants_more_.exchange(false, std::memory_order_relaxed);
     }
+    // Are there fewer than may be awake for a backlog?
+    [[nodiscard]] bool lacks_for_backlog() const { return made() < busy_; }
     // The bell of the helper that is made next; null: there may be no more.
     [[nodiscard]] host_doorbell* next_bell() const {
         const std::uint32_t made = this->made();
@@ -89,10 +96,11 @@ private:
     }
 
     const std::uint32_t busy_;
+    const std::function<void()> call_monitor_;
     std::vector<std::unique_ptr<host_doorbell>> bells_;
     bool is_refused_ = false;  // of the monitor: the system has no more threads
     std::atomic<std::uint32_t> made_{0}, awake_{0};
-    std::atomic<bool> wants_another_{false}, is_stalled_{false};
+    std::atomic<bool> wants_more_{false}, is_stalled_{false};
     std::atomic<std::uint64_t> for_backlog_{0}, for_stalls_{0};
 };
 

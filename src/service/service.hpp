@@ -15,9 +15,11 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -222,7 +224,7 @@ private:
     std::uint32_t rest(std::uint32_t idle_rounds);
     void sleep_until_rung();
     bool watch_or_sleep();
-    std::uint32_t rest_as_helper(std::uint32_t naps);
+    std::uint32_t rest_as_helper(std::uint32_t idle_rounds);
     void note_backlog(std::uint32_t taken);
     [[nodiscard]] bool must_end() const {
         return stop_.load(std::memory_order_relaxed) || killed_.load(std::memory_order_relaxed);
@@ -243,7 +245,10 @@ private:
     std::uint32_t first_ring_ = 0;  // to look at next
     std::uint32_t in_flight_ = 0;
     // One after the other: rounds with several requests, and waits in which no read finished.
-    std::uint32_t crowded_rounds_ = 0, fruitless_waits_ = 0;
+    std::uint32_t fruitless_waits_ = 0;
+    std::chrono::steady_clock::time_point idle_since_;  // of a helper
+    // The end of the first round of several requests since a helper was asked for.
+    std::optional<std::chrono::steady_clock::time_point> crowded_since_;
     std::vector<flight> flights_;
     std::vector<std::uint32_t> copying_;  // flights that wait for a copy from device frames
     std::uint64_t no_copies_until_ns_ = 0;

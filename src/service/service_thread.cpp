@@ -107,11 +107,11 @@ std::uint32_t service::rest(std::uint32_t idle_rounds) {
     constexpr std::uint32_t naps_of_a_length = 16, lengths = 3,
                             long_asleep = yields + naps_of_a_length * lengths;
     handles_.forget_stale();
+    if (settings_.is_helper) return rest_as_helper(idle_rounds);
     if (idle_rounds < yields) {
         std::this_thread::yield();
         return idle_rounds;
     }
-    if (settings_.is_helper) return rest_as_helper(idle_rounds - yields);
     if (posters_ring_) {
         sleep_until_rung();
         return yields - 1;
@@ -146,12 +146,21 @@ bool service::watch_or_sleep() {
     return woken;
 }
 
-// A helper that was woken looks at the rings as long as a thread does that has just served a
-// request. While a thread is stalled it naps between its looks: no poster can ring it.
-std::uint32_t service::rest_as_helper(std::uint32_t naps) {
+// A helper that was woken looks at the rings for two milliseconds from its last request on: with
+// less, helpers fell asleep between the bursts of a kernel that reads a file, and it took a third
+// longer. While a thread is stalled it then naps between its looks: no poster can ring it.
+std::uint32_t service::rest_as_helper(std::uint32_t idle_rounds) {
+    constexpr std::chrono::milliseconds awake(2);
     constexpr std::uint32_t naps_of_a_length = 16;
     constexpr std::uint64_t sleep_ns = 10'000'000'000;
     service_crew& crew = *settings_.crew;
+    const auto now = std::chrono::steady_clock::now();
+    if (idle_rounds == 1) idle_since_ = now;
+    if (now - idle_since_ < awake) {
+        std::this_thread::yield();
+        return std::min(idle_rounds, yields);
+    }
+    const std::uint32_t naps = idle_rounds < yields ? 0 : idle_rounds - yields;
     if (crew.is_stalled()) {
         doorbell_->begin_sleep();
         if (!any_is_posted() && !must_end())
@@ -168,14 +177,20 @@ std::uint32_t service::rest_as_helper(std::uint32_t naps) {
     return woken ? 0 : yields;
 }
 
-// Requests were there in each of many rounds, and several of them.
+// A helper is worth so much time in rounds that each take several requests, one after the other. A
+// round may take hundreds of large pages, which is milliseconds: then more than one is asked for.
 void service::note_backlog(std::uint32_t taken) {
-    constexpr std::uint32_t several = 4, many_rounds = 16;
+    constexpr std::uint32_t several = 4;
+    constexpr std::chrono::microseconds worth_a_helper(150);
+    constexpr std::int64_t most_in_a_round = 8;  // a round may also have waited for a disk
     if (settings_.crew == nullptr || !settings_.crew->takes_backlog()) return;
-    crowded_rounds_ = taken >= several ? crowded_rounds_ + 1 : 0;
-    if (crowded_rounds_ < many_rounds) return;
-    crowded_rounds_ = 0;
-    settings_.crew->ask_for_backlog();
+    if (taken < several) return crowded_since_.reset();
+    const auto now = std::chrono::steady_clock::now();
+    if (!crowded_since_) crowded_since_ = now;
+    const std::int64_t wanted =
+        std::min<std::int64_t>((now - *crowded_since_) / worth_a_helper, most_in_a_round);
+    for (std::int64_t i = 0; i < wanted; ++i) settings_.crew->ask_for_backlog();
+    if (wanted != 0) crowded_since_ = now;
 }
 
 bool service::any_is_posted() const {

@@ -162,6 +162,35 @@ TEST(service_crew, helpers_are_made_once_and_sleep) {
     EXPECT_EQ(rt->stats(0).service_threads, 2u);
 }
 
+// One call for all that are to be made, and none once they are there: a sleeper is woken then.
+TEST(service_crew, a_backlog_calls_the_monitor_once) {
+    std::uint32_t calls = 0;
+    host::service_crew crew(3, 2, [&] { ++calls; });
+    EXPECT_FALSE(crew.take_wish_for_more());
+    for (int i = 0; i < 5; ++i) crew.ask_for_backlog();
+    EXPECT_EQ(calls, 1u);
+    EXPECT_TRUE(crew.take_wish_for_more());
+    EXPECT_FALSE(crew.take_wish_for_more());
+    for (; crew.lacks_for_backlog(); crew.count_made(false)) ASSERT_NE(crew.next_bell(), nullptr);
+    EXPECT_EQ(crew.made(), 2u);  // the third is for stalls
+    crew.ask_for_backlog();
+    EXPECT_EQ(calls, 1u);
+    EXPECT_EQ(crew.for_backlog(), 2u);
+}
+
+// Awake for a backlog are no more than there is room for.
+TEST(service_crew, a_backlog_wakes_no_more_than_there_is_room_for) {
+    std::uint32_t calls = 0;
+    host::service_crew crew(3, 2, [&] { ++calls; });
+    crew.count_awake(2);
+    crew.ask_for_backlog();
+    EXPECT_EQ(calls, 0u);
+    EXPECT_FALSE(crew.take_wish_for_more());
+    crew.count_awake(-1);
+    crew.ask_for_backlog();
+    EXPECT_EQ(calls, 1u);
+}
+
 // The default number of threads, on two processors of whatever the machine has.
 TEST(service_crew, two_thousand_requesters_on_two_processors) {
     cpu_set_t before, two;
