@@ -232,10 +232,10 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t claim_slot(const Group& g, const cach
                          1, out);
 }
 
-// Leader only: has the service thread answered? `is_whole`: with all bytes of a read. Acquire: pairs
-// with its release; the group may read reply and staging. On a GPU the load itself is relaxed, and a fence follows the load that
-// succeeds: each acquire load would empty the first-level cache of the multiprocessor, and
-// thousands of groups look again and again.
+// Leader only: has the service thread answered? `is_whole`: with all bytes of a read. Acquire:
+// pairs with its release; the group may read reply and staging. On a GPU the load itself is
+// relaxed, and a fence follows the load that succeeds: each acquire load would empty the
+// first-level cache of the multiprocessor, and thousands of groups look again and again.
 PENSTOCK_HD PENSTOCK_INLINE bool is_answered(const std::uint64_t* completed, std::uint64_t ticket,
                                              bool& is_whole) {
 #if PENSTOCK_ON_DEVICE
