@@ -22,6 +22,14 @@ std::string served_by(const opened_file& file) {
     return counted(*file.rt->settings().service_threads, "service thread");
 }
 
+// Of a runtime with the default number of threads: how many there may be.
+std::string helpers_of(const opened_file& file) {
+    const options& o = file.rt->settings();
+    return *o.most_service_threads == *o.service_threads
+               ? ""
+               : "; with helpers up to " + std::to_string(*o.most_service_threads);
+}
+
 void throughput(context& here, std::uint64_t page, std::uint64_t cache,
                 std::uint64_t service_threads, caller kind) {
     const opened_file file = open_to_request(here, page, cache, service_threads);
@@ -45,10 +53,12 @@ void throughput(context& here, std::uint64_t page, std::uint64_t cache,
     const std::string by = here.on_gpu() ? (kind == caller::warps ? "warps" : "blocks") : "threads",
                       name = "requests of random pages by " + by + ", " + served_by(file) + ", " +
                              here.cache_label(cache),
-                      note = groups_label(here, groups, kind) + ", " + file.rt->io_name();
-    here.add("S8", name, page, "GB/s", loads, pread_by_all(here), note);
+                      note = groups_label(here, groups, kind) + ", " + file.rt->io_name() +
+                             helpers_of(file);
+    const char* const goal = service_threads == 0 ? "S8d" : "S8";
+    here.add(goal, name, page, "GB/s", loads, pread_by_all(here), note);
     if (batch.size() != 0)
-        here.add("S8", name + ", taken together", page, "KiB", {batch, series(page / 1024.0)},
+        here.add(goal, name + ", taken together", page, "KiB", {batch, series(page / 1024.0)},
                  "one page at a time", note);
 }
 
@@ -67,7 +77,7 @@ void round_trip(context& here, std::uint64_t page, std::uint64_t service_threads
         trip.cores.add(ours.cores);
         trip.baseline.add(1e6 * theirs.seconds / reads.rounds);
     }
-    here.add("S8", "round trip of one request by one group, " + served_by(file), page, "us", trip,
+    here.add("S8l", "round trip of one request by one group, " + served_by(file), page, "us", trip,
              "pread of one page by one thread",
              std::to_string(rounds) + " pages one after the other; " + file.rt->io_name());
 }
