@@ -19,8 +19,6 @@ using penstock::detail::host_now_ns;
 constexpr std::uint32_t most_failures = 3;
 // So old a look at a file's facts still counts for a block of it that is kept here.
 constexpr std::uint64_t fresh_ns = 100'000'000;
-// For so long the store is not asked again for a block that it does not have and will not get.
-constexpr std::uint64_t absent_ns = 1'000'000'000;
 constexpr std::size_t jobs_a_worker = 2, most_paths = 4096;
 // A put moves the bytes to another node and notes them there.
 constexpr std::uint64_t puts_wait_longer = 5;
@@ -72,7 +70,7 @@ std::shared_ptr<block_fetch> block_reader::fetch(const std::shared_ptr<shared_ha
         const block_fetch::state now = kept.fetch->look();
         if (now == block_fetch::state::under_way) return kept.fetch;
         if (now == block_fetch::state::failed && !is_settled &&
-            host_now_ns() - kept.checked_ns < absent_ns)
+            host_now_ns() - kept.checked_ns < settings_.absent_ns)
             return nullptr;
         if (now == block_fetch::state::there) {
             if (host_now_ns() - kept.checked_ns < fresh_ns) return kept.fetch;

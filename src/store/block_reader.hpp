@@ -38,6 +38,8 @@ struct block_settings {
     std::uint32_t workers = 8;                 // each with a store object of its own
     std::uint32_t most_blocks = 32;            // kept here, of 2 MiB
     std::uint64_t pause_ns = 10'000'000'000;
+    // For so long the store is not asked again for a block that it does not have and will not get.
+    std::uint64_t absent_ns = 1'000'000'000;
     bool checks_sums = true;  // false: for a test that shows what the sums are good for
     std::function<void(const std::string&)> say = [](const std::string&) {};
 };
