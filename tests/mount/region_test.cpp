@@ -229,7 +229,7 @@ TEST_P(mounted_regions, a_mount_that_others_took_away) {
     const std::string point = folder_ / "point";
     ASSERT_EQ(std::system(("fusermount3 -u " + point + " 2>/dev/null || umount " + point).c_str()),
               0);
-    for (int tries = 0; mount_->is_mounted() && tries < 200; ++tries)
+    for (int tries = 0; mount_->is_mounted() && tries < 6000; ++tries)
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
     EXPECT_FALSE(mount_->is_mounted());
     set_word(*r, where(), 0, 5);
