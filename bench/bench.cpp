@@ -171,6 +171,8 @@ constexpr bench_case case_table[] = {
      request_path, request_path},
     {"write", "a kernel's output to a file, against copies back and pwrite by all cores",
      write_path, write_path},
+    {"close", "a kernel that writes a file and closes it itself, against copies back and pwrite",
+     closing_path, closing_path},
     {"append",
      "records of all groups to the shared end of one file, against writes with O_APPEND by all "
      "cores",

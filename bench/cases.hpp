@@ -56,6 +56,7 @@ void cold(context& here);
 void cold_rows(context& here);
 void request_path(context& here);
 void write_path(context& here);
+void closing_path(context& here);
 void append_path(context& here);
 void fsync_path(context& here);
 void acquire_path(context& here);

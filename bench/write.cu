@@ -1,12 +1,13 @@
 // Writes: what a kernel made goes to a file in the operating system's page cache, by write from the
-// kernel and a close; against what one would do by hand: copy it back to pinned memory in pieces
-// and pwrite from all processors.
+// kernel and a close, of the host or of the kernel itself; against what one would do by hand: copy
+// it back to pinned memory in pieces and pwrite from all processors.
 
 #include "cases.hpp"
 #include "penstock/write.hpp"
 
 #if defined(__CUDACC__)
 #include "gpu.cuh"
+#include "penstock/gpufs.cuh"
 #endif
 
 namespace penstock::bench {
@@ -214,7 +215,142 @@ void write_and_compute(context& here, runtime_shape shape, double busy_seconds) 
                  " pages written behind in the last run");
 }
 
+// A path that a kernel gets by value.
+struct path_text {
+    char text[512] = {};
+
+    explicit path_text(const std::string& path) {
+        expect(path.size() < sizeof text, path + ": the path is too long; give a shorter --dir");
+        path.copy(text, path.size());
+    }
+};
+
+// Each group opens the file, writes a piece of it and every `groups`-th after that, page by page,
+// and closes the file. No other descriptor is open, so the kernel does the last close too.
+struct write_and_close {
+    path_text path;
+    const std::byte* output;
+    std::uint64_t* failures;
+    std::uint64_t bytes, page_bytes, piece_bytes, groups;
+
+    template <typename Group>
+    PENSTOCK_HD void operator()(const Group& g, const runtime_ref& fs, std::uint64_t index) const {
+        const int fd = open(g, fs, path.text, open_write);
+        bool good = fd >= 0;
+        for (std::uint64_t piece = index * piece_bytes; good && piece < bytes;
+             piece += groups * piece_bytes)
+            for (std::uint64_t at = piece; good && at < piece + piece_bytes && at < bytes;
+                 at += page_bytes) {
+                const auto length =
+                    static_cast<std::int64_t>(page_bytes < bytes - at ? page_bytes : bytes - at);
+                good =
+                    write(g, fs, fd, output + at, length, static_cast<std::int64_t>(at)) == length;
+            }
+        if (fd >= 0) good = close(g, fs, fd) == 0 && good;
+        if (!good && g.is_leader()) atomic_add_relaxed(failures, std::uint64_t{1});
+    }
+};
+
+#if defined(__CUDACC__)
+// A kernel for the original GPUfs: blocks open the file, share its pages out, and close it.
+__global__ void write_as_original(const __grid_constant__ path_text path, const uchar* output,
+                                  std::size_t bytes, std::size_t page_bytes,
+                                  unsigned long long* failures) {
+    const int fd = gopen(path.text, O_GWRONLY);
+    bool good = fd >= 0;
+    for (std::size_t at = blockIdx.x * page_bytes; good && at < bytes;
+         at += gridDim.x * page_bytes) {
+        const std::size_t length = page_bytes < bytes - at ? page_bytes : bytes - at;
+        good = gwrite(fd, at, length, output + at) == length;
+    }
+    if (fd >= 0) good = gclose(fd) == 0 && good;
+    if (!good && threadIdx.x == 0) atomicAdd(failures, 1ull);
+}
+
+void launch_as_original(const context& here, runtime& rt, const write_and_close& all) {
+    require(gpufs_attach(rt), "gpufs_attach");
+    write_as_original<<<static_cast<unsigned>(all.groups), 256>>>(
+        all.path, reinterpret_cast<const uchar*>(all.output), all.bytes, all.page_bytes,
+        reinterpret_cast<unsigned long long*>(all.failures));
+    require_cuda(cudaDeviceSynchronize(), here.file().path().c_str());
+}
+#endif
+
+enum class closing_style { original, pieces };
+
+// A kernel whose groups write the file and close it; the host has it never open.
+statistics write_closing(context& here, const runtime_shape& shape, closing_style style,
+                         measured& out) {
+    constexpr std::uint64_t piece_of_group = 64 * kib;
+    clear_file(here);
+    const auto rt = here.make_runtime(shape);
+    const std::uint64_t bytes = here.bytes();
+    const memory output(rt->where(), bytes), failures(rt->where(), 8);
+    const std::uint64_t warps = group_count(here, *rt, shape.page_bytes);
+    run_kernel<width::warp>(*rt, warps, fill_words{output.as(), bytes / 8, warps});
+    write_and_close all{path_text(here.file().path()),
+                        output.as<std::byte>(),
+                        failures.as(),
+                        bytes,
+                        shape.page_bytes,
+                        shape.page_bytes,
+                        warps};
+    if (style == closing_style::pieces) {
+        all.piece_bytes = std::max(shape.page_bytes, piece_of_group);
+        all.groups = (bytes + all.piece_bytes - 1) / all.piece_bytes;
+    } else if (here.on_gpu()) {
+        all.groups = std::max<std::uint64_t>(warps / 8, 1);  // blocks of 8 warps
+    }
+    const stopwatch watch;
+#if defined(__CUDACC__)
+    if (style == closing_style::original && here.on_gpu()) launch_as_original(here, *rt, all);
+    else run_kernel<width::warp>(*rt, all.groups, all);
+#else
+    run_kernel<width::warp>(*rt, all.groups, all);
+#endif
+    const double seconds = watch.seconds();
+    out.add(gigabytes_a_second(bytes, seconds), watch, seconds);
+    require_none(failures, "groups failed to open, write or close");
+    check_file(here);
+    const statistics counted = rt->stats();
+    clear_file(here);
+    out.baseline.add(write_by_hand(here, output.as<std::byte>()));
+    check_file(here);
+    return counted;
+}
+
+void write_and_close_rows(context& here, const runtime_shape& shape) {
+    for (const closing_style style : {closing_style::original, closing_style::pieces}) {
+        measured rates;
+        statistics counted;
+        for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat)
+            counted = write_closing(here, shape, style, rates);
+        const char* const title =
+            style == closing_style::pieces
+                ? "a kernel whose groups each open the file, write 64 KiB and close it"
+            : here.on_gpu() ? "a kernel for GPUfs: each block opens the file (gopen), writes its "
+                              "pages (gwrite) and closes it (gclose)"
+                            : "a kernel like GPUfs's: each group opens the file, writes its pages "
+                              "and closes it";
+        here.add("S9c", title, shape.page_bytes, "GB/s", rates,
+                 here.on_gpu() ? "all cores: cudaMemcpyAsync to pinned buffers, two a core, and "
+                                 "pwrite"
+                               : "all cores: pwrite",
+                 std::to_string(counted.written_behind) + " of " +
+                     std::to_string(counted.write_backs) +
+                     " pages written before the last close in the last run, " +
+                     std::to_string(counted.opens) + " opens");
+    }
+}
+
 }  // namespace
+
+void closing_path(context& here) {
+    const std::uint64_t bytes = here.use_file(here.file_bytes(4 * gib, 256 * mib));
+    for (const std::uint64_t page : here.pages({4 * kib, 64 * kib}))
+        write_and_close_rows(
+            here, {.page_bytes = page, .cache_bytes = bytes + bytes / 8, .writable = true});
+}
 
 void write_path(context& here) {
     const std::uint64_t bytes = here.use_file(here.file_bytes(4 * gib, 256 * mib));

@@ -19,9 +19,9 @@ HAS_FUSE = os.access("/dev/fuse", os.R_OK | os.W_OK)
 HAS_URING = {"what": "io_uring", "why": "", "works": True} in json.loads(
     penstock("info", "--json").stdout)["works"]
 CASES = ["hit", "map", "element", "gather", "table", *(["table-cold"] if HAS_URING else []), "miss",
-         "sequential", "cold", "request", "write", "append", "fsync", "acquire", "in-place",
-         "sharing", *(["peer", "mount"] if HAS_FUSE else []), "evict", "merge", "signature",
-         "exchange", "buffer", "policy", "admission", "neighbours"]
+         "sequential", "cold", "request", "write", "close", "append", "fsync", "acquire",
+         "in-place", "sharing", *(["peer", "mount"] if HAS_FUSE else []), "evict", "merge",
+         "signature", "exchange", "buffer", "policy", "admission", "neighbours"]
 TINY = ["--file", "2MiB", "--repeats", "1", "--threads", "2", "--page", "4KiB"]
 KEYS = {"goal", "case", "backend", "page_bytes", "value", "unit", "baseline", "baseline_value",
         "ratio", "cpu_cores_used", "note"}
