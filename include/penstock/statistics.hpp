@@ -53,7 +53,8 @@ struct statistics {
     // Of these, pages that were not written to the file; they stay dirty.
     std::uint64_t write_back_errors = 0;
     std::uint64_t dirty_victims = 0;  // of these, pages written because their frame was needed
-    // Of these, pages that were written because much of their file was dirty.
+    // Of these, pages that were written because much of their file was dirty, or by a close before
+    // the last.
     std::uint64_t written_behind = 0;
     std::uint64_t file_writes = 0;  // write operations of the operating system
     std::uint64_t file_write_bytes = 0;

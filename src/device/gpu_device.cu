@@ -298,17 +298,11 @@ public:
     }
 
     int flush(const runtime_ref& fs, std::uint32_t slot) override {
-        // Few enough that what is under way is still in the processor's caches when it is written,
-        // and enough that copying is not what all wait for: for pages of 64 KiB 8 were best, of 4
-        // KiB 32, with 512 pages in a row among them
-        // (bench/results/h200/2026-11-22-write-flush.txt).
-        constexpr std::uint64_t under_way_bytes = 32u << 20, pages_in_a_row = 512;
-        const auto shares = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
-            under_way_bytes / (engine::write_queue::depth << fs.view.page_shift), 8, 32));
+        const std::uint32_t shares = engine::flushing_groups(fs.view);
         const desk_pool::borrowed d(desks_);
         d->sheet->fd = static_cast<int>(slot);
         d->sheet->piece_bytes = d->sheet->bytes = 0;
-        d->sheet->offset = pages_in_a_row / shares;
+        d->sheet->offset = engine::flushed_piece_pages(fs.view);
         std::int64_t code = run(fs, *d, call::flush, shares);
         for (std::uint32_t i = 1; i < shares && code == 0; ++i) code = d->sheet->results[i];
         return static_cast<int>(code);

@@ -52,6 +52,17 @@ std::uint32_t write_behind_pages_for(std::uint64_t bytes, std::uint32_t page_shi
     return pages >= frames ? 0 : static_cast<std::uint32_t>(pages);
 }
 
+// What a close leaves to each close that is to come: as many pages as one group has under way at a
+// time, so that it brings its part to the file without waiting for a free place, but not much of a
+// file of large pages, nor of a small cache.
+std::uint32_t close_leaves_pages_for(std::uint32_t page_shift, std::uint64_t frames) {
+    constexpr std::uint64_t most_bytes = 4u << 20;
+    return static_cast<std::uint32_t>(
+        std::max<std::uint64_t>(std::min({std::uint64_t{engine::write_queue::depth},
+                                          most_bytes >> page_shift, frames / 32}),
+                                1));
+}
+
 }  // namespace
 
 namespace {
@@ -140,6 +151,7 @@ void runtime_state::shape_cache() {
     c.write_behind_shift = write_behind_shift_for(c.page_shift, frames);
     if (!settings.write_behind_bytes)
         settings.write_behind_bytes = std::uint64_t{c.frame_count / 4} << c.page_shift;
+    if (settings.writable) c.close_leaves_pages = close_leaves_pages_for(c.page_shift, frames);
     if (settings.writable)
         c.write_behind_pages =
             write_behind_pages_for(*settings.write_behind_bytes, c.page_shift, c.frame_count);

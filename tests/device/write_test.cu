@@ -154,6 +154,22 @@ TEST(device_write, lanes) {
     PENSTOCK_NEEDS_GPU();
     run_pieces<width::lane>(4096, 512, 1 << 20, 333, 100);
 }
+// The cache holds all, and each close has a share in what is dirty.
+TEST(device_write, closes_of_warps_share) {
+    PENSTOCK_NEEDS_GPU();
+    run_pieces<width::warp>(4096, 16384, 32u << 20, 16384, 64);
+}
+
+TEST(device_write, closes_of_blocks_share) {
+    PENSTOCK_NEEDS_GPU();
+    run_pieces<width::block>(4096, 16384, 32u << 20, 16384, 64);
+}
+
+TEST(device_write, closes_of_lanes_share) {
+    PENSTOCK_NEEDS_GPU();
+    run_pieces<width::lane>(4096, 4096, 8u << 20, 4096, 64);
+}
+
 TEST(device_write, seven_bytes_apart_in_shared_pages) {
     PENSTOCK_NEEDS_GPU();
     run_pieces<width::warp>(4096, 64, 256 << 10, 7, 500);

@@ -159,13 +159,22 @@ PENSTOCK_HD PENSTOCK_INLINE void count_victim_writers(const cache_view& c, std::
     atomic_fetch_add<order::relaxed>(&c.clock_hands[victim_writers_place], change);
 }
 
-// How many groups write behind. A hint that keeps their number low.
+// How many groups write behind, or the share of a close. A hint that keeps their number low.
 PENSTOCK_HD PENSTOCK_INLINE std::uint32_t write_behind_writers(const cache_view& c) {
     return atomic_load<order::relaxed>(&c.clock_hands[write_behind_writers_place]);
 }
 PENSTOCK_HD PENSTOCK_INLINE void count_write_behind_writers(const cache_view& c,
                                                             std::uint32_t change) {
     atomic_fetch_add<order::relaxed>(&c.clock_hands[write_behind_writers_place], change);
+}
+// Counts the caller too, unless there are `most` already. Relaxed: it orders nothing.
+PENSTOCK_HD inline bool join_write_behind_writers(const cache_view& c, std::uint32_t most) {
+    if (write_behind_writers(c) >= most) return false;
+    if (atomic_fetch_add<order::relaxed>(&c.clock_hands[write_behind_writers_place],
+                                         std::uint32_t{1}) < most)
+        return true;
+    count_write_behind_writers(c, ~std::uint32_t{0});
+    return false;
 }
 
 // Did a write-back fail, and has no write-back of a victim succeeded since? A hint: while it is
@@ -365,6 +374,11 @@ PENSTOCK_HD inline void reset_writes(const cache_view& c, std::uint32_t slot,
     for (std::size_t i = 0; i < sizeof(write_record) / 8; ++i)
         atomic_store<order::relaxed>(&words[i], std::uint64_t{0});
     raise_stored(c, slot, size_bytes);
+}
+// Gives each caller another piece of the file. Relaxed: a hint that keeps closers apart; the lock
+// of each page's frame decides.
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t take_piece(const cache_view& c, std::uint32_t slot) {
+    return atomic_fetch_add<order::relaxed>(&c.writes[slot].next_piece, std::uint64_t{1});
 }
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t epoch_of(const cache_view& c, std::uint32_t slot) {
     return atomic_load<order::relaxed>(&c.writes[slot].epoch);

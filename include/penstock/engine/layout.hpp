@@ -74,7 +74,7 @@ inline constexpr std::uint64_t growth_none = 0, growth_busy = 1, growth_first = 
 using pristine_word = std::uint64_t;
 
 // The further state of a file that is written, one per file slot; only in a runtime that writes.
-// Device memory.
+// Device memory. Each new life of the slot begins with all of it 0 (reset_writes).
 struct alignas(64) write_record {
     std::uint32_t granted;  // not 0: an open was for writing, so the host has a handle that writes,
                             // or had it. Stays until the slot's next life; a value below
@@ -90,8 +90,11 @@ struct alignas(64) write_record {
                              // open for writing
     std::uint64_t stored_bytes;  // the file itself has no bytes from here on that this runtime
                                  // knows of, so these pages need not be read
+    std::uint64_t next_piece;    // which piece of the file the next group that closes it writes
+                                 // back (engine/close_share.hpp); counts on past the file's end
+    std::uint64_t reserved[7];
 };
-static_assert(sizeof(write_record) == 64);
+static_assert(sizeof(write_record) == 128);
 inline constexpr std::uint32_t granted_plainly = 1,
                                granted_with_guesses = 3;  // a page was mapped to write once
 
@@ -139,7 +142,8 @@ enum counter : std::uint32_t {
     count_write_backs,    // pages of which marked bytes were written to the file
     count_write_back_errors,  // of these, pages that the host could not write
     count_dirty_victims,   // of these, pages that had to be written because their frame was needed
-    count_written_behind,  // of these, pages that were written because much of their file was dirty
+    count_written_behind,  // of these, pages that were written because much of their file was
+                           // dirty, or by a close before the last
     count_kinds
 };
 // Bucket i counts requests that took 2^i to 2^(i+1) ns from post to answer.
@@ -313,6 +317,8 @@ struct cache_view {
                                        // together (engine/victim.hpp)
     std::uint32_t write_behind_pages;  // so many dirty pages of a file make its writers write back
                                        // the pages as far behind; 0: never
+    std::uint32_t close_leaves_pages;  // so many dirty pages a close leaves to each close that is
+                                       // to come (engine/close_share.hpp); 0: all of them
     std::uint32_t ring_threads;        // service threads; thread r % ring_threads serves ring r, so
                                        // ring_count is a multiple of it
     std::uint32_t counter_shards;      // a power of two

@@ -9,6 +9,7 @@
 
 #include "penstock/base/macros.hpp"
 #include "penstock/base/standard.hpp"
+#include "penstock/engine/close_share.hpp"
 #include "penstock/engine/flush.hpp"
 #include "penstock/engine/read.hpp"
 #include "penstock/engine/write_behind.hpp"
@@ -169,7 +170,8 @@ PENSTOCK_HD inline bool is_close_of_open(const cache_view& c, int fd, file_word 
 }
 
 // Whole group, in a runtime that writes. Writes the file back if the caller has the last reference
-// to a written file, and then gives the caller's reference back. Returns 0, -EBADF, or the error of
+// to a written file, or its share if others have the file open (engine/close_share.hpp), and then
+// gives the caller's reference back. Returns 0, -EBADF, or the error of
 // a write; the reference is gone then too, and the pages stay. The word that holds the references
 // also decides whether a reference is the last: of two groups that close at once, the later sees
 // that its own is.
@@ -181,6 +183,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t close_written(const Group g, const ca
     std::int64_t code = 0;
     int flushes = 0;  // equal in all threads, like the result of flush_pages; `code` need not
                       // be: the leader's counts
+    bool shared = descriptor_access(fd) == may_read;  // readers have no share
     for (std::uint32_t round = 0;; let_others_first(round++)) {
         const file_word seen = g.broadcast(look(&c.file_words[slot]));
         if (g.broadcast(g.is_leader() && is_close_of_open(c, fd, seen) ? 1 : 0) == 0) return -EBADF;
@@ -194,6 +197,14 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t close_written(const Group g, const ca
                              : release_number_from(&c.file_words[slot], seen, number));
             if (g.broadcast(released ? 1 : 0) != 0) return 0;
             continue;
+        }
+        if (references_of(seen) > 1 && !shared) {
+            shared = true;
+            const bool due = g.is_leader() && is_share_due(c, slot);
+            if (g.broadcast(due ? 1 : 0) != 0) {
+                write_share(g, c, slot);
+                continue;
+            }
         }
         // Flushes again for groups that opened, wrote and closed meanwhile: they have left the
         // write-back to this close. If such groups come and go for ever, this close fails, for the

@@ -1,0 +1,128 @@
+// The close's share: a group that closes a file which others still have open writes back a part of
+// its dirty pages, so that the last close finds little. Alone, the group of the last close would
+// write back all that a kernel wrote, and one group brings a fraction of what the disk takes
+// (docs/decisions/speed.md).
+//
+//   dirty pages <= later closes * close_leaves_pages   nothing: the later closes can do the rest
+//   more, and a seat is free                           pieces of the file, until the rest is little
+//                                                      enough, or twice this close's part is sent
+//   more, and no seat is free                          waits for either: so a kernel cannot make
+//                                                      pages dirty faster than they are written
+//
+// So programs that keep a file open while others open and close it, and change the same few pages
+// again and again, write them once.
+//
+// A seat is a place among the groups that write behind (write_behind_writers); there are
+// flushing_groups of them, for more groups at a time were slower. Pieces are given out by a count
+// of the file (next_piece), so that groups that write at a time write neighbours.
+//
+// Invariants
+//  (1) The group keeps its reference until all its write-backs have ended. So the file keeps its
+//      slot, and a close that finds itself the last comes after the shares of all others.
+//  (2) A share changes nothing that the last close decides by: each page is written back with all
+//      the steps of engine/write_back.hpp, and counts as dirty until its answer came. So a share
+//      may leave out any page: one that is pinned or locked, or has no ring slot.
+//  (3) A group with a seat waits for answers and ring slots only, never for a lock or another
+//      group's seat. A group that waits for a seat holds nothing but its reference.
+//
+// Errors become errors of the file, as with any write-back behind: the next close of a writer tells
+// them, often this one. While the file has an error that no caller was told of, no share begins.
+//
+// Tests: tests/explore/close_share_test.cpp, tests/unit/close_share_test.cpp,
+// tests/fault/close_share_test.cpp, canary share_counted_early.
+#pragma once
+
+#include "penstock/base/standard.hpp"
+#include "penstock/engine/file_word.hpp"
+#include "penstock/engine/flush.hpp"
+
+namespace penstock::engine {
+
+// Leader only, with a reference. Are more pages of the file dirty than its later closes should
+// find? A hint: all it decides is whether pages are written back now or later.
+PENSTOCK_HD inline bool is_share_due(const cache_view& c, std::uint32_t slot) {
+    const std::uint64_t later = references_of(load_file_relaxed(&c.file_words[slot])) - 1;
+    return c.close_leaves_pages != 0 && later != 0 &&
+           dirty_pages_of(c, slot) > later * c.close_leaves_pages && !has_write_error(c, slot) &&
+           stop_code(c) == 0;
+}
+
+// Leader only, holding nothing but its reference. True: the caller has a seat. False: its share is
+// not due any more, or no seat came free in time.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE bool await_seat(const Group& g, const cache_view& c,
+                                              std::uint32_t slot) {
+    wait_deadline waiting(g, c.request_wait_ns);
+    for (std::uint32_t round = 0; is_share_due(c, slot); ++round) {
+        if (join_write_behind_writers(c, flushing_groups(c))) return true;
+        if (round % 16 == 15 && waiting.check(g, c) != 0) return false;
+        g.pause(round);
+    }
+    return false;
+}
+
+// Whole group. Puts the pages of the run that are dirty and held by no group into the queue.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE void queue_free_pages(const Group& g, const cache_view& c,
+                                                    const word_run& run, write_queue& queue) {
+    const auto is_free = [&](std::uint64_t i) {
+        const page_word seen = load_relaxed(&c.words[run.index + i]);
+        return is_valid(seen) && is_dirty(seen) && pins_of(seen) == 0;
+    };
+    for (std::uint64_t i = 0; run.index != no_words && i < run.pages; i += g.size()) {
+        const bool passes = i + g.rank() >= run.pages || !is_free(i + g.rank());
+        if (g.all(passes)) continue;
+        for (std::uint64_t k = i; k < i + g.size() && k < run.pages; ++k) {
+            if (g.broadcast(g.is_leader() && is_free(k) ? 1 : 0) == 0) continue;
+            queue.make_room(g, c);
+            pending_write w{};
+            if (hold_together(g, c, run.index + k, w) == 1 && !queue.write_held(g, c, w))
+                queue.finish_all(g, c);  // there was no slot for the page, so it is left
+        }
+    }
+}
+
+// Leader only. The next piece of the file; at most to the end of a leaf of its table.
+PENSTOCK_HD inline word_run next_piece_of(const cache_view& c, std::uint32_t slot) {
+    const std::uint64_t pages = pages_of(c, size_of(c, slot)), most = flushed_piece_pages(c);
+    if (pages == 0) return {no_words, 0};
+    const std::uint64_t first = take_piece(c, slot) % ((pages + most - 1) / most) * most;
+    word_run run = words_from(c, slot, first);
+    const std::uint64_t rest = pages - first < most ? pages - first : most;
+    if (run.pages > rest) run.pages = rest;
+    return run;
+}
+
+// Whole group, with a reference to a written file that it is about to close. Writes back this
+// close's share, if that is due.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE void write_share(const Group g, const cache_view& c,
+                                               std::uint32_t slot) {
+    // Few enough that a close does not look through the words of a huge file for its share.
+    constexpr std::uint64_t most_looked_pages = 16384;
+    std::uint64_t most_sent = 0, most_looked = 0;
+    if (g.is_leader() && await_seat(g, c, slot)) {
+        const std::uint64_t closes = references_of(load_file_relaxed(&c.file_words[slot])),
+                            pages = pages_of(c, size_of(c, slot));
+        most_sent = 1 + 2 * dirty_pages_of(c, slot) / (closes != 0 ? closes : 1);
+        most_looked = pages < most_looked_pages ? pages : most_looked_pages;
+    }
+    most_sent = g.broadcast(most_sent);
+    most_looked = g.broadcast(most_looked);
+    if (most_sent == 0) return;
+    write_queue queue;
+    for (std::uint64_t looked = 0; looked < most_looked && queue.sent() < most_sent;
+         looked += flushed_piece_pages(c)) {
+        word_run run{no_words, 0};
+        if (g.is_leader() && is_share_due(c, slot)) run = next_piece_of(c, slot);
+        run = {g.broadcast(run.index), g.broadcast(run.pages)};
+        if (run.pages == 0) break;
+        queue_free_pages(g, c, run, queue);
+    }
+    queue.finish_all(g, c);
+    if (!g.is_leader()) return;
+    count(g, c, count_written_behind, queue.sent());
+    count_write_behind_writers(c, ~std::uint32_t{0});
+}
+
+}  // namespace penstock::engine
