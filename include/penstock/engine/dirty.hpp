@@ -377,8 +377,8 @@ PENSTOCK_HD inline void reset_writes(const cache_view& c, std::uint32_t slot,
 }
 // Gives each caller another piece of the file. Relaxed: a hint that keeps closers apart; the lock
 // of each page's frame decides.
-PENSTOCK_HD PENSTOCK_INLINE std::uint64_t take_piece(const cache_view& c, std::uint32_t slot) {
-    return atomic_fetch_add<order::relaxed>(&c.writes[slot].next_piece, std::uint64_t{1});
+PENSTOCK_HD PENSTOCK_INLINE std::uint32_t take_piece(const cache_view& c, std::uint32_t slot) {
+    return atomic_fetch_add<order::relaxed>(&c.writes[slot].next_piece, std::uint32_t{1});
 }
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t epoch_of(const cache_view& c, std::uint32_t slot) {
     return atomic_load<order::relaxed>(&c.writes[slot].epoch);
@@ -389,20 +389,20 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t epoch_of(const cache_view& c, std::uin
 // the rest back (engine/write.hpp): each changes the file word or its page first, then this word.
 // Acquire and release: the later of the two sees all that the earlier one did.
 PENSTOCK_HD PENSTOCK_INLINE void count_mappings(const cache_view& c, std::uint32_t slot,
-                                                std::uint64_t more) {
+                                                std::uint32_t more) {
     atomic_add_relaxed(&c.writes[slot].mappings, more);
 }
 // Acquire: pairs with drop_mapping; a closer that finds no mapping sees which pages the mappings
 // made dirty.
-PENSTOCK_HD PENSTOCK_INLINE std::uint64_t mappings_of(const cache_view& c, std::uint32_t slot) {
+PENSTOCK_HD PENSTOCK_INLINE std::uint32_t mappings_of(const cache_view& c, std::uint32_t slot) {
     return atomic_load<order::acquire>(&c.writes[slot].mappings);
 }
 PENSTOCK_HD PENSTOCK_INLINE void drop_mapping(const cache_view& c, std::uint32_t slot) {
-    atomic_fetch_add<order::acq_rel>(&c.writes[slot].mappings, ~std::uint64_t{0});
+    atomic_fetch_add<order::acq_rel>(&c.writes[slot].mappings, ~std::uint32_t{0});
 }
-PENSTOCK_HD PENSTOCK_INLINE std::uint64_t mappings_after_close(const cache_view& c,
+PENSTOCK_HD PENSTOCK_INLINE std::uint32_t mappings_after_close(const cache_view& c,
                                                                std::uint32_t slot) {
-    return atomic_fetch_add<order::acq_rel>(&c.writes[slot].mappings, std::uint64_t{0});
+    return atomic_fetch_add<order::acq_rel>(&c.writes[slot].mappings, std::uint32_t{0});
 }
 
 // Steps of the opener that has to cut the file, and of openers that wait for it. is_being_cut:

@@ -86,15 +86,14 @@ struct alignas(64) write_record {
     std::uint64_t epoch;  // the last answer to an open of the file, as the host counts them
     std::int64_t error;   // 0, or the write-back error since a group was last told of one
     std::uint64_t error_offset;
-    std::uint64_t mappings;  // writable mappings that are held: for them the host keeps the file
-                             // open for writing
+    std::uint32_t mappings;    // writable mappings that are held: for them the host keeps the file
+                               // open for writing
+    std::uint32_t next_piece;  // which piece of the file the next group that closes it writes back
+                               // (engine/close_share.hpp); counts on past the file's end
     std::uint64_t stored_bytes;  // the file itself has no bytes from here on that this runtime
                                  // knows of, so these pages need not be read
-    std::uint64_t next_piece;    // which piece of the file the next group that closes it writes
-                                 // back (engine/close_share.hpp); counts on past the file's end
-    std::uint64_t reserved[7];
 };
-static_assert(sizeof(write_record) == 128);
+static_assert(sizeof(write_record) == 64);
 inline constexpr std::uint32_t granted_plainly = 1,
                                granted_with_guesses = 3;  // a page was mapped to write once
 
