@@ -138,13 +138,13 @@ class agents(Case):
     def test_it_ends_by_a_signal_and_takes_its_socket_away(self):
         process = self.start_memory()
         process.send_signal(signal.SIGTERM)
-        self.assertEqual(process.wait(60), 0)
+        self.assertEqual(process.wait(300), 0)
         self.assertFalse(os.path.lexists(self.socket))
 
     def test_a_second_agent_is_refused_and_the_first_goes_on(self):
         self.start_memory()
         second = subprocess.run([sys.executable, "-B", MEMORY_AGENT, self.socket], text=True,
-                                capture_output=True, timeout=60, check=False)
+                                capture_output=True, timeout=300, check=False)
         self.assertNotEqual(second.returncode, 0)
         self.assertIn("an agent serves at", second.stderr)
         self.assertEqual(agent.warm(self.path, socket=self.socket)["put"], 3)
@@ -152,7 +152,7 @@ class agents(Case):
     def test_what_is_no_socket_is_left_where_it_is(self):
         pathlib.Path(self.socket).write_text("precious", encoding="utf-8")
         refused = subprocess.run([sys.executable, "-B", MEMORY_AGENT, self.socket], text=True,
-                                 capture_output=True, timeout=60, check=False)
+                                 capture_output=True, timeout=300, check=False)
         self.assertIn("no socket", refused.stderr)
         self.assertEqual(pathlib.Path(self.socket).read_text(encoding="utf-8"), "precious")
 
