@@ -1,5 +1,6 @@
 // Blocks between nodes: what a runtime reads through a store is what the file has, whatever the
 // agent does; each test of a lie has a canary without sums, which sees the lie.
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
