@@ -102,7 +102,9 @@ void explorer::start_schedule() {
     preemptions_ = 0;
     time_ = jump_ns;
     program_.reset();
-    for (auto& lane : lanes_) {
+    for (std::size_t id = 0; id < lanes_.size(); ++id) {
+        auto& lane = lanes_[id];
+        lane.history = id + 1;
         lane.run.restart(&explorer::fiber_body, this);
         lane.at = phase::local;
         lane.seen = {};
@@ -147,6 +149,7 @@ bool explorer::wake_by_time() {
         for (std::uint32_t i = 0; i < max_fibers; ++i) all[i] = std::max(all[i], lane.seen[i]);
     for (auto& lane : lanes_) {
         lane.seen = all;
+        lane.history = mix(lane.history, time_);
         if (lane.at != phase::blocked) continue;
         lane.at = phase::local;
         lane.impatient = impatient_pauses;
@@ -164,6 +167,7 @@ bool explorer::run_schedule() {
         if (enabled == 0) {
             if (lanes_finished()) {
                 program_.check();
+                ends_.insert(contents_.look(program_.memory, program_.memory_bytes));
                 return true;
             }
             if (!wake_by_time()) violation("a fiber waits for ever");
@@ -176,22 +180,52 @@ bool explorer::run_schedule() {
     }
 }
 
+// Where each fiber is follows from its history; the contents of the memory too, as far as fibers
+// write them by their accesses alone.
+std::uint64_t explorer::state_key() {
+    std::uint64_t key = contents_.look(program_.memory, program_.memory_bytes);
+    for (const auto& lane : lanes_) key = mix(key, lane.history);
+    return key;
+}
+
 // Chooses the fiber that runs next: as the node says in the part that is repeated, else by a new
-// node. False: every fiber that could run sleeps.
+// node. False: every fiber that could run sleeps, or the exploration went on from here before.
 bool explorer::choose(std::uint32_t enabled) {
     if (depth_ < nodes_.size()) return true;
     const std::uint32_t awake = enabled & ~sleep_;
     if (awake == 0) return false;
     node fresh{enabled, sleep_, 0, 0, 0, previous_, preemptions_};
+    const bool free_switch = previous_ == no_fiber || (enabled & bit(previous_)) == 0;
     const bool stay = previous_ != no_fiber && (awake & bit(previous_)) != 0;
     fresh.chosen = stay ? previous_ : static_cast<std::uint32_t>(__builtin_ctz(awake));
     fresh.todo = bit(fresh.chosen);
     if (limits_.preemptions >= 0) {
-        const bool free_switch = previous_ == no_fiber || (enabled & bit(previous_)) == 0;
         if (free_switch || preemptions_ < limits_.preemptions) fresh.todo = enabled;
     }
+    // Where there is nothing to choose, the way leads to the next choice and is met there.
+    if (remembers() && (fresh.todo & (fresh.todo - 1)) != 0 &&
+        !states_.enter(state_key(), free_switch ? no_fiber : previous_,
+                       static_cast<std::uint32_t>(preemptions_)))
+        return false;
     nodes_.push_back(fresh);
     return true;
+}
+
+// Joins the next access of `id` and those that it follows to what the fiber has done. Loads of one
+// word have no order among each other, so theirs are summed up.
+void explorer::record_history(std::uint32_t id) {
+    lane_state& lane = lanes_[id];
+    word_state& word = words_[lane.next.word];
+    const bool is_write = lane.next.is_write;
+    lane.history = mix(lane.history, std::uint64_t{lane.next.word} * 2 + (is_write ? 1 : 0));
+    lane.history = mix(lane.history, word.write_history);
+    if (!is_write) {
+        word.read_history += lane.history;
+        return;
+    }
+    lane.history = mix(lane.history, word.read_history);
+    word.write_history = lane.history;
+    word.read_history = 0;
 }
 
 // Notes which earlier accesses the next access of `id` follows from. Complete mode alone needs it:
@@ -222,6 +256,7 @@ void explorer::execute() {
         compare_with_past(id);
         record_order(id);
     }
+    if (remembers()) record_history(id);
     events_.push_back({step, id, lane.done, value_of(step.word), 0, lane.seen});
 
     if (complete()) {
@@ -332,6 +367,8 @@ bool explorer::next_schedule() {
 
 outcome explorer::run() {
     active = this;
+    states_.clear();
+    ends_.clear();
     outcome out;
     bool more = true;
     while (more && out.schedules < limits_.schedules && violation_.empty()) {
@@ -340,6 +377,7 @@ outcome explorer::run() {
     }
     out.complete = !more && violation_.empty();
     out.violation = violation_;
+    out.ends = ends_.size();
     if (!violation_.empty()) out.trace = describe();
     active = nullptr;
     return out;

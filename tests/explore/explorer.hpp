@@ -12,6 +12,15 @@
 // CHESS): every schedule with at most `preemptions` switches away from a fiber that could have gone
 // on. For programs too large for the complete mode.
 //
+// The bounded mode goes on from each state once. Two schedules lead to the same state if each fiber
+// has made the same accesses, each after the same accesses of others to its word: then every fiber
+// has seen the same, so it is where it was and does the same next. So a schedule ends where it
+// meets such a state again, unless the bound allows more from there than it did before. Nothing is
+// left out: every step from every state is made, with the checks that fibers make on the way. The
+// contents of the memory are part of the state as well, so that fibers that also write it between
+// their accesses are told apart. What fibers keep outside must follow from their own accesses, as
+// for the complete mode.
+//
 // Waiting: a fiber that pauses is not run again until a word that it read since its last pause was
 // changed by another fiber: until then it would read the same and pause again. If every fiber
 // waits, logical time jumps far ahead and all may look at their deadlines. So a wait ends by its
@@ -24,8 +33,10 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
+#include "explore/explored_states.hpp"
 #include "explore/fiber.hpp"
 #include "explore/hook.hpp"
 
@@ -50,11 +61,13 @@ struct program {
 struct limits {
     std::uint64_t schedules = 2'000'000;
     int preemptions = -1;  // -1: complete mode
+    bool remember = true;  // bounded mode: goes on from each state once
 };
 
 struct outcome {
     std::uint64_t schedules = 0;  // that ran to their end
     std::uint64_t cut = 0;        // that were left because the rest was known
+    std::uint64_t ends = 0;       // different contents of the memory at their ends
     bool complete = false;        // every schedule (within the bound) was looked at
     std::string violation;        // empty: none found
     std::string trace;            // the schedule that led to it
@@ -95,6 +108,7 @@ private:
         phase at = phase::local;
         access next;
         clock seen{};
+        std::uint64_t history = 0;  // of its accesses and those that they follow
         std::uint32_t done = 0;
         std::uint32_t impatient = 0;  // pauses that return at once, after a jump of the time
         std::vector<watched> watch;
@@ -105,6 +119,7 @@ private:
         clock writes{}, accesses{};
         std::array<std::uint32_t, max_fibers> last_read{}, last_write{};  // event + 1
         std::array<std::uint32_t, max_fibers + 1> changes{};  // by each fiber, and by all
+        std::uint64_t write_history = 0, read_history = 0;    // the last write, and loads since
         bool used = false;
         std::uint32_t changes_by_others(std::uint32_t id) const {
             return changes[max_fibers] - changes[id];
@@ -132,6 +147,9 @@ private:
     bool choose(std::uint32_t enabled);
     bool complete() const { return limits_.preemptions < 0; }
     void execute();
+    bool remembers() const { return !complete() && limits_.remember; }
+    std::uint64_t state_key();
+    void record_history(std::uint32_t id);
     void record_order(std::uint32_t id);
     void compare_with_past(std::uint32_t id);
     std::uint32_t beginners(std::uint32_t first, std::uint32_t id, bool& waited) const;
@@ -149,6 +167,9 @@ private:
     std::vector<std::uint32_t> used_words_;
     std::vector<node> nodes_;
     std::vector<event> events_;
+    explored_states<max_fibers> states_;
+    memory_hash contents_;
+    std::unordered_set<std::uint64_t> ends_;
     std::uint32_t depth_ = 0, running_ = no_fiber, sleep_ = 0, previous_ = no_fiber, jumps_ = 0;
     std::uint64_t time_ = 0;
     int preemptions_ = 0;

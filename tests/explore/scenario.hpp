@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "explore/host.hpp"
 #include "penstock/view.hpp"
 #include "penstock/write.hpp"
@@ -46,16 +48,19 @@ public:
         program.memory_bytes = sizeof w.memory;
         program.gone = gone;
         program.name_of = [this](std::size_t offset) { return w.name_of(offset); };
+        // To compare: every schedule within a bound, as often as it leads to the same state.
+        if (std::getenv("PENSTOCK_EXPLORE_PLAIN") != nullptr) bounds.remember = false;
         explore::explorer x(program, bounds);
         const auto out = x.run();
         const std::string bound =
             bounds.preemptions < 0
                 ? ""
                 : " with at most " + std::to_string(bounds.preemptions) + " preemptions";
-        std::printf("%-44s %8llu schedules, %7llu cut: %s%s\n",
+        std::printf("%-44s %8llu schedules, %7llu cut, %llu ends: %s%s\n",
                     ::testing::UnitTest::GetInstance()->current_test_info()->name(),
                     static_cast<unsigned long long>(out.schedules),
                     static_cast<unsigned long long>(out.cut),
+                    static_cast<unsigned long long>(out.ends),
                     out.complete            ? "complete"
                     : out.violation.empty() ? "NOT complete"
                                             : out.violation.c_str(),
