@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
@@ -73,9 +74,12 @@ inline void write_file(const std::string& path, const std::vector<std::uint8_t>&
 inline void let_files_settle() { std::this_thread::sleep_for(std::chrono::milliseconds(40)); }
 
 // How many caches a runtime of the tests has, unless a test says so: PENSTOCK_TEST_CACHES, or one.
+// It is "none" where the file is left out of the tests with two caches (tests/CMakeLists.txt).
 inline int usual_caches() {
     const char* const text = std::getenv("PENSTOCK_TEST_CACHES");
-    return text == nullptr ? 1 : std::atoi(text);
+    if (text == nullptr) return 1;
+    EXPECT_STRNE(text, "none") << "this file must not stand behind OF_ONE_CACHE in CMakeLists.txt";
+    return std::max(1, std::atoi(text));
 }
 
 // What a message of the first cache of a runtime begins with: nothing if it has no other.
