@@ -16,6 +16,7 @@
 #include "hub/hub.hpp"
 #include "os/file_kind.hpp"
 #include "region/support.hpp"
+#include "rounds.hpp"
 
 namespace penstock::test::lending {
 
@@ -277,8 +278,8 @@ protected:
     }
     // How many counts were old, until enough pages were lent.
     std::uint64_t race(bool unchecked) {
-        constexpr std::uint64_t enough = 1000;
-        constexpr int most_rounds = 1'000'000, least_rounds = 2000;
+        constexpr std::uint64_t enough = 1000 / sanitizer_slowdown;
+        constexpr int most_rounds = 1'000'000, least_rounds = 2000 / sanitizer_slowdown;
         options_.cache_bytes = 16 * page;  // kernels miss all the time
         runtime_ = make_runtime(options_);
         content_.assign(size, 0);
