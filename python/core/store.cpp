@@ -6,7 +6,7 @@
 #include <tuple>
 
 #include "core/core.hpp"
-#include "store/agent_store.hpp"
+#include "store/agent_rests.hpp"
 #include "store/warm.hpp"
 
 namespace penstock::python {
@@ -26,6 +26,7 @@ void bind_store(nb::module_& m) {
             if (s.ok()) {
                 const nb::gil_scoped_release others_go_on;
                 host::agent_store store(socket);
+                host::ask_agent_about_rests(socket);
                 s = host::warm_blocks(host::linux_environment(), path,
                                       {space, wait_ms * 1'000'000, of_environment.trust_times},
                                       {first, step, count}, store, counts);
@@ -36,6 +37,22 @@ void bind_store(nb::module_& m) {
         nb::arg("path"), nb::arg("socket"), nb::arg("space"), nb::arg("first"), nb::arg("step"),
         nb::arg("count"), nb::arg("wait_ms"),
         "Brings blocks into the store. How many it had, were put, and found no room.");
+    m.def(
+        "facts_of",
+        [](const std::string& path) {
+            host::environment& env = host::linux_environment();
+            host::file_facts facts;
+            int code = env.find(-1, path);
+            if (code >= 0) {
+                const int handle = code;
+                code = env.facts(handle, facts);
+                env.close(handle);
+            }
+            check(code, "facts", path);
+            const host::block_key key = host::key_of_facts(facts.identity);
+            return nb::bytes(key.data(), key.size());
+        },
+        nb::arg("path"), "What stands for the version of a file that its file system tells now.");
 }
 
 }  // namespace penstock::python

@@ -167,6 +167,11 @@ def warm_blocks(path: str, socket: str, space: str, first: int, step: int, count
     Brings blocks into the store. How many it had, were put, and found no room.
     """
 
+def facts_of(path: str) -> bytes:
+    """
+    What stands for the version of a file that its file system tells now.
+    """
+
 class Table:
     """Rows of equal size in files."""
 

@@ -20,6 +20,7 @@ import stat
 import struct
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
@@ -29,7 +30,8 @@ from ._errors import path_text
 _REQUEST = struct.Struct("<IIQ32sQII")  # magic, operation, number, key, bytes, wait_ms, replaces
 _ANSWER = struct.Struct("<IIQq")  # magic, 0, number, result
 _REQUEST_MAGIC, _ANSWER_MAGIC = 0x31425350, 0x32425350
-_HELLO, _GET, _PUT = 1, 2, 3
+_HELLO, _GET, _PUT, _REST = 1, 2, 3, 4
+_LOOK_SECONDS = 2.0  # between two looks at a file that the agent watches
 _MOST_BYTES = 16 << 20  # of a client's memory
 _MOST_CONNECTIONS = 1024
 _F_GET_SEALS, _F_SEAL_SHRINK = 1034, 2  # Linux; the module fcntl has names for them from 3.13 on
@@ -103,12 +105,36 @@ class MooncakeEngine:
         self._store.close()
 
 
+class Rests:
+    """Since when the file system has told the same facts of a file, as far as processes of this
+    node asked it: a program need not wait for what another one has seen before."""
+
+    def __init__(self, most_files: int = 65536) -> None:
+        self._most_files = most_files
+        self._lock = threading.Lock()
+        self._young: dict[bytes, tuple[bytes, int]] = {}  # by file: facts, ns
+        self._old: dict[bytes, tuple[bytes, int]] = {}
+
+    def note(self, key: bytes) -> int:
+        """A process was told these facts (``_core.facts_of``). For how many ns they are known."""
+        file, facts = key[:16], key[16:]
+        now = time.monotonic_ns()
+        with self._lock:
+            known = self._young.get(file) or self._old.get(file)
+            since = known[1] if known is not None and known[0] == facts else now
+            if len(self._young) >= self._most_files and file not in self._young:
+                self._old, self._young = self._young, {}
+            self._young[file] = facts, since
+        return now - since
+
+
 class Agent:
     """Serves runtimes at a socket until it is stopped, with a thread for each connection."""
 
     def __init__(self, engine: Engine, path: str | os.PathLike[str]) -> None:
         self._engine = engine
         self.path = os.fspath(path)
+        self.rests = Rests()
         self._stopped = threading.Event()
         self._connections = threading.BoundedSemaphore(_MOST_CONNECTIONS)
         _remove_stale(self.path)
@@ -133,6 +159,20 @@ class Agent:
                 client.close()
                 continue
             threading.Thread(target=self._serve_connection, args=(client,), daemon=True).start()
+
+    def watch(self, paths: Sequence[str]) -> None:
+        """Knows these files before a program asks, also those that change or come later. Returns
+        after stop()."""
+        from . import _core
+
+        while True:
+            for path in paths:
+                try:
+                    self.rests.note(_core.facts_of(path))
+                except OSError:
+                    pass  # not there just now
+            if self._stopped.wait(_LOOK_SECONDS):
+                return
 
     def stop(self) -> None:
         """Takes the socket away; what is under way ends with the process."""
@@ -204,6 +244,8 @@ class Agent:
 
     def _answer(self, fields: tuple[int, int, bytes, int, int], address: int, room: int) -> int:
         operation, _, key, size, replaces = fields
+        if operation == _REST:
+            return self.rests.note(key)
         if size > room:
             return -errno.EMSGSIZE
         try:
@@ -283,8 +325,8 @@ def warm(path: str | os.PathLike[str], part: int = 0, of: int = 1, *,
     not read from the file. With ``blocks`` these instead. A block is 2 MiB.
 
     Returns how many ``blocks`` it looked at, and of these how many the store ``had``, how many were
-    ``put``, and for how many it was ``full``. A file of a network file system that this process
-    has not seen before has to rest for 4 s first. ``PENSTOCK_TRUST_TIMES`` counts, as for a
+    ``put``, and for how many it was ``full``. A file of a network file system has to rest for 4 s
+    first, unless the agent has known it for so long (``penstock-agent --watch``). ``PENSTOCK_TRUST_TIMES`` counts, as for a
     runtime. OSError: the file, or the agent, or (EOPNOTSUPP) times of its file system are not
     trusted; BlockingIOError: the file has changed so lately that its version cannot be told.
     """
@@ -341,8 +383,9 @@ def _mooncake(arguments: argparse.Namespace) -> Engine:
                           arguments.device)
 
 
-def run(make_engine: Callable[[], Engine], path: str) -> int:
-    """Serves an engine at a socket until SIGINT or SIGTERM, as the program does."""
+def run(make_engine: Callable[[], Engine], path: str, watched: Sequence[str] = ()) -> int:
+    """Serves an engine at a socket until SIGINT or SIGTERM, and looks at the watched files, as the
+    program does."""
     folder = pathlib.Path(path).parent
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     facts = folder.stat()
@@ -355,6 +398,8 @@ def run(make_engine: Callable[[], Engine], path: str) -> int:
     engine = make_engine()
     agent = Agent(engine, path)
     threading.Thread(target=agent.serve, daemon=True).start()
+    if watched:
+        threading.Thread(target=agent.watch, args=(watched,), daemon=True).start()
     print(f"penstock-agent: ready {path}", flush=True)
     signal.sigwait(signals)
     agent.stop()
@@ -380,10 +425,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     mooncake.add_argument("--device", default="", help="for rdma: names of devices, with commas")
     mooncake.add_argument("--socket", metavar="PATH", default=None,
                           help="for runtimes (default: the directory of Penstock for this user)")
+    mooncake.add_argument("--watch", metavar="FILE", action="append", default=[],
+                          help="of a network file system, which has then rested when a program "
+                          "opens it; may be given again")
     mooncake.set_defaults(make=_mooncake)
     chosen = parser.parse_args(arguments)
     try:
-        return run(lambda: chosen.make(chosen), chosen.socket or default_socket())
+        return run(lambda: chosen.make(chosen), chosen.socket or default_socket(),
+                   [os.path.abspath(path) for path in chosen.watch])
     except OSError as error:
         print(f"penstock-agent: {error.strerror or error}", file=sys.stderr)
         return 1

@@ -208,7 +208,8 @@ class Nodes:
         """The caller has the lock, or is alone."""
         settings = self._settings
         self._agents[name] = _on(name, _Agent, max_concurrency=4).remote(
-            settings["socket"], self.master, str(settings["memory"]), settings["agent_options"],
+            settings["socket"], self.master, str(settings["memory"]),
+            [*settings["agent_options"], *(f"--watch={path}" for path in self._paths)],
             self._trust)
         if not self._paths:
             return
@@ -343,7 +344,9 @@ def start(memory: int | str, paths: Iterable[Path] = (), *, cache: int | str | N
         Bytes that each node gives to the store: ``"512GiB"`` or a number.
     paths
         Files whose blocks the keepers hold in their caches, each those of its node, for processes
-        of the node with ``PENSTOCK_SHARE``, as `penstock keep` does. None: no keepers.
+        of the node with ``PENSTOCK_SHARE``, as `penstock keep` does. None: no keepers. The agents
+        look at them from now on, so that a job which begins 4 s later need not wait for their
+        rest.
     cache
         Bytes of a keeper's cache; None: as ``Runtime`` chooses.
     share

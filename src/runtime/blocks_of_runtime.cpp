@@ -1,6 +1,6 @@
 // How a runtime has blocks of a store between nodes.
 #include "runtime/runtime_state.hpp"
-#include "store/agent_store.hpp"
+#include "store/agent_rests.hpp"
 
 namespace penstock::host {
 
@@ -14,6 +14,7 @@ void runtime_state::build_blocks() {
     of_blocks.local_files = settings.block_store_local;
     of_blocks.trust = settings.trust_times;
     of_blocks.say = [this](const std::string& line) { say(line); };
+    if (!settings.block_store.empty()) ask_agent_about_rests(settings.block_store);
     if (hooks.set_blocks) hooks.set_blocks(of_blocks);
     const auto make_agent = [this] { return std::make_unique<agent_store>(settings.block_store); };
     blocks = std::make_shared<block_reader>(

@@ -148,4 +148,11 @@ int agent_store::put(const block_key& key, std::span<const std::byte> from, bool
     return static_cast<int>(std::min<std::int64_t>(result, 0));
 }
 
+std::int64_t agent_store::known_for_ns(const block_key& facts, std::uint64_t wait_ns) {
+    agent_request request;
+    request.op = agent_op::rest;
+    request.key = facts;
+    return run(request, wait_ns, [](std::byte*) {});
+}
+
 }  // namespace penstock::host

@@ -18,7 +18,7 @@
 namespace penstock::host {
 
 // What goes over the socket, in the machine's byte order: messages of one size.
-enum class agent_op : std::uint32_t { hello = 1, get = 2, put = 3 };
+enum class agent_op : std::uint32_t { hello = 1, get = 2, put = 3, rest = 4 };
 
 struct agent_request {
     static constexpr std::uint32_t magic_number = 0x31425350;  // "PSB1"
@@ -37,7 +37,7 @@ struct agent_answer {
     std::uint32_t magic = magic_number;
     std::uint32_t unused = 0;
     std::uint64_t number = 0;
-    std::int64_t result = 0;  // get: bytes of the object; else 0; or a negative errno
+    std::int64_t result = 0;  // get: bytes of the object; rest: ns; else 0; or a negative errno
 };
 static_assert(sizeof(agent_answer) == 24);
 
@@ -48,6 +48,9 @@ public:
     std::int64_t get(const block_key& key, std::span<std::byte> to, std::uint64_t wait_ns) override;
     int put(const block_key& key, std::span<const std::byte> from, bool replaces,
             std::uint64_t wait_ns) override;
+    // For how many ns the agent has known these facts of a file, when it answers; or a negative
+    // errno. If it did not, it knows them from now on.
+    std::int64_t known_for_ns(const block_key& facts, std::uint64_t wait_ns);
 
 private:
     int connect(std::uint64_t end_ns);

@@ -36,6 +36,17 @@ public:
     // Time goes by, for every clock.
     void wait(std::int64_t ns) { now_ns_ += ns; }
 
+    // This machine's clock that only moves forward.
+    [[nodiscard]] std::int64_t now_ns() const { return now_ns_; }
+
+    // From now on as in a process that begins: it knows of no file how long it has rested, and asks
+    // the other one.
+    void begin_anew(const std::shared_ptr<host::rest_memory>& other) {
+        const std::lock_guard lock(mutex_);
+        rested_ = std::make_unique<host::rested_files>();
+        rested_->ask_also(other);
+    }
+
     // Another machine wrote to the file and closed it. The bytes are the test's to change.
     void changed_elsewhere(const std::string& path) { date(-1, path); }
 
@@ -65,7 +76,7 @@ public:
         out.writing = shape_.seems_local ? host::writers::none : host::writers::unknown;
         out.times = shape_.seems_local ? host::file_times::local : shape_.times;
         out.rested_ns =
-            shape_.seems_rested ? INT64_MAX : rested_.note(out.identity, now_ns_, now_ns_);
+            shape_.seems_rested ? INT64_MAX : rested_->note(out.identity, now_ns_, now_ns_);
         return 0;
     }
 
@@ -113,7 +124,7 @@ private:
 
     host::environment& real_ = host::linux_environment();
     const network_shape shape_;
-    host::rested_files rested_;
+    std::unique_ptr<host::rested_files> rested_ = std::make_unique<host::rested_files>();
     std::atomic<std::int64_t> now_ns_{1'000'000'000'000};
     std::mutex mutex_;
     std::map<std::uint64_t, std::int64_t> changes_;  // by inode

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Close-to-open on a shared file system: a writer on one machine, a reader on another.
 
-close_to_open_test.py PROGRAM SERVER [--file-system own|moosefs] [--rounds N] [--rests N]
+close_to_open_test.py PROGRAM SERVER [--file-system own|moosefs|glusterfs] [--rounds N] [--rests N]
     [--rule now|before] [--trust auto|off|on] [--ahead MS] [--json FILE]
 
 The machines are namespaces (mounts and network) of this one, each with a mount of its own. `own` is
 shared_server, whose server dates changes by a clock that is AHEAD ms before the reader's; its
-kernel keeps attributes for a second. `moosefs` has master and chunk server in a third namespace,
-and there the reader's clock is shifted. Needs root, FUSE and namespaces, else exit status 77.
+kernel keeps attributes for a second. `moosefs` and `glusterfs` have their servers in a third
+namespace, and there the reader's clock is shifted. Needs root, FUSE and namespaces, else exit status 77.
 """
 
 import argparse
@@ -20,7 +20,11 @@ import sys
 import tempfile
 import time
 
-MOOSEFS = ("mfsmaster", "mfschunkserver", "mfsmount")
+PROGRAMS = {
+    "own": (),
+    "moosefs": ("ip", "mfsmaster", "mfschunkserver", "mfsmount"),
+    "glusterfs": ("ip", "glusterfsd", "glusterfs"),
+}
 PORTS = {"loggers": 29419, "chunks": 29420, "clients": 29421, "data": 29422}
 ADDRESS = "10.77.0.{}"
 
@@ -109,8 +113,8 @@ class OwnServer:
             machine.end()
 
 
-class MooseFS:
-    """Master and chunk server in one namespace, clients in two others, with links between them."""
+class Served:
+    """Servers in one namespace, clients in two others, with links between them."""
 
     def __init__(self, folder, ahead_ms):
         self.clock_ms = -ahead_ms
@@ -144,6 +148,43 @@ class MooseFS:
             run("ip", "-n", name, "addr", "add", ADDRESS.format(number) + "/24", "dev", "net0")
             run("ip", "-n", name, "link", "set", "net0", "up")
 
+    def start_server(self, *command):
+        self.servers.append(
+            subprocess.Popen(
+                ["ip", "netns", "exec", self.names[0], *map(str, command)],
+                stdin=subprocess.DEVNULL,
+                stdout=self.log,
+                stderr=self.log,
+            )
+        )
+        time.sleep(1)
+
+    def start_client(self, name):
+        command = ["ip", "netns", "exec", name, "unshare", "-m", "--propagation", "private"]
+        machine = Machine(command + self.client_command(), self.point, self.log)
+        self.machines.append(machine)
+        # A server may take a while until it has told another of itself.
+        file = self.point / "probe"
+        probe = machine.inside("sh", "-c", f"echo x > {file} && test $(cat {file}) = x")
+        wait_for(lambda: run("timeout", 5, *probe, check=False).returncode == 0, "a first file")
+
+    def end(self):
+        for machine in self.machines:
+            machine.end()
+        for server in reversed(self.servers):
+            server.terminate()
+            try:
+                server.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                server.kill()
+                server.wait()
+        for name in self.names:
+            run("ip", "netns", "del", name, check=False)
+
+
+class MooseFS(Served):
+    """A master and a chunk server."""
+
     def start_servers(self):
         folder = self.folder
         for name in ("master", "chunks", "disk"):
@@ -170,39 +211,62 @@ class MooseFS:
             + "HDD_LEAVE_SPACE_DEFAULT = 64MiB\nHDD_FSYNC_BEFORE_CLOSE = 0\n"
         )
         for program, settings in (("mfsmaster", "master.cfg"), ("mfschunkserver", "chunks.cfg")):
-            self.servers.append(
-                subprocess.Popen(
-                    ["ip", "netns", "exec", self.names[0], program, "-f", "-c"]
-                    + [str(folder / settings), "start"],
-                    stdin=subprocess.DEVNULL,
-                    stdout=self.log,
-                    stderr=self.log,
-                )
-            )
-            time.sleep(1)
+            self.start_server(program, "-f", "-c", folder / settings, "start")
 
-    def start_client(self, name):
-        command = ["ip", "netns", "exec", name, "unshare", "-m", "--propagation", "private"]
-        command += ["mfsmount", self.point, "-f", "-H", ADDRESS.format(1), "-P", PORTS["clients"]]
-        machine = Machine(command, self.point, self.log)
-        self.machines.append(machine)
-        # The chunk server takes a while until it has told the master of itself.
-        file = self.point / "probe"
-        probe = machine.inside("sh", "-c", f"echo x > {file} && test $(cat {file}) = x")
-        wait_for(lambda: run("timeout", 5, *probe, check=False).returncode == 0, "MooseFS")
+    def client_command(self):
+        return ["mfsmount", self.point, "-f", "-H", ADDRESS.format(1), "-P", PORTS["clients"]]
 
-    def end(self):
-        for machine in self.machines:
-            machine.end()
-        for server in reversed(self.servers):
-            server.terminate()
-            try:
-                server.wait(timeout=20)
-            except subprocess.TimeoutExpired:
-                server.kill()
-                server.wait()
-        for name in self.names:
-            run("ip", "netns", "del", name, check=False)
+
+class GlusterFS(Served):
+    """A brick, and clients without the translators and the option that keep bytes and times for a
+    while, or write after the close: with them read(2) itself has old bytes after an open."""
+
+    def start_servers(self):
+        (self.folder / "brick").mkdir()
+        brick = self.graph(
+            "brick",
+            ("storage/posix", {"directory": self.folder / "brick", "ctime": "on"}),
+            ("features/locks", {}),
+            ("performance/io-threads", {}),
+            (
+                "protocol/server",
+                {
+                    "transport-type": "tcp",
+                    "transport.socket.bind-address": ADDRESS.format(1),
+                    "transport.socket.listen-port": PORTS["data"],
+                    "auth.addr.brick2.allow": "*",
+                },
+            ),
+        )
+        self.start_server("glusterfsd", "-N", "-f", brick, "-l", self.folder / "brick.log")
+
+    def client_command(self):
+        client = self.graph(
+            "client",
+            (
+                "protocol/client",
+                {
+                    "transport-type": "tcp",
+                    "remote-host": ADDRESS.format(1),
+                    "remote-port": PORTS["data"],
+                    "remote-subvolume": "brick2",
+                },
+            ),
+            ("features/utime", {}),
+        )
+        log = self.folder / "client.log"
+        return ["glusterfs", "-N", "-f", client, "-l", log, "--fopen-keep-cache=off", self.point]
+
+    def graph(self, name, *translators):
+        """A file of translators, each on top of the one before."""
+        text = ""
+        for number, (kind, options) in enumerate(translators):
+            below = f"  subvolumes {name}{number - 1}\n" if number else ""
+            lines = "".join(f"  option {key} {value}\n" for key, value in options.items())
+            text += f"volume {name}{number}\n  type {kind}\n{lines}{below}end-volume\n"
+        path = self.folder / f"{name}.vol"
+        path.write_text(text)
+        return path
 
 
 def check_machine(wanted):
@@ -210,7 +274,7 @@ def check_machine(wanted):
         skip("only root can make namespaces and mounts")
     if not os.path.exists("/dev/fuse"):
         skip("there is no /dev/fuse")
-    for program in ("unshare", "nsenter") + (("ip", *MOOSEFS) if wanted == "moosefs" else ()):
+    for program in ("unshare", "nsenter", *PROGRAMS[wanted]):
         if shutil.which(program) is None:
             skip(f"{program} is not there")
     tried = run("unshare", "-m", "-n", "--propagation", "private", "true", check=False)
@@ -247,7 +311,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
     parser.add_argument("server")
-    parser.add_argument("--file-system", choices=("own", "moosefs"), default="own")
+    parser.add_argument("--file-system", choices=tuple(PROGRAMS), default="own")
     parser.add_argument("--rounds", type=int, default=2000)
     parser.add_argument("--rests", type=int, default=1)
     parser.add_argument("--rule", choices=("now", "before"), default="now")
@@ -262,7 +326,9 @@ def main():
         files = (
             OwnServer(folder, options.server, options.ahead)
             if options.file_system == "own"
-            else MooseFS(folder, options.ahead)
+            else {"moosefs": MooseFS, "glusterfs": GlusterFS}[options.file_system](
+                folder, options.ahead
+            )
         )
         code, report = take_turns(*files.machines, options, files.point, files.clock_ms)
     except RuntimeError as error:

@@ -2,6 +2,7 @@
 """The agent of a store between nodes: what goes over its socket, what it refuses, that it may be
 killed at any time; and Mooncake Store behind it, where that is installed."""
 import array
+import fcntl
 import importlib.util
 import os
 import pathlib
@@ -11,6 +12,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import unittest
 
 import common
@@ -18,15 +20,26 @@ import common
 common.need("numpy")
 import numpy as np  # noqa: E402
 import penstock as ps  # noqa: E402
-from penstock import agent  # noqa: E402
+from penstock import _core, agent  # noqa: E402
 
 MEMORY_AGENT = pathlib.Path(__file__).with_name("memory_agent.py")
 ROW, BLOCK = 4096, 2 << 20
-HELLO, GET = 1, 2
+HELLO, GET, REST = 1, 2, 4
 
 
 def request(operation, number=1, size=BLOCK + 64, key=b"k" * 32):
     return struct.pack("<IIQ32sQII", 0x31425350, operation, number, key, size, 1000, 0)
+
+
+def sealed_memory():
+    memory = os.memfd_create("sealed", os.MFD_ALLOW_SEALING)
+    os.ftruncate(memory, BLOCK + 64)
+    fcntl.fcntl(memory, 1033, 2 | 4)  # F_ADD_SEALS: no other size
+    return memory
+
+
+def answer_of(client):
+    return struct.unpack("<IIQq", client.recv(24))[3]
 
 
 def free_port():
@@ -135,6 +148,44 @@ class agents(Case):
                 process.kill()
                 process.wait()
 
+    def test_it_knows_since_when_files_rest(self):
+        rests = agent.Rests(most_files=2)
+        one, other = b"f" * 16 + b"1" * 16, b"f" * 16 + b"2" * 16
+        self.assertEqual(rests.note(one), 0)
+        self.assertGreater(rests.note(one), 0)
+        self.assertEqual(rests.note(other), 0)  # the file has changed
+        self.assertEqual(rests.note(one), 0)
+        for number in range(9):
+            rests.note(bytes([number]) * 32)
+        self.assertEqual(rests.note(one), 0)  # forgotten
+        self.start_memory()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+            client.connect(self.socket)
+            memory = sealed_memory()
+            socket.send_fds(client, [request(HELLO)], [memory])
+            os.close(memory)
+            self.assertEqual(answer_of(client), 0)
+            known = []
+            for facts in (one, one, other, other):
+                client.send(request(REST, key=facts))
+                known.append(answer_of(client))
+        self.assertEqual((known[0], known[2]), (0, 0))
+        self.assertGreater(min(known[1], known[3]), 0)
+
+    def test_it_watches_files_that_are_there_and_those_that_come(self):
+        watched = [str(self.path), str(self.folder / "later")]
+        served = agent.Agent(None, self.socket)
+        self.addCleanup(served.stop)
+        looked = threading.Event()
+        note = served.rests.note
+        served.rests.note = lambda key: (note(key), looked.set())
+        thread = threading.Thread(target=served.watch, args=(watched,))
+        thread.start()
+        self.assertTrue(looked.wait(60))
+        self.assertGreater(note(_core.facts_of(watched[0])), 0)
+        served.stop()
+        thread.join()
+
     def test_it_ends_by_a_signal_and_takes_its_socket_away(self):
         process = self.start_memory()
         process.send_signal(signal.SIGTERM)
@@ -158,12 +209,9 @@ class agents(Case):
 
     def test_wrong_requests_end_their_connection_only(self):
         self.start_memory()
-        sealed = os.memfd_create("sealed", os.MFD_ALLOW_SEALING)
-        os.ftruncate(sealed, BLOCK + 64)
+        sealed = sealed_memory()
         unsealed = os.dup(os.memfd_create("unsealed", os.MFD_ALLOW_SEALING))
         os.ftruncate(unsealed, BLOCK + 64)
-        import fcntl
-        fcntl.fcntl(sealed, 1033, 2 | 4)  # F_ADD_SEALS: no other size
         wrong = [(b"short", []), (request(GET), []), (request(HELLO), []),
                  (request(HELLO), [unsealed]), (request(HELLO, size=1 << 40), [sealed]),
                  (request(HELLO, size=0), [sealed]), (b"\0" * 64, [sealed]),

@@ -168,6 +168,27 @@ TEST(rested_files, a_rest_lasts_from_the_first_answer_to_the_last_question) {
     EXPECT_EQ(files.note({1, 3, 100, 5, 5}, 200, 210), 0);  // another file
 }
 
+TEST(rested_files, a_rest_begins_with_the_answer_to_another_process) {
+    class other_process final : public rest_memory {
+    public:
+        std::int64_t known_since_ns(const file_identity& facts) noexcept override {
+            ++asked;
+            return facts.changed_ns == 5 ? 30 : not_known;
+        }
+        int asked = 0;
+    };
+    rested_files files;
+    auto other = std::make_shared<other_process>();
+    files.ask_also(other);
+    const file_identity known{1, 2, 100, 5, 5}, fresh{1, 2, 100, 5, 6};
+    EXPECT_EQ(files.note(known, 100, 110), 70);
+    EXPECT_EQ(files.note(known, 120, 130), 90);
+    EXPECT_EQ(other->asked, 1);  // of what is new
+    EXPECT_EQ(files.note(fresh, 140, 150), 0);
+    EXPECT_EQ(files.note(fresh, 160, 170), 10);
+    EXPECT_EQ(other->asked, 2);
+}
+
 TEST(rested_files, many_files_are_forgotten_and_rest_once_more) {
     rested_files files(4);
     for (std::uint64_t i = 0; i < 100; ++i) files.note({1, i, 0, 0, 0}, 10, 10);

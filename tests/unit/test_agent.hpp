@@ -64,6 +64,8 @@ public:
     }
 
     void behave(manner m) { manner_ = m; }
+    // Its answer to questions about rests.
+    void say_known_for(std::int64_t ns) { known_for_ns_ = ns; }
     void release() { released_ = true; }
     [[nodiscard]] int waiting() const { return waiting_; }
     void forget() {
@@ -113,6 +115,8 @@ private:
                 continue;
             } else if (manner_ == manner::fails) {
                 answer.result = -EIO;
+            } else if (request.op == host::agent_op::rest) {
+                answer.result = known_for_ns_;
             } else if (request.op == host::agent_op::get) {
                 if (manner_ == manner::late && waiting_.fetch_add(1) == 0)
                     while (!released_ && !stop_) std::this_thread::yield();
@@ -151,6 +155,7 @@ private:
     host::owned_fd listener_;
     std::atomic<bool> stop_{false};
     std::atomic<manner> manner_{manner::honest};
+    std::atomic<std::int64_t> known_for_ns_{0};
     std::atomic<bool> released_{false};
     std::atomic<int> waiting_{0};
     std::atomic<std::uint64_t> gets_{0}, replaced_{0};
