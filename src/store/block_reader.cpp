@@ -56,39 +56,52 @@ bool block_reader::is_paused() const {
     return host_now_ns() < paused_until_ns_.load(std::memory_order_relaxed);
 }
 
+// After three blocks in a row the next one is brought too, while there are workers to spare: a
+// reader that goes through a file waits for a block no longer than it works on one.
 std::shared_ptr<block_fetch> block_reader::fetch(const std::shared_ptr<shared_handle>& file,
                                                  const file_identity& version, bool is_settled,
-                                                 std::uint64_t number) {
-    const block_id id{version.device,      version.inode,      version.size_bytes,
-                      version.modified_ns, version.changed_ns, number};
+                                                 std::uint64_t wanted_number) {
     const std::lock_guard lock(mutex_);
-    const auto known = blocks_.find(id);
-    job wanted;
-    if (known != blocks_.end()) {
-        kept_block& kept = known->second;
-        kept.used = ++uses_;
-        const block_fetch::state now = kept.fetch->look();
-        if (now == block_fetch::state::under_way) return kept.fetch;
-        if (now == block_fetch::state::failed && !is_settled &&
-            host_now_ns() - kept.checked_ns < settings_.absent_ns)
-            return nullptr;
-        if (now == block_fetch::state::there) {
-            if (host_now_ns() - kept.checked_ns < fresh_ns) return kept.fetch;
-            wanted.known = kept.fetch;
+    const auto id_of = [&version](std::uint64_t number) {
+        return block_id{version.device,      version.inode,      version.size_bytes,
+                        version.modified_ns, version.changed_ns, number};
+    };
+    const auto look = [&](std::uint64_t number) -> std::shared_ptr<block_fetch> {
+        const auto known = blocks_.find(id_of(number));
+        job wanted;
+        if (known != blocks_.end()) {
+            kept_block& kept = known->second;
+            kept.used = ++uses_;
+            const block_fetch::state now = kept.fetch->look();
+            if (now == block_fetch::state::under_way) return kept.fetch;
+            if (now == block_fetch::state::failed && !is_settled &&
+                host_now_ns() - kept.checked_ns < settings_.absent_ns)
+                return nullptr;
+            if (now == block_fetch::state::there) {
+                if (host_now_ns() - kept.checked_ns < fresh_ns) return kept.fetch;
+                wanted.known = kept.fetch;
+            }
         }
-    }
-    if (wanted.known == nullptr && is_paused()) return nullptr;
-    if (stop_ || jobs_.size() >= threads_.size() * jobs_a_worker) return nullptr;
-    wanted.fetch = std::make_shared<block_fetch>();
-    wanted.file = file;
-    wanted.version = version;
-    wanted.is_settled = is_settled;
-    wanted.number = number;
-    blocks_[id] = {wanted.fetch, ++uses_, host_now_ns()};
-    drop_oldest();
-    jobs_.push_back(wanted);
-    wake_.notify_one();
-    return wanted.fetch;
+        if (wanted.known == nullptr && is_paused()) return nullptr;
+        if (stop_ || jobs_.size() >= threads_.size() * jobs_a_worker) return nullptr;
+        wanted.fetch = std::make_shared<block_fetch>();
+        wanted.file = file;
+        wanted.version = version;
+        wanted.is_settled = is_settled;
+        wanted.number = number;
+        blocks_[id_of(number)] = {wanted.fetch, ++uses_, host_now_ns()};
+        drop_oldest();
+        jobs_.push_back(wanted);
+        wake_.notify_one();
+        return wanted.fetch;
+    };
+    const auto is_known = [&](std::uint64_t number) { return blocks_.contains(id_of(number)); };
+    auto found = look(wanted_number);
+    if (found != nullptr && jobs_.size() < threads_.size() / 2 && wanted_number >= 2 &&
+        is_known(wanted_number - 1) && is_known(wanted_number - 2) &&
+        !is_known(wanted_number + 1) && bytes_of_block(version.size_bytes, wanted_number + 1) != 0)
+        look(wanted_number + 1);
+    return found;
 }
 
 // Those under way stay: a second fetch of one would read it twice.

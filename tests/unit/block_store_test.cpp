@@ -206,6 +206,30 @@ TEST_F(block_store, what_one_node_read_another_does_not_read_from_the_file) {
     EXPECT_EQ(s.file_reads, 0u);
 }
 
+// A reader that goes through a file finds the next block there; one that jumps pays for no other.
+TEST_F(block_store, after_three_blocks_in_a_row_the_next_one_is_brought_too) {
+    constexpr std::uint64_t many = 9;
+    const std::vector<std::uint8_t> all = pattern(36, many * block);
+    write_file(folder / "data", all);
+    let_files_settle();
+    const auto first = make_node();
+    first->start();
+    for (const std::uint64_t number : {8, 0, 2, 4}) read(*first->rt, number * block, page);
+    first->rt.reset();  // after its puts
+    EXPECT_EQ(agent.objects(), 4u);
+    agent.forget();
+    const auto second = make_node();
+    second->start();
+    for (const std::uint64_t number : {2, 3, 4}) read(*second->rt, number * block, page);
+    while (second->rt->stats().store_puts < 4) std::this_thread::yield();
+    const std::uint64_t gets = agent.gets();
+    const std::vector<std::uint8_t> got = read(*second->rt, 5 * block, page);
+    EXPECT_TRUE(std::equal(got.begin(), got.end(), all.begin() + 5 * block));
+    // Block 5 was there, and 6 follows it.
+    while (second->rt->stats().store_puts < 5) std::this_thread::yield();
+    EXPECT_EQ(agent.gets(), gets + 1);
+}
+
 TEST_F(block_store, without_a_store_nothing_is_asked) {
     const auto other = make_node();
     other->o.block_store.clear();
