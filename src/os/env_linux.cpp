@@ -354,7 +354,13 @@ public:
     int populate(void* address, std::uint64_t bytes) override {
         return ::madvise(address, bytes, populate_read_advice) == 0 ? 0 : -errno;
     }
-    bool changes_elsewhere(int fd) override { return !host::file_system_of(fd).is_local; }
+    // Asked at each miss: so not of a server, which statfs() would wait for.
+    bool changes_elsewhere(int fd) override {
+        struct statx info {};
+        const bool told =
+            ::statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, wants_unique_mount, &info) == 0;
+        return !(told ? file_system_of(fd, info) : host::file_system_of(fd)).is_local;
+    }
 
     int resident(void* address, std::uint64_t bytes, std::uint64_t piece_bytes,
                  std::vector<bool>& out) override {

@@ -56,8 +56,9 @@ bool block_reader::is_paused() const {
     return host_now_ns() < paused_until_ns_.load(std::memory_order_relaxed);
 }
 
-// After three blocks in a row the next one is brought too, while there are workers to spare: a
-// reader that goes through a file waits for a block no longer than it works on one.
+// A reader that goes through a file has its next block brought while it works on one, if there are
+// workers to spare: it had two of the three before from here. The others may have been in the
+// memory of the operating system, as on a node that brought a part of the file into the store.
 std::shared_ptr<block_fetch> block_reader::fetch(const std::shared_ptr<shared_handle>& file,
                                                  const file_identity& version, bool is_settled,
                                                  std::uint64_t wanted_number) {
@@ -97,10 +98,17 @@ std::shared_ptr<block_fetch> block_reader::fetch(const std::shared_ptr<shared_ha
     };
     const auto is_known = [&](std::uint64_t number) { return blocks_.contains(id_of(number)); };
     auto found = look(wanted_number);
-    if (found != nullptr && jobs_.size() < threads_.size() / 2 && wanted_number >= 2 &&
-        is_known(wanted_number - 1) && is_known(wanted_number - 2) &&
-        !is_known(wanted_number + 1) && bytes_of_block(version.size_bytes, wanted_number + 1) != 0)
-        look(wanted_number + 1);
+    int before = 0;
+    for (std::uint64_t back = 1; back <= 3 && back <= wanted_number; ++back)
+        before += is_known(wanted_number - back) ? 1 : 0;
+    if (found == nullptr || before < 2 || jobs_.size() >= threads_.size() / 2) return found;
+    for (std::uint64_t next = wanted_number + 1; next <= wanted_number + 2; ++next) {
+        if (bytes_of_block(version.size_bytes, next) == 0) break;
+        // What the operating system has comes from there. Its first page stands for the block.
+        if (env_.in_page_cache(file->fd(), next * block_bytes, 1) > 0) continue;
+        if (!is_known(next)) look(next);
+        break;
+    }
     return found;
 }
 

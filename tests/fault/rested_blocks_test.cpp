@@ -15,7 +15,7 @@ namespace penstock::fault {
 
 namespace {
 
-constexpr std::int64_t second = 1'000'000'000;
+constexpr std::int64_t one_second = 1'000'000'000;
 
 enum class rule {
     as_it_is,
@@ -105,8 +105,8 @@ private:
 
 TEST(rested_blocks, what_an_older_process_has_seen_rest_is_put_and_never_old) {
     std::uint64_t seed = 1;
-    for (const std::int64_t ahead : {-2 * second, 1'000'000 * second})
-        for (const std::int64_t grain : {std::int64_t{10'000'000}, 2 * second}) {
+    for (const std::int64_t ahead : {-2 * one_second, 1'000'000 * one_second})
+        for (const std::int64_t grain : {std::int64_t{10'000'000}, 2 * one_second}) {
             short_jobs jobs({.grain_ns = grain, .server_ahead_ns = ahead}, rule::as_it_is);
             jobs.do_at_random(++seed, 120);
             EXPECT_EQ(jobs.stale(), 0u) << "server ahead " << ahead << ", grain " << grain;
@@ -115,7 +115,7 @@ TEST(rested_blocks, what_an_older_process_has_seen_rest_is_put_and_never_old) {
 }
 
 TEST(rested_blocks, a_process_that_begins_after_the_rest_puts_at_once) {
-    short_jobs jobs({.server_ahead_ns = -2 * second}, rule::as_it_is);
+    short_jobs jobs({.server_ahead_ns = -2 * one_second}, rule::as_it_is);
     jobs.read();
     EXPECT_EQ(jobs.put(), 0u);  // seen for the first time
     jobs.wait(host::server_grain_ns - 1);
@@ -131,13 +131,13 @@ TEST(rested_blocks, a_process_that_begins_after_the_rest_puts_at_once) {
 }
 
 TEST(rested_blocks, canary_a_rest_under_other_facts_puts_old_blocks) {
-    short_jobs jobs({.grain_ns = 2 * second}, rule::of_any_version);
+    short_jobs jobs({.grain_ns = 2 * one_second}, rule::of_any_version);
     jobs.do_at_random(1, 400);
     EXPECT_GT(jobs.stale(), 0u);
 }
 
 TEST(rested_blocks, canary_a_rest_before_the_first_answer_puts_old_blocks) {
-    short_jobs jobs({.grain_ns = 2 * second}, rule::of_any_question);
+    short_jobs jobs({.grain_ns = 2 * one_second}, rule::of_any_question);
     jobs.do_at_random(1, 400);
     EXPECT_GT(jobs.stale(), 0u);
 }
@@ -145,9 +145,9 @@ TEST(rested_blocks, canary_a_rest_before_the_first_answer_puts_old_blocks) {
 TEST(agent_rests, a_length_of_time_counts_back_from_its_answer) {
     const temporary_folder folder;
     test::test_agent agent(folder / "agent");
-    host::agent_rests rests(folder / "agent", 60 * second);
+    host::agent_rests rests(folder / "agent", 60 * one_second);
     const auto now = [] { return static_cast<std::int64_t>(penstock::detail::host_now_ns()); };
-    for (const std::int64_t known : {std::int64_t{0}, 7 * second}) {
+    for (const std::int64_t known : {std::int64_t{0}, 7 * one_second}) {
         agent.say_known_for(known);
         const std::int64_t before = now(), since = rests.known_since_ns({1, 2, 3, 4, 5});
         EXPECT_GE(since, before - known);
@@ -155,7 +155,7 @@ TEST(agent_rests, a_length_of_time_counts_back_from_its_answer) {
     }
     agent.behave(test::manner::fails);
     EXPECT_EQ(rests.known_since_ns({1, 2, 3, 4, 5}), host::rest_memory::not_known);
-    host::agent_rests nothing_there(folder / "no", second);
+    host::agent_rests nothing_there(folder / "no", one_second);
     EXPECT_EQ(nothing_there.known_since_ns({1, 2, 3, 4, 5}), host::rest_memory::not_known);
 }
 
