@@ -262,7 +262,7 @@ class Lab:
         """The shared file system, by a mount of that node alone: so it has a page cache of its
         own."""
         node.start("mount", "mfsmount", SHARED, "-f", "-H", self.server.address, "-o",
-                   "mfsioretries=5")
+                   "mfsioretries=15")
         try:
             wait_for(f"{node.name}: the shared file system", lambda: node.run(
                 "mountpoint", "-q", SHARED, check=False) is not None)

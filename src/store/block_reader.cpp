@@ -58,7 +58,8 @@ bool block_reader::is_paused() const {
 
 // A reader that goes through a file has its next block brought while it works on one, if there are
 // workers to spare: it had two of the three before from here. The others may have been in the
-// memory of the operating system, as on a node that brought a part of the file into the store.
+// memory of the operating system, as on a node that brought a part of the file into the store. What
+// the store does not have is not read from the file for that: another node may be doing it.
 std::shared_ptr<block_fetch> block_reader::fetch(const std::shared_ptr<shared_handle>& file,
                                                  const file_identity& version, bool is_settled,
                                                  std::uint64_t wanted_number) {
@@ -67,7 +68,8 @@ std::shared_ptr<block_fetch> block_reader::fetch(const std::shared_ptr<shared_ha
         return block_id{version.device,      version.inode,      version.size_bytes,
                         version.modified_ns, version.changed_ns, number};
     };
-    const auto look = [&](std::uint64_t number) -> std::shared_ptr<block_fetch> {
+    const auto look = [&](std::uint64_t number,
+                          bool from_store_alone) -> std::shared_ptr<block_fetch> {
         const auto known = blocks_.find(id_of(number));
         job wanted;
         if (known != blocks_.end()) {
@@ -88,7 +90,7 @@ std::shared_ptr<block_fetch> block_reader::fetch(const std::shared_ptr<shared_ha
         wanted.fetch = std::make_shared<block_fetch>();
         wanted.file = file;
         wanted.version = version;
-        wanted.is_settled = is_settled;
+        wanted.is_settled = is_settled && !from_store_alone;
         wanted.number = number;
         blocks_[id_of(number)] = {wanted.fetch, ++uses_, host_now_ns()};
         drop_oldest();
@@ -97,7 +99,7 @@ std::shared_ptr<block_fetch> block_reader::fetch(const std::shared_ptr<shared_ha
         return wanted.fetch;
     };
     const auto is_known = [&](std::uint64_t number) { return blocks_.contains(id_of(number)); };
-    auto found = look(wanted_number);
+    auto found = look(wanted_number, false);
     int before = 0;
     for (std::uint64_t back = 1; back <= 3 && back <= wanted_number; ++back)
         before += is_known(wanted_number - back) ? 1 : 0;
@@ -106,7 +108,7 @@ std::shared_ptr<block_fetch> block_reader::fetch(const std::shared_ptr<shared_ha
         if (bytes_of_block(version.size_bytes, next) == 0) break;
         // What the operating system has comes from there. Its first page stands for the block.
         if (env_.in_page_cache(file->fd(), next * block_bytes, 1) > 0) continue;
-        if (!is_known(next)) look(next);
+        if (!is_known(next)) look(next, true);
         break;
     }
     return found;
