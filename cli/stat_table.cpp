@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdio>
 
+#include "settings/utf8.hpp"
+
 namespace penstock::cli {
 
 namespace {
@@ -25,16 +27,35 @@ figures figures_of(const statistics& s) {
             number(s.errors + s.file_read_errors + s.file_write_errors + s.write_back_errors)};
 }
 
-// A cut or padded text, at the left or at the right of its column.
+std::size_t letters_of(std::string_view text) {
+    std::size_t out = 0;
+    for (; !text.empty(); ++out)
+        text.remove_prefix(std::max<std::size_t>(1, settings::letter_bytes(text)));
+    return out;
+}
+
+// Padded to its column, a blank for each letter that is missing. What is longer stays whole: a
+// number that is cut is another number.
 std::string column(std::string text, std::size_t width, bool to_right) {
-    if (text.size() > width) text.resize(width);
-    text.insert(to_right ? 0 : text.size(), width - text.size(), ' ');
+    const std::size_t letters = letters_of(text);
+    if (letters < width) text.insert(to_right ? 0 : text.size(), width - letters, ' ');
     return text;
+}
+
+// A name of at most `width` letters; the last is "+" where the name was longer.
+std::string short_name(const std::string& name, std::size_t width) {
+    const std::string text = settings::in_letters(name);
+    if (letters_of(text) <= width) return text;
+    std::size_t end = 0;
+    for (std::size_t i = 0; i + 1 < width; ++i)
+        end += settings::letter_bytes(std::string_view(text).substr(end));
+    return text.substr(0, end) + "+";
 }
 
 std::string begin_of_line(const std::string& pid, const std::string& program,
                           const std::string& device) {
-    return column(pid, 7, true) + " " + column(program, 9, false) + " " + column(device, 4, false);
+    return column(pid, 7, true) + " " + column(short_name(program, 9), 9, false) + " " +
+           column(device, 5, false);
 }
 
 // "100%", "3%"; "-" for a cache that did not say how large it is.
@@ -66,7 +87,7 @@ std::string short_number(double value) {
 
 std::string table_head() {
     return begin_of_line("PID", "PROGRAM", "ON") +
-           "  HITS WINDOW  TIER NEIGHB REQUEST  READ WAITS CACHE ERRS\n";
+           " HITS WINDOW  TIER NEIGHB REQUEST  READ WAITS CACHE ERRS\n";
 }
 
 std::string table_line(const cache_report& report, const cache_report* before) {
@@ -90,7 +111,7 @@ std::string table_line(const cache_report& report, const cache_report* before) {
     const auto number = [](double value, std::size_t width) {
         return " " + column(short_number(value), width, true);
     };
-    return begin + number(now.hits, 5) + number(now.window, 6) + number(now.tier, 5) +
+    return begin + number(now.hits, 4) + number(now.window, 6) + number(now.tier, 5) +
            number(now.neighbour, 6) + number(now.request, 7) + number(now.read_bytes, 5) +
            number(now.waits, 5) + " " + column(share_of(report.now), 5, true) +
            number(now.errors, 4) + "\n";

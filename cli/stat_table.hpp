@@ -1,4 +1,5 @@
 // The text of `penstock stat` for people: a line of 79 columns for each cache.
+// A line is longer only where a number of a device or a process is.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ struct cache_report {
 // "gpu0", "cpu".
 std::string device_of(const cache_report& report);
 
-// In at most five columns: "812", "1.3k", "45G".
+// In at most four columns: "812", "1.3k", "45G".
 std::string short_number(double value);
 
 std::string table_head();

@@ -4,6 +4,8 @@
 
 #include <cstdio>
 
+#include "settings/utf8.hpp"
+
 namespace penstock {
 
 namespace {
@@ -134,10 +136,11 @@ const std::vector<metric>& metrics_of_threads() {
     return all;
 }
 
-// Of a value of a label, and without the quotation mark of a help.
+// Of a value of a label, and without the quotation mark of a help. A reader refuses the whole text
+// for one byte that is no UTF-8.
 std::string escaped(const std::string& text, bool is_label) {
     std::string out;
-    for (const char c : text) {
+    for (const char c : settings::in_letters(text)) {
         if (c == '\\') out += "\\\\";
         else if (c == '\n') out += "\\n";
         else if (c == '"' && is_label) out += "\\\"";

@@ -73,4 +73,17 @@ TEST(prometheus, values_of_labels_are_escaped) {
     EXPECT_NE(text.find("penstock_hits_total{program=\"a\\\"b\\\\c\\nd\"} 0\n"), std::string::npos);
 }
 
+// A program's name may be cut in the middle of a letter; a reader of the text takes UTF-8 alone.
+TEST(prometheus, values_of_labels_are_utf8) {
+    const std::string text = prometheus_text({}, {{"program", "\xc3\xa4 \xff \xe6\x97"}});
+    EXPECT_NE(text.find("program=\"\xc3\xa4 \xef\xbf\xbd \xef\xbf\xbd\xef\xbf\xbd\""),
+              std::string::npos);
+    for (const char* wrong :
+         {"\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe0\x80\x80", "\xf0\x80\x80\x80"})
+        EXPECT_EQ(prometheus_text({}, {{"program", wrong}}).find(wrong), std::string::npos);
+    for (const char* right :
+         {"\xf4\x8f\xbf\xbf", "\xf0\x9f\x98\x80", "\xef\xbf\xbf", "\xe0\xa0\x80"})
+        EXPECT_NE(prometheus_text({}, {{"program", right}}).find(right), std::string::npos);
+}
+
 }  // namespace penstock::test
