@@ -82,13 +82,19 @@ struct table_box {
 // The place of a device of the runtime. Throws ValueError: it has none there.
 std::uint32_t device_of(const runtime& rt, std::uint32_t place);
 
+// The name of a file, in any bytes. In Python it is text, in which bytes that are no letters stand
+// as os.fsdecode() has them.
+struct file_name {
+    std::string bytes;
+};
+
 // Text of the library for people: bytes that are no UTF-8, for instance of a damaged header, come
 // as \xff. The caller holds the GIL.
 nanobind::str shown(const std::string& text);
 
 // Errors of the library as exceptions of Python. The class of each is chosen in Python
 // (penstock/_errors.py), so that C++ knows codes and texts only. The caller holds the GIL; `path`
-// may be empty.
+// may be empty, and is in the bytes of the file's name.
 [[noreturn]] void raise(std::int64_t negative_errno, const std::string& text,
                         const std::string& path = {});
 // Raises unless the status is ok.
@@ -103,3 +109,27 @@ void bind_store(nanobind::module_& m);
 void bind_table(nanobind::module_& m);
 
 }  // namespace penstock::python
+
+// Takes what os.fsencode() takes.
+template <>
+struct nanobind::detail::type_caster<penstock::python::file_name> {
+    NB_TYPE_CASTER(penstock::python::file_name, const_name("str"))
+
+    bool from_python(handle from, std::uint8_t, cleanup_list*) noexcept {
+        PyObject* encoded = nullptr;
+        if (PyUnicode_FSConverter(from.ptr(), &encoded) == 0) {
+            PyErr_Clear();
+            return false;
+        }
+        value.bytes.assign(PyBytes_AsString(encoded),
+                           static_cast<std::size_t>(PyBytes_Size(encoded)));
+        Py_DECREF(encoded);
+        return true;
+    }
+
+    static handle from_cpp(const penstock::python::file_name& name, rv_policy,
+                           cleanup_list*) noexcept {
+        return PyUnicode_DecodeFSDefaultAndSize(name.bytes.data(),
+                                                static_cast<Py_ssize_t>(name.bytes.size()));
+    }
+};

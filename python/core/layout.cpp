@@ -18,35 +18,37 @@ using namespace nb::literals;
 
 namespace {
 
-using piece = std::tuple<std::string, std::uint64_t, std::uint64_t>;
+using piece = std::tuple<file_name, std::uint64_t, std::uint64_t>;
 
-table_layout describe_file(const std::string& path, const std::string& tensor) {
+table_layout describe_file(const file_name& path, const std::string& tensor) {
     table_layout out;
     status s;
     {
         const nb::gil_scoped_release free;
-        s = describe(path, tensor, out);
+        s = describe(path.bytes, tensor, out);
     }
-    check(s, path);
+    check(s, path.bytes);
     return out;
 }
 
-table_layout describe_rows(const std::string& path, std::uint64_t row_bytes,
+table_layout describe_rows(const file_name& path, std::uint64_t row_bytes,
                            std::uint64_t stride_bytes, std::uint64_t first_byte, std::uint64_t rows,
                            const std::string& dtype, const std::vector<std::uint64_t>& row_shape) {
     table_layout out;
     status s;
     {
         const nb::gil_scoped_release free;
-        s = describe_raw(path, {row_bytes, stride_bytes, first_byte, rows, dtype, row_shape}, out);
+        s = describe_raw(path.bytes, {row_bytes, stride_bytes, first_byte, rows, dtype, row_shape},
+                         out);
     }
-    check(s, path);
+    check(s, path.bytes);
     return out;
 }
 
 std::vector<piece> pieces_of(const table_layout& layout) {
     std::vector<piece> out;
-    for (const table_piece& p : layout.pieces) out.emplace_back(p.path, p.first_byte, p.rows);
+    for (const table_piece& p : layout.pieces)
+        out.emplace_back(file_name{p.path}, p.first_byte, p.rows);
     return out;
 }
 

@@ -19,7 +19,7 @@ nb::str shown(const std::string& text) {
 
 void raise(std::int64_t negative_errno, const std::string& text, const std::string& path) {
     const nb::object error = nb::module_::import_("penstock._errors")
-                                 .attr("error_of")(-negative_errno, shown(text), shown(path));
+                                 .attr("error_of")(-negative_errno, shown(text), file_name{path});
     PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
     throw nb::python_error();
 }

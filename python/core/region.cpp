@@ -162,7 +162,7 @@ struct region_use {
     ~region_use() { end_use(std::move(region)); }
 };
 
-std::unique_ptr<region_box> make_region(const runtime_box& of, const std::string& path,
+std::unique_ptr<region_box> make_region(const runtime_box& of, const file_name& path,
                                         std::uint64_t offset, std::uint64_t bytes, bool writes,
                                         bool outside_writers,
                                         std::optional<std::uint64_t> device_bytes, bool promote_hot,
@@ -173,12 +173,13 @@ std::unique_ptr<region_box> make_region(const runtime_box& of, const std::string
     status s;
     {
         const nb::gil_scoped_release free;
-        s = map_region(*rt, path, offset, bytes, writes ? protection::read_write : protection::read,
+        s = map_region(*rt, path.bytes, offset, bytes,
+                       writes ? protection::read_write : protection::read,
                        {outside_writers, device_bytes, promote_hot, device,
                         static_cast<region_placement>(placement)},
                        made);
     }
-    check(s, path);
+    check(s, path.bytes);
     return std::make_unique<region_box>(std::move(made), rt->where() == backend::gpu);
 }
 
@@ -257,8 +258,8 @@ void bind_region(nb::module_& m) {
         .def("placement",
              [](const region_box& box) {
                  const shared_region region = box.open();
-                 return std::pair<int, std::string>(static_cast<int>(region->placement()),
-                                                    region->placement_reason());
+                 return std::pair<int, nb::str>(static_cast<int>(region->placement()),
+                                                shown(region->placement_reason()));
              })
         .def("dlpack", exported, "shape"_a, "code"_a, "bits"_a, "front"_a, "device"_a,
              "versioned"_a, "read_only"_a);

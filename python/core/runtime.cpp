@@ -27,8 +27,9 @@ using namespace nb::literals;
 
 namespace {
 
-// An option: its name in C++, what the caller calls it, and its value as text.
-using setting = std::tuple<std::string, std::string, std::string>;
+// An option: its name in C++, what the caller calls it, and its value as text, which may be the
+// name of a file.
+using setting = std::tuple<std::string, std::string, file_name>;
 
 using named_counts = nb::typed<nb::dict, nb::str, nb::object>;
 
@@ -51,7 +52,8 @@ statistics statistics_of(const named_counts& counts) {
 enum class log_to { standard_error, queue, nowhere };
 
 void set(const setting& of, options& out) {
-    const auto& [name, label, text] = of;
+    const auto& [name, label, written] = of;
+    const std::string& text = written.bytes;
     for (const settings::option_entry& entry : settings::option_entries()) {
         if (name != entry.name) continue;
         // Python's True and False come as on and off.
@@ -92,13 +94,16 @@ std::shared_ptr<runtime> held(std::unique_ptr<runtime> made, PyObject* keep) {
 }
 
 std::unique_ptr<runtime_box> make_runtime(const std::vector<setting>& settings,
-                                          const std::optional<std::vector<std::string>>& roots,
+                                          const std::optional<std::vector<file_name>>& roots,
                                           const std::optional<table_layout>& suits, int log,
                                           std::uintptr_t memory, nb::object keep) {
     options wanted;
     check(options::from_environment(wanted));
     for (const setting& s : settings) set(s, wanted);
-    if (roots) wanted.roots = *roots;
+    if (roots) {
+        wanted.roots.clear();
+        for (const file_name& root : *roots) wanted.roots.push_back(root.bytes);
+    }
     if (suits) wanted = options_for(*suits, wanted);
     wanted.cache_memory = reinterpret_cast<void*>(memory);
     check(wanted.check());
@@ -120,13 +125,13 @@ std::unique_ptr<runtime_box> make_runtime(const std::vector<setting>& settings,
         held(std::move(made), keep.is_none() ? nullptr : keep.release().ptr()), std::move(queue));
 }
 
-std::vector<std::tuple<std::string, std::string, std::string>> settings_of(const runtime_box& box,
-                                                                           std::uint32_t device) {
+std::vector<std::tuple<std::string, std::string, nb::str>> settings_of(const runtime_box& box,
+                                                                       std::uint32_t device) {
     const std::shared_ptr<runtime> rt = box.open();
-    std::vector<std::tuple<std::string, std::string, std::string>> out;
+    std::vector<std::tuple<std::string, std::string, nb::str>> out;
     for (const settings::option_entry& entry : settings::option_entries())
         out.emplace_back(entry.name, entry.variable,
-                         settings::shown_text(entry, rt->settings(device_of(*rt, device))));
+                         shown(settings::shown_text(entry, rt->settings(device_of(*rt, device)))));
     return out;
 }
 

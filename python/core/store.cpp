@@ -18,20 +18,20 @@ void bind_store(nb::module_& m) {
     m.attr("block_object_bytes") = host::block_object_bytes;
     m.def(
         "warm_blocks",
-        [](const std::string& path, const std::string& socket, const std::string& space,
+        [](const file_name& path, const file_name& socket, const std::string& space,
            std::uint64_t first, std::uint64_t step, std::uint64_t count, std::uint64_t wait_ms) {
             host::warm_counts counts;
             options of_environment;  // PENSTOCK_TRUST_TIMES
             status s = options::from_environment(of_environment);
             if (s.ok()) {
                 const nb::gil_scoped_release others_go_on;
-                host::agent_store store(socket);
-                host::ask_agent_about_rests(socket);
-                s = host::warm_blocks(host::linux_environment(), path,
+                host::agent_store store(socket.bytes);
+                host::ask_agent_about_rests(socket.bytes);
+                s = host::warm_blocks(host::linux_environment(), path.bytes,
                                       {space, wait_ms * 1'000'000, of_environment.trust_times},
                                       {first, step, count}, store, counts);
             }
-            check(s, path);
+            check(s, path.bytes);
             return std::make_tuple(counts.had, counts.put, counts.full);
         },
         nb::arg("path"), nb::arg("socket"), nb::arg("space"), nb::arg("first"), nb::arg("step"),

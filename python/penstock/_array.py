@@ -2,18 +2,15 @@
 from __future__ import annotations
 
 import operator
-import os
 from collections.abc import Sequence
-from typing import Any, Union
+from typing import Any
 
 from . import _core
-from ._errors import path_text
+from ._errors import Path, path_text
 from ._frameworks import NUMPY, framework_of, stream_of
 from ._memory import Framework, Numbers
 from ._opened import Opened
 from ._runtime import Runtime, default
-
-Path = Union[str, "os.PathLike[str]"]
 
 _BUILTIN_TYPES = {"float": "float64", "int": "int64", "complex": "complex128"}
 _ADVICE = ("normal", "sequential", "random", "willneed", "dontneed")  # penstock::advice

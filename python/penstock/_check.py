@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from . import _core
 from ._array import open_array
-from ._errors import path_text
+from ._errors import Path, path_text, shown_path
 from ._runtime import Runtime
 
 _PROBE_BYTES = 4 << 20
@@ -39,7 +39,8 @@ def _probe_file(path: str) -> Iterator[str]:
             if entry.is_file() and entry.stat().st_size >= 4096:
                 yield entry.path
                 return
-        raise OSError(f"{path}: no file can be made here, and none of 4 KiB is there") from None
+        raise OSError(f"{shown_path(path)}: no file can be made here, and none of 4 KiB is "
+                      "there") from None
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(os.urandom(4096) * (_PROBE_BYTES // 4096))
@@ -53,7 +54,8 @@ def _read_bytes(path: str, runtime: Runtime) -> Finding:
     with open(path, "rb") as file:
         expected = file.read(4096)
     if len(expected) < 512:
-        return Finding("rows", False, f"{path} has less than 512 bytes; name a larger file")
+        return Finding("rows", False, f"{shown_path(path)} has less than 512 bytes; name a larger "
+                                      "file")
     rows = len(expected) // 512
     with open_array(path, dtype="uint8", shape=(rows, 512), runtime=runtime) as array:
         try:
@@ -61,14 +63,15 @@ def _read_bytes(path: str, runtime: Runtime) -> Finding:
         except ImportError:
             return Finding("rows", True, "not compared: numpy is not installed")
         if got.tobytes() != expected[:rows * 512]:
-            return Finding("rows", False, f"{path}: other bytes than those of read()")
-    return Finding("rows", True, f"{path}: as read() has them")
+            return Finding("rows", False, f"{shown_path(path)}: other bytes than those of read()")
+    return Finding("rows", True, f"{shown_path(path)}: as read() has them")
 
 
 def _window_bytes(path: str, runtime: Runtime) -> Finding:
     size = os.path.getsize(path) // 4096 * 4096
     if size == 0:
-        return Finding("windows", False, f"{path} has less than 4096 bytes; name a larger file")
+        return Finding("windows", False, f"{shown_path(path)} has less than 4096 bytes; name a "
+                                         "larger file")
     size = min(size, _PROBE_BYTES)
     with open(path, "rb") as file:  # so that it lies in memory
         file.read(size)
@@ -81,7 +84,7 @@ def _window_bytes(path: str, runtime: Runtime) -> Finding:
                                           f"{_core.format_size(size)} that lie in memory")
 
 
-def check(path: str | os.PathLike[str] | None = None) -> list[Finding]:
+def check(path: Path | None = None) -> list[Finding]:
     """What works on this machine, and for files of ``path``: a folder (a file of 4 MiB is made in
     it for the moment) or a file. Each finding says how, or why not and what to do about it. Makes a
     small Runtime, so it takes some tens of milliseconds."""

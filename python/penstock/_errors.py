@@ -3,6 +3,10 @@ from __future__ import annotations
 
 import errno
 import os
+from typing import Union
+
+# What names a file: text, or bytes where its name is no text.
+Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 
 
 class FormatError(OSError, ValueError):
@@ -37,19 +41,28 @@ def error_of(code: int, text: str, path: str = "") -> Exception:
         return FormatError(code, text, path or None)
     else:
         # OSError appends the file name to its text; most texts begin with it already.
-        shown = text.removeprefix(f"'{path}': ").removeprefix(f"{path}: ") if path else text
-        return OSError(code, shown, path or None)
+        name = shown_path(path)
+        rest = text.removeprefix(f"'{name}': ").removeprefix(f"{name}: ") if path else text
+        return OSError(code, rest, path or None)
     vars(error).update(errno=code, filename=path or None)
     return error
 
 
-def path_text(path: str | os.PathLike[str]) -> str:
-    """The path as text. ValueError: it has a zero byte, which no file name has, or is no UTF-8."""
-    text = os.fspath(path)
-    if isinstance(text, bytes):
-        text = os.fsdecode(text)
+def path_text(path: Path) -> str:
+    """The path as text, in which bytes that are no letters stand as os.fsdecode() has them.
+    ValueError: it has a zero byte, which no file name has, or text that stands for no bytes."""
+    text = os.fsdecode(path)
     if "\0" in text:
         raise ValueError(f"{text!r}: a file name has no zero byte")
-    if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
-        raise ValueError(f"{text!r}: the name is no UTF-8; name it by a link that is")
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{text!r}: {error.reason}, so it names no file; give the bytes of the "
+                         "name, or os.fsdecode() of them") from None
     return text
+
+
+def shown_path(text: str) -> str:
+    """The path for people, as the library's texts and log have it: \\xff for a byte that is no
+    letter, so that it can be printed."""
+    return os.fsencode(text).decode("utf-8", "backslashreplace")

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from . import _core
-from ._array import Path, describe, dtype_name
-from ._errors import path_text
+from ._array import describe, dtype_name
+from ._errors import Path, path_text
 from ._frameworks import stream_of
 from ._memory import numpy_dtype
 from ._opened import Opened

@@ -12,7 +12,7 @@ from typing import Protocol, Union
 
 from . import _core
 from ._cache_memory import Memory, memory_of
-from ._errors import path_text
+from ._errors import Path, path_text
 
 Size = Union[int, str]
 Log = Union[str, None, Callable[[str], object]]
@@ -33,8 +33,13 @@ _OPTION_NAMES = {
 def _text_of(name: str, value: object) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
-    if isinstance(value, (int, str)):
+    if isinstance(value, int):
         return str(value)
+    if isinstance(value, (str, bytes, os.PathLike)):
+        try:
+            return path_text(value)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
     if isinstance(value, Sequence):
         return ",".join(str(item) for item in value)
     raise ValueError(f"{name}: {value!r} is no value of an option; give a number, text or a bool")
@@ -144,7 +149,7 @@ class Runtime:
         host_tier: Size | None = None,
         windows: Size | None = None,
         writable: bool = False,
-        roots: Iterable[str | os.PathLike[str]] | None = None,
+        roots: Iterable[Path] | None = None,
         log: Log = "stderr",
         *,
         cache_memory: object = None,

@@ -15,7 +15,8 @@ BLOCK_BYTES = 2 << 20
 
 def _weight(*words: object) -> int:
     text = "\0".join(str(word) for word in words)
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+    letters = text.encode("utf-8", "surrogateescape")  # names of files may be any bytes
+    return int.from_bytes(hashlib.blake2b(letters, digest_size=8).digest(), "big")
 
 
 class Seats:

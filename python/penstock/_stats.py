@@ -124,7 +124,9 @@ class Statistics:
     def to_prometheus(self, labels: dict[str, str] | None = None) -> str:
         """The text format of Prometheus, as ``penstock stat --prometheus`` prints it; for a file of
         node_exporter, or an answer of your own server. docs/guide/operating.md has the names."""
-        return _core.prometheus_text(dataclasses.asdict(self), list((labels or {}).items()))
+        letters = [(name, text.encode("utf-8", "replace").decode())  # os.fsdecode() gives others
+                   for name, text in (labels or {}).items()]
+        return _core.prometheus_text(dataclasses.asdict(self), letters)
 
     def __str__(self) -> str:
         asked = self.hits + self.misses + self.through_reads

@@ -25,7 +25,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
-from ._errors import path_text
+from ._errors import Path, path_text, shown_path
 
 _REQUEST = struct.Struct("<IIQ32sQII")  # magic, operation, number, key, bytes, wait_ms, replaces
 _ANSWER = struct.Struct("<IIQq")  # magic, 0, number, result
@@ -131,9 +131,9 @@ class Rests:
 class Agent:
     """Serves runtimes at a socket until it is stopped, with a thread for each connection."""
 
-    def __init__(self, engine: Engine, path: str | os.PathLike[str]) -> None:
+    def __init__(self, engine: Engine, path: Path) -> None:
         self._engine = engine
-        self.path = os.fspath(path)
+        self.path = path_text(path)
         self.rests = Rests()
         self._stopped = threading.Event()
         self._connections = threading.BoundedSemaphore(_MOST_CONNECTIONS)
@@ -279,8 +279,8 @@ def _remove_stale(path: str) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(facts.st_mode):
-        raise OSError(errno.EEXIST, f"'{path}' is there and no socket; remove it, or give --socket "
-                      "another path")
+        raise OSError(errno.EEXIST, f"'{shown_path(path)}' is there and no socket; remove it, or "
+                      "give --socket another path")
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
         probe.settimeout(5)
         try:
@@ -288,8 +288,8 @@ def _remove_stale(path: str) -> None:
         except ConnectionRefusedError:
             os.unlink(path)
             return
-    raise OSError(errno.EADDRINUSE, f"an agent serves at '{path}' already; end it, or give "
-                  "--socket another path")
+    raise OSError(errno.EADDRINUSE, f"an agent serves at '{shown_path(path)}' already; end it, "
+                  "or give --socket another path")
 
 
 def default_socket() -> str:
@@ -317,9 +317,9 @@ def _batches(blocks: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         at += many
 
 
-def warm(path: str | os.PathLike[str], part: int = 0, of: int = 1, *,
+def warm(path: Path, part: int = 0, of: int = 1, *,
          blocks: Iterable[int] | None = None,
-         socket: str | os.PathLike[str] | None = None, wait_ms: int = 10000,
+         socket: Path | None = None, wait_ms: int = 10000,
          namespace: str | None = None) -> dict[str, int]:
     """Brings blocks ``part``, ``part + of``, ... of a file into the store; those that it has are
     not read from the file. With ``blocks`` these instead. A block is 2 MiB.
@@ -335,14 +335,13 @@ def warm(path: str | os.PathLike[str], part: int = 0, of: int = 1, *,
     if of < 1 or not 0 <= part < of:
         raise ValueError(f"part={part} of={of}: give a part from 0 to {of - 1}"
                          if of > 0 else f"of={of}: give at least 1")
-    text = path_text(path)
+    text, agent = path_text(path), path_text(socket or default_socket())
     count = -(-os.stat(text).st_size // _core.block_bytes)
     space = os.environ.get("PENSTOCK_STORE_NAMESPACE", "") if namespace is None else namespace
     counts = {"blocks": 0, "had": 0, "put": 0, "full": 0}
     for first, step, many in _batches(range(part, count, of) if blocks is None
                                       else sorted(set(blocks))):
-        done = _core.warm_blocks(text, os.fspath(socket or default_socket()), space, first, step,
-                                 many, wait_ms)
+        done = _core.warm_blocks(text, agent, space, first, step, many, wait_ms)
         for name, more in zip(("had", "put", "full"), done):
             counts[name] += more
             counts["blocks"] += more
@@ -390,8 +389,8 @@ def run(make_engine: Callable[[], Engine], path: str, watched: Sequence[str] = (
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     facts = folder.stat()
     if facts.st_uid != os.geteuid() or facts.st_mode & 0o022 and not facts.st_mode & stat.S_ISVTX:
-        raise OSError(errno.EPERM, f"others may put a socket into '{folder}'; give --socket a path "
-                      "in a directory of your own")
+        raise OSError(errno.EPERM, f"others may put a socket into '{shown_path(str(folder))}'; "
+                      "give --socket a path in a directory of your own")
     # The signals are blocked in every thread, of the engine too, and are taken by this one.
     signals = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
@@ -400,7 +399,7 @@ def run(make_engine: Callable[[], Engine], path: str, watched: Sequence[str] = (
     threading.Thread(target=agent.serve, daemon=True).start()
     if watched:
         threading.Thread(target=agent.watch, args=(watched,), daemon=True).start()
-    print(f"penstock-agent: ready {path}", flush=True)
+    print(f"penstock-agent: ready {shown_path(path)}", flush=True)
     signal.sigwait(signals)
     agent.stop()
     engine.close()

@@ -25,9 +25,10 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Union
+from typing import Any
 
 from . import _children, _core
+from ._errors import Path, path_text
 from ._seats import BLOCK_BYTES, Seats
 
 try:
@@ -40,7 +41,6 @@ _ray: Any = ray  # some of its functions have no types
 
 __all__ = ["Nodes", "start", "warm"]
 
-Path = Union[str, "os.PathLike[str]"]
 
 _LOOK_SECONDS = 1.0  # between two looks for nodes that came or went
 _KEEPER_PAGE = 64 << 10
@@ -255,7 +255,7 @@ class Nodes:
         node is gone. The environment of the task names the store.
 
         ValueError: there is no such part. OSError: the file is not there."""
-        name = os.path.abspath(path)
+        name = os.path.abspath(path_text(path))
         size = os.stat(name).st_size
         living = self.look()
         with self._lock:
@@ -371,7 +371,7 @@ def start(memory: int | str, paths: Iterable[Path] = (), *, cache: int | str | N
     not answer within ``seconds``."""
     if not _ray.is_initialized():
         raise ValueError('start: Ray is not connected; call ray.init("auto") first')
-    settings = {"memory": memory, "paths": [os.fspath(path) for path in paths], "cache": cache,
+    settings = {"memory": memory, "paths": [path_text(path) for path in paths], "cache": cache,
                 "share": share, "master": master, "wait_ms": wait_ms,
                 "trust_times": trust_times,
                 "socket": socket or f"/tmp/penstock-{os.getuid()}/ray-agent",
@@ -391,8 +391,8 @@ def warm(paths: Path | Iterable[Path], over: Nodes) -> dict[str, int]:
     Gives counts of blocks: ``blocks`` in all, ``had`` by the store already, ``put``, and ``full``
     where it had no room. The blocks of a node that dies meanwhile are read by the others. OSError:
     a file cannot be read (in a RayTaskError), or no node read a block."""
-    names = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    names = [paths] if isinstance(paths, (str, bytes, os.PathLike)) else list(paths)
     total: Counter[str] = Counter()
     for name in names:
-        total.update(over._warm(os.path.abspath(name)))
+        total.update(over._warm(os.path.abspath(path_text(name))))
     return dict(total)

@@ -15,7 +15,6 @@ that ``handle(array)`` gives. Fake kernels of operators came with PyTorch 2.4: b
 from __future__ import annotations
 
 import itertools
-import os
 import weakref
 from collections.abc import Sequence
 from typing import Any, Optional, Union
@@ -24,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from ._array import Array, open_array
+from ._errors import Path
 from ._runtime import Runtime
 
 __all__ = ["Embedding", "RowDataset", "gather", "handle", "has_operator", "torch_dtype"]
@@ -138,7 +138,7 @@ class Embedding(nn.Module):
                              persistent=False)
 
     @classmethod
-    def from_safetensors(cls, path: Union[str, "os.PathLike[str]"], name: str, *,
+    def from_safetensors(cls, path: Path, name: str, *,
                          runtime: Optional[Runtime] = None, **options: Any) -> Embedding:
         """Of tensor ``name`` of a checkpoint: a ``.safetensors`` file, an index, or the folder.
         ``*`` in the name stands for any characters: all tensors that match are one table, in the
