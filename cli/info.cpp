@@ -67,7 +67,8 @@ finding probe_opening() {
     int code = found < 0 ? int{found} : host::linux_environment().real_path(found, path);
     if (code == 0) code = std::min(int{open_own_program()}, 0);
     if (code == 0) return {true, ""};
-    return {false, "through /proc/self/fd: " + error_text(code) + "; is /proc mounted?"};
+    return {false, host::is_proc_there() ? "through /proc/self/fd: " + error_text(code)
+                                         : error_text(-EUNATCH)};
 }
 
 finding probe_io_uring() {
@@ -91,7 +92,8 @@ finding probe_direct_io() {
     host::environment& env = host::linux_environment();
     const unique_fd file = open_own_program();
     std::uint32_t grain_bytes = 0;
-    const unique_fd direct(file < 0 ? int{file} : env.open_direct(file, grain_bytes));
+    if (file < 0) return {false, "no file could be opened to try it with"};
+    const unique_fd direct(env.open_direct(file, grain_bytes));
     const std::int64_t got = direct < 0 ? direct : env.read(direct, probed.data(), probe_bytes, 0);
     if (got < 0)
         return {false, "the file system of the program refuses it: " + error_text(got) +

@@ -7,6 +7,7 @@
 #include "command.hpp"
 #include "common/numbers.hpp"
 #include "common/process.hpp"
+#include "os/file_system.hpp"
 #include "penstock/group/lane.hpp"
 #include "penstock/prometheus.hpp"
 #include "stat_table.hpp"
@@ -131,6 +132,10 @@ public:
     }
 
     status run() override {
+        if (!host::is_proc_there())
+            return {-EUNATCH,
+                    "/proc is not mounted, where the programs are; mount it (mount -t proc "
+                    "proc /proc)"};
         const std::vector<cache_report> first = ask_all(pids_);
         if (status s = check_found(first); !s) return s;
         return watches_ ? watch(first) : print(first);

@@ -14,6 +14,7 @@
 
 #include "common/message.hpp"
 #include "os/file_kind.hpp"
+#include "os/file_system.hpp"
 #include "penstock/runtime.hpp"
 
 namespace penstock::apps {
@@ -215,6 +216,7 @@ status output_file::name_it() {
             noted_.file(name);
             return {};
         }
+        if (errno == ENOENT && !host::is_proc_there()) return failed(-EUNATCH, "then run it again");
         if (errno != EEXIST) return failed(-errno, "give another name");
     }
     return failed(-EEXIST, "remove the files .penstock.* beside it");

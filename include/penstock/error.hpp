@@ -7,6 +7,7 @@
 //   -EOPNOTSUPP neither file nor directory (a device, a pipe), or a file whose size is not what
 //               reads deliver, as in /proc and /sys; the log names such a file and the cure
 //   -ENOENT, -ELOOP, -ENOTDIR, -ENAMETOOLONG, -EIO ...  as the file system said
+//   -EUNATCH    /proc is not mounted, through which files are opened
 //   -ESTALE     the file shrank, or was replaced, after it was opened: reopen it
 //   -ENFILE     every file slot is open
 //   -ERANGE     an element outside its view

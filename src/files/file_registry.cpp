@@ -80,8 +80,8 @@ status file_registry::set_roots(const std::vector<std::string>& roots) {
             env_.close(handle);
         }
         if (code != 0)
-            return {code,
-                    "root '" + root + "': " + error_text(code) + "; name an existing directory"};
+            return {code, "root '" + root + "': " + error_text(code) +
+                              (code == -EUNATCH ? "" : "; name an existing directory")};
         real.push_back(path);
     }
     if (first_root_ >= 0)

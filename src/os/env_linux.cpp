@@ -110,6 +110,10 @@ constexpr std::size_t most_vectors = 1024;  // IOV_MAX
 
 std::string proc_name(int handle) { return "/proc/self/fd/" + std::to_string(handle); }
 
+// The negative errno of a call by the name of an open handle. Such a name is always there, unless
+// /proc is not: a container or chroot() without it.
+int code_of_proc(int error) { return error == ENOENT && !is_proc_there() ? -EUNATCH : -error; }
+
 // Small pieces, gathered first: what is copied from is looked up page by page, and what is copied
 // to piece by piece if it is named as another process's.
 constexpr std::uint64_t most_gathered_bytes = 512u << 10;
@@ -165,7 +169,7 @@ public:
     int real_path(int handle, std::string& out) override {
         char text[PATH_MAX + 1];
         const ssize_t length = ::readlink(proc_name(handle).c_str(), text, sizeof text);
-        if (length < 0) return -errno;
+        if (length < 0) return code_of_proc(errno);
         if (length > PATH_MAX) return -ENAMETOOLONG;
         out.assign(text, static_cast<std::size_t>(length));
         return 0;
@@ -206,7 +210,7 @@ public:
 
     int open_found(int handle) override {
         const int fd = ::open(proc_name(handle).c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
-        return fd >= 0 ? fd : -errno;
+        return fd >= 0 ? fd : code_of_proc(errno);
     }
 
     // Asked first, because opening a device or a pipe may already do something. Should it be
@@ -309,7 +313,7 @@ public:
     int open_direct(int fd, std::uint32_t& grain_bytes) override {
         const int direct =
             ::open(proc_name(fd).c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC | O_NOCTTY);
-        if (direct < 0) return -errno;
+        if (direct < 0) return code_of_proc(errno);
         struct stat before {
         }, now{};
         int code = ::fstat(fd, &before) == 0 && ::fstat(direct, &now) == 0 ? 0 : -errno;

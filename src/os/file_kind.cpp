@@ -169,6 +169,7 @@ std::string why_not_opened(int code, const std::string& path, bool writable) {
     if ((code == -EOPNOTSUPP || code == -EISDIR) && look_at_file(path, facts, kind) == 0 &&
         kind != file_kind::regular)
         return why_not_by_size(kind);
+    if (code == -EUNATCH) return error_text(code);
     return error_text(code) + (writable ? "; name a file that you may read and write"
                                         : "; name a file that you may read");
 }

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 namespace penstock::host {
 
@@ -133,6 +134,8 @@ const file_system_kind& file_system_of(int fd) noexcept try {
 } catch (...) {
     return unknown;
 }
+
+bool is_proc_there() { return ::access("/proc/self/fd", F_OK) == 0; }
 
 // A line is: number, parent, major:minor, root, point, options, optional fields, "-", type,
 // source, ...

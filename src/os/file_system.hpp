@@ -55,4 +55,7 @@ struct mount_facts {
 };
 mount_facts mount_of_device(std::uint64_t device);
 
+// False: /proc is not mounted, as in some containers and below chroot().
+bool is_proc_there();
+
 }  // namespace penstock::host

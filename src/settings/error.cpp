@@ -24,6 +24,10 @@ std::string error_text(std::int64_t negative_errno) {
         case EOPNOTSUPP:
             return "not a regular file, or one with a false size as in /proc, or not supported by "
                    "this back end (EOPNOTSUPP)";
+        case EUNATCH:
+            return "/proc is not mounted, and files are opened through /proc/self/fd; mount it "
+                   "(mount "
+                   "-t proc proc /proc) (EUNATCH)";
         case EBADMSG: return "damaged, or not of the format that it is taken for (EBADMSG)";
         case ERANGE: return "outside the view (ERANGE)";
         case ENFILE: return "every file slot is open; close files or raise max_files (ENFILE)";

@@ -5,6 +5,7 @@ import os
 import pathlib
 import pwd
 import shutil
+import subprocess
 import tempfile
 import unittest
 
@@ -137,6 +138,39 @@ class BadInput(InFolder):
             self.cat(file, "secret", "EACCES", "permissions", program=program, user=account.pw_uid,
                      group=account.pw_gid, extra_groups=[], cwd=place)
 
+
+# An empty folder in the place of /proc, in a mount table of its own.
+WITHOUT_PROC = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh"]
+
+
+def proc_can_be_hidden():
+    return shutil.which("unshare") is not None and subprocess.run(
+        [*WITHOUT_PROC, "true"], capture_output=True, check=False).returncode == 0
+
+
+@unittest.skipUnless(proc_can_be_hidden(), "takes the right to a mount table of one's own")
+class without_proc(InFolder):
+    def penstock(self, *arguments):
+        return penstock(*WITHOUT_PROC[1:], PROGRAM, *arguments, program=WITHOUT_PROC[0])
+
+    def test_what_opens_files_names_cause_and_cure(self):
+        path = self.make("file", b"x" * 5000)
+        for arguments in (["cat", *FLAGS, path], ["cp", *FLAGS, path, self.folder / "copy"],
+                          ["keep", *FLAGS, "--share", "test", path], ["stat"],
+                          ["stat", "--json"]):
+            with self.subTest(arguments=arguments):
+                ours = self.penstock(*arguments)
+                self.assertEqual(ours.returncode, 1)
+                self.assertEqual(ours.stdout, b"")
+                self.assert_one_line(ours.stderr, "/proc is not mounted",
+                                     "mount -t proc proc /proc")
+                self.assertNotIn(b"name an existing directory", ours.stderr)
+        self.assertFalse((self.folder / "copy").exists())
+
+    def test_info_says_it_beside_what_works(self):
+        ours = self.penstock("info", *FLAGS)
+        self.assertRegex(ours.stdout.decode(), r"opening files +no: /proc is not mounted")
+        self.assertNotIn(b"the file system of the program refuses it", ours.stdout)
 
 if __name__ == "__main__":
     unittest.main(verbosity=2, argv=["bad_input_test.py"])

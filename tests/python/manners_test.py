@@ -55,6 +55,28 @@ class processes(common.Case):
         self.assertEqual(done.returncode, 1)
         self.assertIn("RuntimeError: mine", done.stderr)
 
+    def test_a_process_without_proc_is_told(self):
+        without = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh"]
+        if shutil.which("unshare") is None or subprocess.run(
+                [*without, "true"], capture_output=True, check=False).returncode != 0:
+            self.skipTest("takes the right to a mount table of one's own")
+        code = """
+import errno, sys, penstock as ps
+for call in (lambda: ps.Runtime("cpu", cache="2MiB", log=None),
+             lambda: ps.Runtime("cpu", cache="2MiB", log=None, roots=["/"]),
+             lambda: ps.open_array(sys.argv[1], dtype="int64")):
+    try:
+        call()
+    except OSError as error:
+        assert error.errno == errno.EUNATCH, error
+        assert "/proc is not mounted" in str(error) and "mount -t proc" in str(error), error
+    else:
+        raise AssertionError("it was made")
+"""
+        done = subprocess.run([*without, sys.executable, "-B", "-W", "error", "-c", code,
+                               self.path], capture_output=True, text=True, check=False, timeout=60)
+        self.assertEqual((done.stderr, done.returncode), ("", 0))
+
     def test_a_forked_child_is_told_and_ends(self):
         code = OPEN.replace("log=None", "log='logging'") + """
 ps.default("8KiB")
