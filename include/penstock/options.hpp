@@ -177,6 +177,8 @@ struct options {
 
     // How long the host's heartbeat may stand still before waiting groups give up with -ETIMEDOUT.
     // A value below about five times the 20 ms beat would mistake a busy machine for a dead one.
+    // Of time in which the waiting thread was stopped itself (SIGSTOP, Ctrl-Z) at most a quarter of
+    // this counts.
     std::uint32_t host_wait_ms = 900;
 
     // Directories below which kernels may open files. Empty: the working directory at creation.

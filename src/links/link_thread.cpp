@@ -7,6 +7,7 @@
 #include <exception>
 
 #include "links/process_links.hpp"
+#include "penstock/engine/ring.hpp"
 #include "penstock/group/lane.hpp"
 
 namespace penstock::host {
@@ -81,7 +82,8 @@ void process_links::greet(owned_fd socket) {
         return note(name_of(*n) + " belongs to user " + std::to_string(n->peer.user) +
                     " and is not linked; give each user a share of its own");
     n->process = watch_process(n->peer.process);
-    n->deadline_ns = penstock::detail::host_now_ns() + settings_.wait_ns;
+    n->looked_ns = penstock::detail::host_now_ns();
+    n->deadline_ns = n->looked_ns + settings_.wait_ns;
     // What the directory says by now it finds when it first reads it.
     n->acked = directory_.version();
     std::array<int, most_passed_fds> fds{};
@@ -210,8 +212,12 @@ void process_links::unmap(mapping& mapped) {
 
 void process_links::go_on(neighbour& n) {
     if (n.is_lost) return;
-    if (n.at == neighbour::stage::greeted && penstock::detail::host_now_ns() > n.deadline_ns)
-        return drop(n, "does not say what it shares");
+    if (n.at == neighbour::stage::greeted) {
+        const std::uint64_t now = penstock::detail::host_now_ns();
+        n.deadline_ns += engine::time_away(now - n.looked_ns, settings_.wait_ns);
+        n.looked_ns = now;
+        if (now > n.deadline_ns) return drop(n, "does not say what it shares");
+    }
     if (n.at == neighbour::stage::placed && drain_.cycles() >= n.ticket) {
         links_.connect_guest(n.place);
         n.at = neighbour::stage::linked;

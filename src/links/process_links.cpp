@@ -161,8 +161,12 @@ void process_links::await_answers() {
         // -EAGAIN: messages lie there that it has to answer, and then it sees this change too.
         send_message(n->socket.get(), &changed, sizeof changed);
     }
-    answered_.wait_for(lock, std::chrono::nanoseconds(settings_.wait_ns),
-                       [&] { return is_answered(wanted); });
+    // In quarters: should this process be stopped meanwhile, its thread still has the others to
+    // hear the answers that came (engine::time_away).
+    for (int quarter = 0; quarter < 4; ++quarter)
+        if (answered_.wait_for(lock, std::chrono::nanoseconds(settings_.wait_ns / 4),
+                               [&] { return is_answered(wanted); }))
+            break;
     for (const auto& n : neighbours_)
         if (!n->is_lost && n->acked < wanted && !stop_)
             drop(*n, "did not answer for " + std::to_string(settings_.wait_ns / 1000000) +

@@ -103,6 +103,7 @@ private:
         link_peer peer;
         std::uint64_t id = 0;
         std::uint64_t deadline_ns = 0;      // greeted: until when
+        std::uint64_t looked_ns = 0;        // greeted: when that was looked at
         std::uint64_t told = 0, acked = 0;  // versions of our directory
         std::uint64_t ticket = 0;           // placed: the cycle of the drain
         std::uint32_t place = no_place;

@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "penstock/engine/ring.hpp"
 #include "penstock/group/lane.hpp"
 
 namespace penstock::host {
@@ -109,9 +110,12 @@ status rendezvous::open(const std::string& name) {
 }
 
 bool rendezvous::take_turn(std::uint64_t wait_ns) {
-    const std::uint64_t end = penstock::detail::host_now_ns() + wait_ns;
+    std::uint64_t looked = penstock::detail::host_now_ns(), end = looked + wait_ns;
     while (::flock(directory_.get(), LOCK_EX | LOCK_NB) != 0) {
-        if (penstock::detail::host_now_ns() > end) return false;
+        const std::uint64_t now = penstock::detail::host_now_ns();
+        end += engine::time_away(now - looked, wait_ns);
+        looked = now;
+        if (now > end) return false;
         penstock::detail::host_nap();
     }
     return true;

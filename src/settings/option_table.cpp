@@ -296,7 +296,7 @@ constexpr option_entry entries[] = {
     {{"host_wait_ms", "PENSTOCK_HOST_WAIT_MS", "", part::waits},
      {&options::host_wait_ms, unit::ms, 100, 600000},
      {"", "", "the machine is so busy that the 20 ms heartbeat is late",
-      "longer until `ETIMEDOUT` when the process is stopped"}},
+      "longer until `ETIMEDOUT` of a kernel whose process is stopped"}},
     {{"block_store_wait_ms", "PENSTOCK_STORE_WAIT_MS", "", part::waits},
      {&options::block_store_wait_ms, unit::ms, 1, 60000},
      {"", "", "links between nodes are slow: 2 MiB take 17 ms at 1 Gbit/s, and 8 may be under way",

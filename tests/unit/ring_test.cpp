@@ -153,6 +153,66 @@ TEST(ring, a_wait_ends_with_its_time_the_abort_word_or_the_heartbeat) {
     host.join();
 }
 
+namespace {
+
+// A lane whose clock the test sets.
+struct clocked_lane : lane {
+    std::uint64_t now = 5'000'000'000;
+    std::uint64_t now_ns() const { return now; }
+};
+
+}  // namespace
+
+// Of a stop of the process at most a quarter of a limit counts, and looks that come often count in
+// full.
+TEST(ring, time_in_which_a_process_was_stopped_does_not_end_its_waits) {
+    constexpr std::uint64_t second = 1'000'000'000, step = second / 100;
+    hand_cache c;
+    c.view.look_ns = 1'000'000;
+    c.view.host_wait_ns = second;
+    c.control.heartbeat = 7;
+    for (const std::uint64_t stopped_ns : {2 * second, 3600 * second}) {
+        clocked_lane g;
+        wait_deadline waiting(g, 40 * second);
+        g.now += step;
+        EXPECT_EQ(waiting.check(g, c.view), 0);
+        g.now += stopped_ns;
+        EXPECT_EQ(waiting.check(g, c.view), 0) << "the host had no time to beat";
+        for (std::uint64_t ns = 0; ns + step < second * 3 / 4; ns += step) {
+            g.now += step;
+            EXPECT_EQ(waiting.check(g, c.view), 0) << ns;
+        }
+        g.now += 3 * step;
+        EXPECT_EQ(waiting.check(g, c.view), -ETIMEDOUT) << "then it has stood still";
+    }
+    c.view.host_wait_ns = 7200 * second;
+    clocked_lane g;
+    wait_deadline waiting(g, second);
+    for (int i = 0; i < 3; ++i) {
+        g.now += 20 * second;
+        EXPECT_EQ(waiting.check(g, c.view), 0);
+    }
+    g.now += 20 * second;
+    EXPECT_EQ(waiting.check(g, c.view), 0);
+    g.now += 2 * step;
+    EXPECT_EQ(waiting.check(g, c.view), -ETIME) << "every wait ends";
+    wait_deadline other(g, second);
+    g.now += second + step;  // it waited for something else
+    other.come_back(g, c.view);
+    EXPECT_EQ(other.check(g, c.view), -ETIME) << "and that counts";
+}
+
+TEST(ring, no_look_at_all_still_counts_in_short_waits) {
+    hand_cache c;
+    clocked_lane g;
+    wait_deadline waiting(g, 1'000'000);
+    g.now += 1'100'000;
+    EXPECT_EQ(waiting.check(g, c.view), -ETIME);
+    EXPECT_EQ(time_away(9'000'000, 0), 0u);
+    EXPECT_EQ(time_away(12'000'000, 0), 2'000'000u);
+    EXPECT_EQ(time_away(1'000'000'000, 2'000'000'000), 500'000'000u);
+}
+
 TEST(ring, a_full_ring_is_waited_for_only_so_long) {
     hand_cache c;
     for (int i = 0; i < 4; ++i) claim(c);

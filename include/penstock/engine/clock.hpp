@@ -235,7 +235,10 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t take_frame(const Group& g, const cach
             frame = notes.dirty_frame;
             return must_write_back;
         }
-        if (round == 0) count(g, c, count_frame_waits);
+        if (round == 0) {
+            count(g, c, count_frame_waits);
+            deadline.come_back(g, c);
+        }
         const std::int64_t code = deadline.check(g, c);
         if (code != 0 && code != -ETIME) return code;
         if (code == -ETIME &&

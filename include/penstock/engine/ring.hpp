@@ -106,6 +106,18 @@ PENSTOCK_HD inline void post(const Group& g, const cache_view& c, const ring_tic
     count(g, c, count_requests);
 }
 
+// How much of the time since a waiter last looked counts as time in which it was away. A process
+// may be stopped (Ctrl-Z, SIGSTOP, a debugger), and then the threads that it waits for are stopped
+// too: such time says nothing of them. A waiter cannot ask for how long it was stopped, so of the
+// time between two looks it counts at most a quarter of its limit. After a stop, however long, the
+// others have three quarters of the limit left. No wait that looks in shorter steps gets longer by
+// this; one that looks seldom ends with its fifth look at the latest.
+PENSTOCK_HD inline std::uint64_t time_away(std::uint64_t since_look_ns, std::uint64_t limit_ns) {
+    constexpr std::uint64_t always_counts_ns = 10'000'000;
+    const std::uint64_t most = limit_ns / 4 > always_counts_ns ? limit_ns / 4 : always_counts_ns;
+    return since_look_ns > most ? since_look_ns - most : 0;
+}
+
 // The deadline of a waiting group, which watches three things: the abort word, the heartbeat and
 // its time limit. The first two lie in host memory, at one place for all groups, and reads of one
 // place over the bus come one after the other: a few million a second for the whole GPU. So a group
@@ -122,25 +134,34 @@ public:
     // 0 to go on, or the negative errno to give up with. Leader only.
     template <typename Group>
     PENSTOCK_HD std::int64_t check(const Group& g, const cache_view& c) {
-        const std::uint64_t now = g.now_ns();
-        const bool late = now - start_ns_ > limit_ns_;
-        if (late || now - looked_ns_ >= c.look_ns) {
-            looked_ns_ = now;
-            const std::int64_t code =
-                atomic_load<order::relaxed, scope::system>(&c.control->abort_code);
-            if (code != 0) return code;
-            const std::uint64_t beat =
-                atomic_load<order::relaxed, scope::system>(&c.control->heartbeat);
-            if (beat != beat_) {
-                beat_ = beat;
-                beat_ns_ = now;
-            } else if (now - beat_ns_ > c.host_wait_ns) {
-                return -ETIMEDOUT;
-            }
+        const std::uint64_t now = g.now_ns(), since_look = now - looked_ns_;
+        if (since_look < c.look_ns && now - start_ns_ <= limit_ns_) return 0;
+        looked_ns_ = now;
+        start_ns_ += time_away(since_look, limit_ns_);
+        beat_ns_ += time_away(since_look, c.host_wait_ns);
+        const std::int64_t code =
+            atomic_load<order::relaxed, scope::system>(&c.control->abort_code);
+        if (code != 0) return code;
+        const std::uint64_t beat =
+            atomic_load<order::relaxed, scope::system>(&c.control->heartbeat);
+        if (beat != beat_) {
+            beat_ = beat;
+            beat_ns_ = now;
+        } else if (now - beat_ns_ > c.host_wait_ns) {
+            return -ETIMEDOUT;
         }
-        return late ? -ETIME : 0;
+        return now - start_ns_ > limit_ns_ ? -ETIME : 0;
     }
 
+    // The caller waited for something else until now, and all of that time counts. The next check
+    // looks if it is time to.
+    template <typename Group>
+    PENSTOCK_HD void come_back(const Group& g, const cache_view& c) {
+        const std::uint64_t now = g.now_ns();
+        if (now - looked_ns_ > c.look_ns) looked_ns_ = now - c.look_ns;
+    }
+
+    // When the wait began; later by the time in which the waiter was away.
     PENSTOCK_HD std::uint64_t start_ns() const { return start_ns_; }
 
     // A free frame that was found when the wait ended, for the next search (engine/victim.hpp);

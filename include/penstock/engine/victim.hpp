@@ -218,6 +218,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t clean_victim(const Group& g, const ca
     bool offers = false;
     pending_write w{};
     if (g.is_leader()) {
+        deadline.come_back(g, c);
         code = find_write(g, c, frame, deadline, w, offers);
         if (code == 1) count_victim_writers(c, 1);
     }
