@@ -7,7 +7,8 @@ close_to_open_test.py PROGRAM SERVER [--file-system own|moosefs|glusterfs] [--ro
 The machines are namespaces (mounts and network) of this one, each with a mount of its own. `own` is
 shared_server, whose server dates changes by a clock that is AHEAD ms before the reader's; its
 kernel keeps attributes for a second. `moosefs` and `glusterfs` have their servers in a third
-namespace, and there the reader's clock is shifted. Needs root, FUSE and namespaces, else exit status 77.
+namespace, and there the reader's clock is shifted. Needs root, FUSE and namespaces, else exit
+status 77.
 """
 
 import argparse
