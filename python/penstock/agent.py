@@ -327,8 +327,9 @@ def warm(path: Path, part: int = 0, of: int = 1, *,
     Returns how many ``blocks`` it looked at, and of these how many the store ``had``, how many were
     ``put``, and for how many it was ``full``. A file of a network file system has to rest for 4 s
     first, unless the agent has known it for so long (``penstock-agent --watch``).
-    ``PENSTOCK_TRUST_TIMES`` counts, as for a runtime. OSError: the file, or the agent, or (EOPNOTSUPP) times of its file system are not
-    trusted; BlockingIOError: the file has changed so lately that its version cannot be told.
+    ``PENSTOCK_TRUST_TIMES`` counts, as for a runtime. OSError: the file, or the agent, or
+    (EOPNOTSUPP) times of its file system are not trusted; BlockingIOError: the file has changed so
+    lately that its version cannot be told.
     """
     from . import _core
 
