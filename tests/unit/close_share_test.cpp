@@ -14,9 +14,9 @@ namespace penstock::test {
 
 namespace {
 
-constexpr std::uint64_t frames = 1024;
+constexpr std::uint64_t share_frames = 1024;
 // What a close leaves to each later close in a cache of so many frames.
-constexpr std::uint64_t left_pages = frames / 32;
+constexpr std::uint64_t left_pages = share_frames / 32;
 
 class close_share : public testing::Test {
 protected:
@@ -27,7 +27,7 @@ protected:
         options o = small_options(folder);
         o.writable = true;
         o.page_bytes = page;
-        o.cache_bytes = frames * page;
+        o.cache_bytes = share_frames * page;
         o.write_behind_bytes = o.cache_bytes;  // so that closes alone write before the last one
         rt = make_runtime(o);
         ASSERT_EQ(rt->ref().view.close_leaves_pages, left_pages);
