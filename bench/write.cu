@@ -284,6 +284,8 @@ statistics write_closing(context& here, const runtime_shape& shape, closing_styl
     constexpr std::uint64_t piece_of_group = 64 * kib;
     clear_file(here);
     const auto rt = here.make_runtime(shape);
+    // So that kernels may open it to write, wherever it lies.
+    require(rt->close(rt->open(here.file().path(), open_write)), "opening the file for writing");
     const std::uint64_t bytes = here.bytes();
     const memory output(rt->where(), bytes), failures(rt->where(), 8);
     const std::uint64_t warps = group_count(here, *rt, shape.page_bytes);
