@@ -168,9 +168,7 @@ def warm_blocks(path: str, socket: str, space: str, first: int, step: int, count
     """
 
 def facts_of(path: str) -> bytes:
-    """
-    What stands for the version of a file that its file system tells now.
-    """
+    """What stands for the version of a file that its file system tells now."""
 
 class Table:
     """Rows of equal size in files."""

@@ -88,7 +88,7 @@ class Torch:
                       if hasattr(torch, name)}
         # Not public, but what torch's own compiled kernels call: the public way makes an object of
         # a stream each time, which takes longer than the rest of these questions together.
-        self.raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+        self.raw_stream = getattr(getattr(torch, "_C", None), "_cuda_getCurrentRawStream", None)
 
     def numbers(self, ids: Any) -> Numbers:
         number = self.types.get(ids.dtype)
