@@ -87,6 +87,7 @@ std::uint32_t service::take_from(std::uint32_t ring) {
          taken < slots_ && in_flight_ < io_->capacity() && take_next(rings_[ring], at.ticket);
          ++taken) {
         const ring_request request = rings_[ring].requests[at.ticket & (slots_ - 1)];
+        if (request.operation != op::write) ++worth_helpers_;
         serve(request, at);
         if (io_->has_finished())
             finish_all(0);  // requests for cached bytes need not wait for the rest

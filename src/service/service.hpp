@@ -247,7 +247,8 @@ private:
     // One after the other: rounds with several requests, and waits in which no read finished.
     std::uint32_t fruitless_waits_ = 0;
     std::chrono::steady_clock::time_point idle_since_;  // of a helper
-    // The end of the first round of several requests since a helper was asked for.
+    std::uint32_t worth_helpers_ = 0;  // requests of this round for which more threads are of use
+    // The end of the first round of several such requests since a helper was asked for.
     std::optional<std::chrono::steady_clock::time_point> crowded_since_;
     std::vector<flight> flights_;
     std::vector<std::uint32_t> copying_;  // flights that wait for a copy from device frames

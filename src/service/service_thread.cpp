@@ -3,6 +3,7 @@
 #include <chrono>
 #include <pthread.h>
 #include <sys/prctl.h>
+#include <utility>
 
 #include "os/size_signal.hpp"
 #include "service/service.hpp"
@@ -53,7 +54,7 @@ void service::run() {
             taken = take_requests();
             io_->submit();
         }
-        note_backlog(taken);
+        note_backlog(std::exchange(worth_helpers_, 0));
         run_writers();
         const bool has_copies = !copying_.empty();
         if (has_copies) look_at_copies();
@@ -179,6 +180,8 @@ std::uint32_t service::rest_as_helper(std::uint32_t idle_rounds) {
 
 // A helper is worth so much time in rounds that each take several requests, one after the other. A
 // round may take hundreds of large pages, which is milliseconds: then more than one is asked for.
+// Writes do not count: those of a file wait for each other, and with 16 threads took a sixth longer
+// than with 4 (bench/results/h100/2026-11-27-write.json).
 void service::note_backlog(std::uint32_t taken) {
     constexpr std::uint32_t several = 4;
     constexpr std::chrono::microseconds worth_a_helper(150);
