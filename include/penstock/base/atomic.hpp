@@ -286,13 +286,19 @@ PENSTOCK_HD PENSTOCK_INLINE void system_fence() {
 #endif
 }
 
-// Before a lost compare-and-swap is tried again: the longer, the more often it
-// was lost. Thousands of groups of a GPU that try for one word at once keep each other from it (a
-// million opens of one file: bench/results/h200/2026-11-22-tests-5.txt); the few threads of a
-// processor do not.
+// Before a lost compare-and-swap is tried again: the longer, the more often it was lost, and by
+// chance. Thousands of groups of a GPU that try for one word at once keep each other from it. With
+// equal waits they come back together: a step of the word took 12.2 us, and takes 0.54
+// (bench/results/h100/2026-11-27-lost-swaps.txt). The few threads of a processor need no wait.
 PENSTOCK_HD PENSTOCK_INLINE void let_others_first([[maybe_unused]] std::uint32_t round) {
 #if PENSTOCK_ON_DEVICE
-    __nanosleep(32u << (round < 10 ? round : 10));
+    const std::uint32_t most_ns = 32u << (round < 10 ? round : 10);
+    // Warps that lost at the same time differ in their number, and a warp's turns in the clock.
+    std::uint32_t chance = static_cast<std::uint32_t>(clock64()) ^
+                           (blockIdx.x * 32u + threadIdx.x / 32u) * 0x9e3779b1u;
+    chance ^= chance >> 15;
+    chance *= 0x85ebca6bu;
+    __nanosleep((chance >> 16) & (most_ns - 1));
 #endif
 }
 
