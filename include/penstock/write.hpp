@@ -84,7 +84,8 @@ PENSTOCK_HD std::int64_t append(const Group& g, const runtime_ref& fs, int fd, c
 // Writes back the bytes written to the pages that [offset, offset + bytes) touches. Other programs
 // see them when this returns; they are on storage only after fsync. Returns 0 or a negative errno:
 // -EBADF, -EINVAL, errors of the file system, errors of a wait. Up to 64 pages are under way at a
-// time (engine::write_queue::depth); clean pages cost a look at their word.
+// time (engine::write_queue::depth), in each warp of a block where pages have at most 16 KiB; clean
+// pages cost a look at their word.
 template <group Group>
 PENSTOCK_HD int msync(const Group& g, const runtime_ref& fs, int fd, std::int64_t offset,
                       std::int64_t bytes) {

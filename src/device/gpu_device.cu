@@ -28,7 +28,7 @@ __device__ std::int64_t flush_share(const warp& g, const runtime_ref& fs, std::u
                                     std::uint64_t piece_pages) {
     const std::uint64_t pages =
         g.broadcast(engine::pages_of(fs.view, engine::size_of(fs.view, slot)));
-    return engine::flush_share(g, fs.view, slot, pages, share, shares, piece_pages);
+    return engine::flush_share(g, fs.view, slot, 0, pages, share, shares, piece_pages);
 }
 
 // One warp per piece of the range, `results[piece]` each; calls without a range have one piece.

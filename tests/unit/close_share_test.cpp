@@ -90,6 +90,27 @@ TEST_F(close_share, few_pages_are_left_to_the_last_close) {
     EXPECT_EQ(bytes_on_disk(folder / "file"), bytes);
 }
 
+// A close that finds its share not due asks again when the pages or the other closes have changed.
+TEST_F(close_share, a_share_that_is_not_due_may_become_due) {
+    const std::vector<int> fds = open_often(3);
+    const engine::cache_view& c = rt->ref().view;
+    const std::uint32_t slot = engine::descriptor_slot(c, fds[0]);
+    auto bytes = pattern(6, 2 * left_pages * page);
+    write_whole(fds[0], bytes);
+    EXPECT_FALSE(engine::is_share_due(c, slot)) << "two later closes can do the rest";
+    EXPECT_GE(engine::references_without_share(c, slot), fds.size());
+    EXPECT_FALSE(engine::write_share(lane{}, c, slot));
+    EXPECT_EQ(rt->stats().write_backs, 0u);
+    bytes = pattern(7, 9 * left_pages * page);
+    write_whole(fds[0], bytes);
+    EXPECT_TRUE(engine::is_share_due(c, slot));
+    EXPECT_TRUE(engine::write_share(lane{}, c, slot));
+    EXPECT_GE(rt->stats().write_backs, 2 * 9 * left_pages / fds.size());
+    EXPECT_EQ(engine::write_behind_writers(c), 0u) << "the seat was not given back";
+    for (const int fd : fds) EXPECT_EQ(rt->close(fd), 0);
+    EXPECT_EQ(bytes_on_disk(folder / "file"), bytes);
+}
+
 TEST_F(close_share, a_reader_has_no_share) {
     const int fd = open_often(1)[0], reader = open_often(1, open_read)[0];
     const auto bytes = pattern(3, 10 * left_pages * page);

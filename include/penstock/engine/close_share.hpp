@@ -4,8 +4,8 @@
 // (docs/decisions/speed.md).
 //
 //   dirty pages <= later closes * close_leaves_pages   nothing: the later closes can do the rest
-//   more, and a seat is free                           pieces of the file, until the rest is little
-//                                                      enough, or twice this close's part is sent
+//   more, and a seat is free                           pieces of the file, until twice this close's
+//                                                      part is sent
 //   more, and no seat is free                          waits for either: so a kernel cannot make
 //                                                      pages dirty faster than they are written
 //
@@ -13,8 +13,9 @@
 // again and again, write them once.
 //
 // A seat is a place among the groups that write behind (write_behind_writers); there are
-// flushing_groups of them, for more groups at a time were slower. Pieces are given out by a count
-// of the file (next_piece), so that groups that write at a time write neighbours.
+// flushing_groups of them, for more groups at a time were slower. A block has one for all its
+// warps. Pieces are given out by a count of the file (next_piece), so that groups that write at a
+// time write neighbours.
 //
 // Invariants
 //  (1) The group keeps its reference until all its write-backs have ended. So the file keeps its
@@ -38,27 +39,39 @@
 
 namespace penstock::engine {
 
+// Leader only. May pages be written back before the last close?
+PENSTOCK_HD inline bool may_write_share(const cache_view& c, std::uint32_t slot) {
+    return dirty_pages_of(c, slot) != 0 && !has_write_error(c, slot) && stop_code(c) == 0;
+}
+
 // Leader only, with a reference. Are more pages of the file dirty than its later closes should
 // find? A hint: all it decides is whether pages are written back now or later.
 PENSTOCK_HD inline bool is_share_due(const cache_view& c, std::uint32_t slot) {
     const std::uint64_t later = references_of(load_file_relaxed(&c.file_words[slot])) - 1;
     return c.close_leaves_pages != 0 && later != 0 &&
-           dirty_pages_of(c, slot) > later * c.close_leaves_pages && !has_write_error(c, slot) &&
-           stop_code(c) == 0;
+           dirty_pages_of(c, slot) > later * c.close_leaves_pages && may_write_share(c, slot);
 }
 
-// Leader only, holding nothing but its reference. True: the caller has a seat. False: its share is
-// not due any more, or no seat came free in time.
+// Leader only. With so many references or more no share is due, as far as the dirty pages of this
+// moment say, and a close is not the last.
+PENSTOCK_HD inline std::uint64_t references_without_share(const cache_view& c, std::uint32_t slot) {
+    return 2 + (c.close_leaves_pages == 0 ? 0 : dirty_pages_of(c, slot) / c.close_leaves_pages);
+}
+
+enum class seat_outcome : std::uint64_t { not_due, taken, none_in_time };
+
+// Leader only, holding nothing but its reference. Waits for a seat as long as the caller's share is
+// due.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE bool await_seat(const Group& g, const cache_view& c,
-                                              std::uint32_t slot) {
+PENSTOCK_HD PENSTOCK_NOINLINE seat_outcome await_seat(const Group& g, const cache_view& c,
+                                                      std::uint32_t slot) {
     wait_deadline waiting(g, c.request_wait_ns);
     for (std::uint32_t round = 0; is_share_due(c, slot); ++round) {
-        if (join_write_behind_writers(c, flushing_groups(c))) return true;
-        if (round % 16 == 15 && waiting.check(g, c) != 0) return false;
+        if (join_write_behind_writers(c, flushing_groups(c))) return seat_outcome::taken;
+        if (round % 16 == 15 && waiting.check(g, c) != 0) return seat_outcome::none_in_time;
         g.pause(round);
     }
-    return false;
+    return seat_outcome::not_due;
 }
 
 // Whole group. Puts the pages of the run that are dirty and held by no group into the queue.
@@ -93,36 +106,54 @@ PENSTOCK_HD inline word_run next_piece_of(const cache_view& c, std::uint32_t slo
     return run;
 }
 
-// Whole group, with a reference to a written file that it is about to close. Writes back this
-// close's share, if that is due.
+// Whole group with a seat, or a part of it. Writes back pieces of the file until it has sent enough
+// pages or has looked at enough. It does not ask again whether its share is due: the groups with
+// seats together would end theirs after a few pages each, and wait for answers most of the time.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE void write_share(const Group g, const cache_view& c,
-                                               std::uint32_t slot) {
-    // Few enough that a close does not look through the words of a huge file for its share.
-    constexpr std::uint64_t most_looked_pages = 16384;
-    std::uint64_t most_sent = 0, most_looked = 0;
-    if (g.is_leader() && await_seat(g, c, slot)) {
-        const std::uint64_t closes = references_of(load_file_relaxed(&c.file_words[slot])),
-                            pages = pages_of(c, size_of(c, slot));
-        most_sent = 1 + 2 * dirty_pages_of(c, slot) / (closes != 0 ? closes : 1);
-        most_looked = pages < most_looked_pages ? pages : most_looked_pages;
-    }
-    most_sent = g.broadcast(most_sent);
-    most_looked = g.broadcast(most_looked);
-    if (most_sent == 0) return;
+PENSTOCK_HD PENSTOCK_NOINLINE void write_pieces(const Group& g, const cache_view& c,
+                                                std::uint32_t slot, std::uint64_t most_sent,
+                                                std::uint64_t most_looked) {
     write_queue queue;
     for (std::uint64_t looked = 0; looked < most_looked && queue.sent() < most_sent;
          looked += flushed_piece_pages(c)) {
         word_run run{no_words, 0};
-        if (g.is_leader() && is_share_due(c, slot)) run = next_piece_of(c, slot);
+        if (g.is_leader() && may_write_share(c, slot)) run = next_piece_of(c, slot);
         run = {g.broadcast(run.index), g.broadcast(run.pages)};
         if (run.pages == 0) break;
         queue_free_pages(g, c, run, queue);
     }
     queue.finish_all(g, c);
-    if (!g.is_leader()) return;
-    count(g, c, count_written_behind, queue.sent());
-    count_write_behind_writers(c, ~std::uint32_t{0});
+    if (g.is_leader()) count(g, c, count_written_behind, queue.sent());
+}
+
+// Whole group, with a reference to a written file that it is about to close. Writes back this
+// close's share if that is due. True, in all threads: this close has no further share. False: its
+// share is not due any more, but may become due again.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE bool write_share(const Group g, const cache_view& c,
+                                               std::uint32_t slot) {
+    // Few enough that a close does not look through the words of a huge file for its share.
+    constexpr std::uint64_t most_looked_pages = 16384;
+    std::uint64_t most_sent = 0, most_looked = 0;
+    auto outcome = seat_outcome::not_due;
+    if (g.is_leader()) outcome = await_seat(g, c, slot);
+    if (g.is_leader() && outcome == seat_outcome::taken) {
+        const std::uint64_t closes = references_of(load_file_relaxed(&c.file_words[slot])),
+                            pages = pages_of(c, size_of(c, slot));
+        most_sent = 1 + 2 * dirty_pages_of(c, slot) / (closes != 0 ? closes : 1);
+        most_looked = pages < most_looked_pages ? pages : most_looked_pages;
+    }
+    outcome = static_cast<seat_outcome>(g.broadcast(static_cast<std::uint64_t>(outcome)));
+    if (outcome != seat_outcome::taken) return outcome == seat_outcome::none_in_time;
+    most_sent = g.broadcast(most_sent);
+    most_looked = g.broadcast(most_looked);
+    in_flushing_parts(g, c, [&](const auto& part, std::uint32_t, std::uint32_t parts) {
+        write_pieces(part, c, slot, (most_sent + parts - 1) / parts,
+                     (most_looked + parts - 1) / parts);
+        return std::int64_t{0};
+    });
+    if (g.is_leader()) count_write_behind_writers(c, ~std::uint32_t{0});
+    return true;
 }
 
 }  // namespace penstock::engine

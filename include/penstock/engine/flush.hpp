@@ -9,6 +9,10 @@
 
 #include "penstock/base/standard.hpp"
 #include "penstock/engine/write_back.hpp"
+#include "penstock/group/concept.hpp"
+#if defined(__CUDACC__)
+#include "penstock/group/gpu_groups.cuh"
+#endif
 
 namespace penstock::engine {
 
@@ -185,30 +189,81 @@ PENSTOCK_HD inline std::int64_t finish_flush(const Group& g, const cache_view& c
     return queue.error();
 }
 
+// Whole group, one of `shares` groups that flush together: writes back every shares-th piece of the
+// pages [first, end). Each group has up to write_queue::depth pages under way. Pieces that follow
+// each other belong to different groups, so that pages that reach the host at about the same time
+// are neighbours in the file.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t flush_share(const Group g, const cache_view& c,
+                                                       std::uint32_t file_slot, std::uint64_t first,
+                                                       std::uint64_t end, std::uint64_t share,
+                                                       std::uint64_t shares, std::uint64_t piece) {
+    write_queue queue;
+    for (std::uint64_t at = first + share * piece; at < end; at += shares * piece)
+        queue_pages(g, c, file_slot, at, end - at < piece ? end : at + piece, queue);
+    return finish_flush(g, c, queue);
+}
+
+// The parts in which a group flushes: the warps of a block, each with pages of its own, for a block
+// that works on one small page waits at barriers most of the time. A block of 256 threads brought
+// 1.67 GB/s of pages of 4 KiB so, and 0.25 as a whole; of 64 KiB 2.75 and 3.11
+// (bench/results/h100/2026-11-27-msync.txt). A group that does not consist of whole warps has one.
+template <typename Group>
+PENSTOCK_HD inline std::uint32_t flushing_parts([[maybe_unused]] const Group& g,
+                                                [[maybe_unused]] const cache_view& c) {
+    if constexpr (group_of_warps<Group>) {
+        constexpr std::uint64_t largest_page_of_a_warp = 16 * 1024;
+        if (c.page_bytes() <= largest_page_of_a_warp && g.size() % 32 == 0) return g.size() / 32;
+    }
+    return 1;
+}
+
+// Whole group. Each part of it does work(part, number, parts). Returns 0 when all have returned, or
+// the error of one of them. While a part works it holds what a group may hold; it waits for no
+// other part before its end.
+template <typename Group, typename Work>
+PENSTOCK_HD inline std::int64_t in_flushing_parts(const Group& g, const cache_view& c,
+                                                  const Work& work) {
+#if PENSTOCK_ON_DEVICE
+    if constexpr (group_of_warps<Group>) {
+        constexpr std::uint64_t none = ~std::uint64_t{0};
+        if (const std::uint32_t parts = flushing_parts(g, c); parts > 1) {
+            const std::int64_t code = work(warp(), g.rank() / 32, parts);
+            const std::uint64_t failed =
+                g.least(code == 0 ? none : static_cast<std::uint64_t>(-code));
+            return failed == none ? 0 : -static_cast<std::int64_t>(failed);
+        }
+    }
+#endif
+    return work(g, 0u, 1u);
+}
+
 // Whole group. Writes back the dirty pages among the pages [first, end) of an open file. Returns
 // the same as finish_flush.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t flush_pages(const Group g, const cache_view& c,
                                                        std::uint32_t file_slot, std::uint64_t first,
                                                        std::uint64_t end) {
-    write_queue queue;
-    queue_pages(g, c, file_slot, first, end, queue);
-    return finish_flush(g, c, queue);
-}
-
-// Whole group, one of `shares` groups that flush together: writes back every shares-th piece of the
-// pages [0, end). Each group has up to write_queue::depth pages under way. Pieces that follow each
-// other belong to different groups, so that pages that reach the host at about the same time are
-// neighbours in the file.
-template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t flush_share(const Group g, const cache_view& c,
-                                                       std::uint32_t file_slot, std::uint64_t end,
-                                                       std::uint64_t share, std::uint64_t shares,
-                                                       std::uint64_t piece) {
-    write_queue queue;
-    for (std::uint64_t first = share * piece; first < end; first += shares * piece)
-        queue_pages(g, c, file_slot, first, end - first < piece ? end : first + piece, queue);
-    return finish_flush(g, c, queue);
+    // Shared out is what the file has; its end may move meanwhile.
+    std::uint64_t shared_end = first;
+    if (flushing_parts(g, c) > 1 && g.is_leader()) shared_end = pages_of(c, size_of(c, file_slot));
+    shared_end = g.broadcast(shared_end);
+    if (shared_end < first) shared_end = first;
+    if (shared_end > end) shared_end = end;
+    const auto flush_part = [&](const auto& part, std::uint32_t share, std::uint32_t shares) {
+        std::int64_t code = 0;
+        if (shared_end != first)
+            code = flush_share(part, c, file_slot, first, shared_end, share, shares,
+                               flushed_piece_pages(c));
+        if (share == 0 && shared_end != end) {
+            write_queue queue;
+            queue_pages(part, c, file_slot, shared_end, end, queue);
+            const std::int64_t rest = finish_flush(part, c, queue);
+            if (code == 0) code = rest;
+        }
+        return code;
+    };
+    return in_flushing_parts(g, c, flush_part);
 }
 
 }  // namespace penstock::engine

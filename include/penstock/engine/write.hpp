@@ -123,14 +123,33 @@ PENSTOCK_HD inline bool take_up_again(const cache_view& c, std::uint32_t slot,
     return mappings_after_close(c, slot) == 0 && try_reopen(&c.file_words[slot], generation);
 }
 
-// Leader only. Gives the reference back if the file word is still `seen`. Then it returns true, and
-// `error` is an error that no caller was told of yet. False: try again, maybe with another `fd`.
-// `mapped`: the file had writable mappings before the check for dirty pages.
+// Leader only. Gives the reference of a descriptor back if the file word is still `seen`. If it has
+// changed, tries again from its newest value while at least `enough` references are left: then the
+// close is not the last, and what it looked at before decides nothing. Many groups that close at
+// once would else look at all of it again for each close that came before theirs.
+PENSTOCK_HD inline bool release_while(const cache_view& c, int fd, file_word seen,
+                                      std::uint64_t enough) {
+    const std::uint32_t number = descriptor_number(c, fd);
+    file_word* const word = &c.file_words[descriptor_slot(c, fd)];
+    for (std::uint32_t round = 0;; ++round) {
+        if (number == 0 ? try_release_from(word, seen) : release_number_from(word, seen, number))
+            return true;
+        let_others_first(round);
+        seen = look(word);
+        if (references_of(seen) < enough || !is_closable(seen, descriptor_generation(fd), number))
+            return false;
+    }
+}
+
+// Leader only. Gives the reference back if the file word is still `seen`, or has at least `enough`
+// references. Then it returns true, and `error` is an error that no caller was told of yet. False:
+// try again, maybe with another `fd`. `mapped`: the file had writable mappings before the check for
+// dirty pages.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE bool release_written(const Group& g, const cache_view& c, int& fd,
-                                                   file_word seen, bool mapped,
-                                                   std::int64_t& error) {
-    const std::uint32_t slot = descriptor_slot(c, fd), number = descriptor_number(c, fd);
+                                                   file_word seen, std::uint64_t enough,
+                                                   bool mapped, std::int64_t& error) {
+    const std::uint32_t slot = descriptor_slot(c, fd);
     const bool writes = descriptor_access(fd) != may_read, last = references_of(seen) == 1;
     // Read all of it before the reference goes: afterwards the slot may belong to another file.
     const std::uint64_t epoch = epoch_of(c, slot);
@@ -140,8 +159,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool release_written(const Group& g, const cache_v
         if (const std::int64_t earlier = take_write_error(c, slot); error == 0) error = earlier;
         count_writers(c, slot, ~std::uint64_t{0});
     }
-    file_word* const word = &c.file_words[slot];
-    if (!(number == 0 ? try_release_from(word, seen) : release_number_from(word, seen, number))) {
+    if (!release_while(c, fd, seen, enough)) {
         if (writes) count_writers(c, slot, 1);
         return false;
     }
@@ -179,8 +197,9 @@ template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t close_written(const Group g, const cache_view& c,
                                                          int fd) {
     const std::uint32_t slot = descriptor_slot(c, fd);
-    constexpr int most_flushes = 1000;
+    constexpr int most_flushes = 1000, most_asked = 100;
     std::int64_t code = 0;
+    int asked = 0;    // for a share that was not due any more by then
     int flushes = 0;  // equal in all threads, like the result of flush_pages; `code` need not
                       // be: the leader's counts
     bool shared = descriptor_access(fd) == may_read;  // readers have no share
@@ -199,10 +218,9 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t close_written(const Group g, const ca
             continue;
         }
         if (references_of(seen) > 1 && !shared) {
-            shared = true;
             const bool due = g.is_leader() && is_share_due(c, slot);
             if (g.broadcast(due ? 1 : 0) != 0) {
-                write_share(g, c, slot);
+                shared = write_share(g, c, slot) || ++asked == most_asked;
                 continue;
             }
         }
@@ -222,7 +240,13 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t close_written(const Group g, const ca
             if (code == 0) code = flushed;
             continue;
         }
-        const bool released = g.is_leader() && release_written(g, c, fd, seen, mapped, code);
+        bool released = false;
+        if (g.is_leader()) {
+            std::uint64_t enough = shared ? 2 : references_without_share(c, slot);
+            // A reader looks at the writers too, for each word that it would release from.
+            if (descriptor_access(fd) == may_read) enough = ~std::uint64_t{0};
+            released = release_written(g, c, fd, seen, enough, mapped, code);
+        }
         if (g.broadcast(released ? 1 : 0) != 0)
             return static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
     }
