@@ -143,6 +143,19 @@ struct options {
     // without it.
     bool registered_buffers = true;
 
+    // Whether large cold reads go from storage straight to device memory, by NVIDIA's cuFile, which
+    // is loaded when the first of them comes: the fill of a region from 64 MiB on, of what is not
+    // in the page cache. automatic: where cuFile reports a direct path from the file's storage. on:
+    // every fill in runs of 512 KiB and more, also in cuFile's compatibility mode, through host
+    // memory; for tests and measurements. One line of the log says which way it was, or why not.
+    // Only on gpu. cuFile writes a log of its own, cufile.log in the working directory, unless
+    // CUFILE_LOGFILE_PATH or cufile.json names another place.
+    direct_mode direct_storage = direct_mode::automatic;
+
+    // The file of the cuFile library. Empty: libcufile.so.0 or libcufile.so, as the system finds
+    // them.
+    std::string cufile_library;
+
     // Whether the times of files on other file systems than local ones prove that a file is the
     // same, so that its pages are used again after a close, and by other caches. automatic: those
     // of NFS, SMB, Ceph, Lustre, GPFS, GFS2, OCFS2 and AFS do. Those of FUSE do not, since some

@@ -82,6 +82,7 @@ struct region_traffic {
     std::uint64_t pages_from_neighbours = 0;  // of these, from the memory of other regions
     std::uint64_t pages_from_caches = 0;      // and from caches of runtimes on the same device
     std::uint64_t pages_from_buffers = 0;     // and from frames of buffers of the process
+    std::uint64_t pages_direct = 0;           // and by cuFile (options::direct_storage)
     std::uint64_t pages_released = 0;         // found changed
     std::uint64_t bytes_written = 0;          // to the file
     std::uint64_t bytes_on_device = 0;        // of the range of addresses

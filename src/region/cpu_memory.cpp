@@ -46,6 +46,10 @@ public:
                       base_.at(page.number * page_bytes), from + page.slot * page_bytes);
         return 0;
     }
+    const std::byte* read_direct(unsigned worker, host::direct_file& file, std::uint64_t bytes,
+                                 std::uint64_t offset) override {
+        return file.read(staging(worker), bytes, offset) ? staging(worker) : nullptr;
+    }
     int fill_from_cache(unsigned, const host::lent_file& from,
                         std::vector<staged_page>& pages) override {
         for (staged_page& page : pages)

@@ -293,6 +293,11 @@ std::uint64_t shared_home::copy_from_buffers(const page_range& run, std::byte* t
 int shared_home::fill(const member& holder, const page_list& pages, fetched_pages& out) {
     std::atomic<bool> is_late{false};
     std::atomic<std::uint64_t> from_buffers{0};
+    // A buffer of the process that has the file is asked first, by the ordinary way.
+    const host::frame_sources& frames = with_.hub().frames;
+    const bool may_be_direct = holder.untouched && !(frames.any() && frames.known.may_have(key_));
+    direct_fill direct(may_be_direct ? holder.direct : direct_order{}, env_, fd_, *holder.memory,
+                       pages.size() * page_bytes);
     const auto bring = [&](const page_range& run, std::byte* to) {
         const std::uint64_t there = copy_from_buffers(run, to, is_late);
         const std::uint64_t left = run.end - run.begin - there;
@@ -304,6 +309,11 @@ int shared_home::fill(const member& holder, const page_list& pages, fetched_page
         for_batches(*holder.memory, pages, [&](unsigned worker, const page_list& batch) {
             std::vector<staged_page> staged;
             staged.reserve(batch.size());
+            if (const std::byte* const from = direct.read(worker, batch); from != nullptr) {
+                for (const std::uint64_t page : batch)
+                    staged.push_back({page - holder.pages.begin, page - batch.front()});
+                return holder.memory->fill(worker, from, staged);
+            }
             std::uint64_t slot = 0;
             int code = 0;
             for_runs(batch, longest_gap,
@@ -322,8 +332,11 @@ int shared_home::fill(const member& holder, const page_list& pages, fetched_page
             return code != 0 ? code
                              : holder.memory->fill(worker, holder.memory->staging(worker), staged);
         });
-    if (code == 0) out.from_buffers += from_buffers;
-    return code;
+    out.direct_news = direct.news();
+    if (code != 0) return code;
+    out.from_buffers += from_buffers;
+    out.direct += direct.pages();
+    return 0;
 }
 
 }  // namespace penstock::region

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <iterator>
 #include <thread>
+#include <utility>
 
 #include "device/gpu_context.cuh"
 #include "device/gpu_links.cuh"
@@ -123,6 +124,9 @@ struct worker_room {
     std::byte* device = nullptr;       // only where something may be changed
     staged_page* pages = nullptr;      // that a fill is about, where they do not follow each other
     bool* absent = nullptr;            // of these, by a fill from a cache
+    std::byte* direct = nullptr;       // of the device, of a batch: for reads by cuFile
+    bool direct_refused = false;       // there was no such memory
+    bool direct_registered = false;    // with cuFile
     std::uint64_t* numbers = nullptr;  // of the others
 };
 
@@ -188,6 +192,25 @@ public:
         const pages_of_region all{replica_.data(), base_.data(), nullptr, pages.size()};
         return errno_of(launch_kernel(fill_pages, blocks_for(pages.size()), warps_of_block * 32,
                                       room.stream, all, placed(room, pages), from));
+    }
+
+    const std::byte* read_direct(unsigned worker, host::direct_file& file, std::uint64_t bytes,
+                                 std::uint64_t offset) override {
+        const device_guard guard(context_);
+        if (!guard) return nullptr;
+        worker_room& room = rooms_[worker];
+        if (room.direct == nullptr && !take_direct(room, file.storage())) return nullptr;
+        return file.read(room.direct, bytes, offset) ? room.direct : nullptr;
+    }
+
+    void end_direct(host::direct_storage& storage) override {
+        const device_guard guard(context_);
+        if (!guard) return;
+        for (worker_room& room : rooms_) {
+            if (room.direct == nullptr) continue;
+            if (room.direct_registered) storage.remove_buffer(room.direct);
+            cudaFree(std::exchange(room.direct, nullptr));
+        }
     }
 
     int fill_from_cache(unsigned worker, const host::lent_file& from,
@@ -366,6 +389,21 @@ private:
         }
         if (!all) why = {-ENOMEM, "for moving pages, " + small_.shortage()};
         return all;
+    }
+    // An allocation of its own, since cuFile pins and registers whole allocations, and the memory
+    // of a region is many that are mapped.
+    static bool take_direct(worker_room& room, host::direct_storage& storage) {
+        constexpr std::uint64_t bytes = batch_pages * page_bytes;
+        if (room.direct_refused) return false;
+        void* memory = nullptr;
+        if (cudaMalloc(&memory, bytes) != cudaSuccess) {
+            cudaGetLastError();
+            room.direct_refused = true;
+            return false;
+        }
+        room.direct = static_cast<std::byte*>(memory);
+        room.direct_registered = storage.add_buffer(room.direct, bytes);
+        return true;
     }
     template <typename T>
     bool share(std::uint64_t bytes, T*& out) {

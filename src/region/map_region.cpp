@@ -54,6 +54,15 @@ struct order {
     logger say;
 };
 
+// Only for memory of a device, unless a test says otherwise.
+region::direct_order direct_of(const host::runtime_state& state) {
+    const options& settings = state.settings;
+    if (settings.direct_storage == direct_mode::off) return {};
+    if (state.hooks.direct != nullptr) return {state.hooks.direct, settings.direct_storage};
+    if (!state.device->is_gpu()) return {};
+    return {&host::direct_storage::of_process(settings.cufile_library), settings.direct_storage};
+}
+
 status make_filled(const order& o, std::unique_ptr<region::region_body>& out) {
     const region::page_range pages{o.offset / page_bytes,
                                    (o.offset + o.bytes + page_bytes - 1) / page_bytes};
@@ -73,7 +82,9 @@ status make_filled(const order& o, std::unique_ptr<region::region_body>& out) {
     auto mapped = std::make_unique<region::mapped_region>(
         o.home, std::move(memory), o.path, o.say,
         std::chrono::milliseconds(o.state.settings.request_wait_ms));
-    if (const int code = mapped->join(pages, o.offset + o.bytes, o.settings, o.writable); code != 0)
+    if (const int code =
+            mapped->join(pages, o.offset + o.bytes, o.settings, o.writable, direct_of(o.state));
+        code != 0)
         return refused(code, o.path,
                        "as many regions share the file as can, " +
                            std::to_string(region::most_devices) + "; close one");

@@ -63,9 +63,10 @@ mapped_region::~mapped_region() {
 }
 
 int mapped_region::join(const page_range& pages, std::uint64_t end_bytes,
-                        const region_options& settings, bool writable) {
+                        const region_options& settings, bool writable, const direct_order& direct) {
     const int code = home_->join(
-        {memory_.get(), pages, end_bytes, settings.outside_writers, settings.promote_hot}, place_);
+        {memory_.get(), pages, end_bytes, settings.outside_writers, settings.promote_hot, direct},
+        place_);
     if (code != 0) return code;
     promote_hot_ = settings.promote_hot;
     open_ = true;
@@ -143,11 +144,13 @@ std::int64_t mapped_region::acquire_now(const page_range& pages, std::optional<v
         say_("region of '" + path_ + "', acquire: pages could not be copied from another region (" +
              error_text(came.neighbour_code) + "), and come from the file");
     }
+    if (!came.direct_news.empty()) say_("region of '" + path_ + "': " + came.direct_news);
     if (came.code != 0) return told(came.code, "acquire");
     traffic_.pages_fetched += came.pages;
     traffic_.pages_from_neighbours += came.from_neighbours;
     traffic_.pages_from_caches += came.from_caches;
     traffic_.pages_from_buffers += came.from_buffers;
+    traffic_.pages_direct += came.direct;
     // Pieces do not change places beside kernels, which a request does not wait for.
     if (promote_hot_ && stream)
         if (const std::int64_t code = promote(*stream); code < 0) return code;

@@ -23,7 +23,7 @@ public:
 
     // Called before anything else: takes the region's place among the regions that share the file.
     int join(const page_range& pages, std::uint64_t end_bytes, const region_options& settings,
-             bool writable);
+             bool writable, const direct_order& direct);
 
     [[nodiscard]] void* data() const override {
         return memory_ == nullptr ? nullptr : memory_->data();

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "device/device.hpp"
+#include "device/direct_storage.hpp"
 #include "hub/hub.hpp"
 #include "penstock/error.hpp"
 #include "penstock/group/concept.hpp"
@@ -253,6 +254,15 @@ public:
     // is done; then `from` is in use until wait().
     virtual int fill(unsigned worker, const std::byte* from,
                      const std::vector<staged_page>& pages) = 0;
+    // Reads a part of a file by cuFile, of up to batch_pages pages, into memory of the device that
+    // the worker's next fill takes it from. Null: it did not come, or there is no such memory. To
+    // be called between begin() or take() and end_direct(), which gives that memory back; both
+    // between kernels, as what maps a region.
+    virtual const std::byte* read_direct(unsigned, host::direct_file&, std::uint64_t,
+                                         std::uint64_t) {
+        return nullptr;
+    }
+    virtual void end_direct(host::direct_storage&) {}
     // Fills pages from the cache of a runtime, which this memory reaches; a page's slot is its
     // number in the file. When it returns, a slot is 1 if its page was filled, and else 0: then the
     // page is as it was.

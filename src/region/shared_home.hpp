@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "os/env.hpp"
+#include "region/direct_fill.hpp"
 #include "region/page_masks.hpp"
 #include "region/programs.hpp"
 #include "region/region_memory.hpp"
@@ -33,6 +34,7 @@ struct member {
     std::uint64_t end_bytes = 0;
     bool outside_writers = true;
     bool promote = false;   // region_options::promote_hot
+    direct_order direct{};  // of its first fill
     bool untouched = true;  // its memory is all zeros: nothing was filled, or tried to be
 };
 
@@ -45,6 +47,8 @@ struct fetched_pages {
     std::uint64_t from_neighbours = 0;  // of these, from other regions' memory
     std::uint64_t from_caches = 0;      // and from caches of runtimes
     std::uint64_t from_buffers = 0;     // and from frames of buffers
+    std::uint64_t direct = 0;           // and by cuFile
+    std::string direct_news;            // what the log is to say about that
     int neighbour_code = 0;  // why pages that another region has came from the file after all
 };
 

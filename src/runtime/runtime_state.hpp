@@ -16,6 +16,7 @@
 
 #include "peers/cached_reads.hpp"
 #include "device/device.hpp"
+#include "device/direct_storage.hpp"
 #include "files/file_registry.hpp"
 #include "links/process_links.hpp"
 #include "os/env.hpp"
@@ -36,6 +37,7 @@ struct runtime_hooks {
     environment* env = nullptr;          // null: the operating system
     hub* shared = nullptr;               // null: the one of the process
     page_lender* lender = nullptr;       // of pages to reads of programs; null: the device
+    direct_storage* direct = nullptr;    // null: cuFile of the process, on a GPU
     std::size_t max_handles = 0;         // 0: from the process's limit
     std::uint32_t ring_slots = 0;        // a power of two; 0: from staging_bytes
     std::uint32_t rings_per_thread = 0;  // 0: one on CPU threads, several on a GPU

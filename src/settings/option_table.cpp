@@ -260,6 +260,19 @@ constexpr option_entry entries[] = {
      {": staging memory is registered with io_uring once as much was read past the page cache",
       "on, off", "the memory must not count as locked: off",
       "staging memory is locked, up to `staging_bytes`"}},
+    {{"direct_storage", "PENSTOCK_DIRECT_STORAGE", "", part::way},
+     {&options::direct_storage},
+     {": fills of regions from 64 MiB on, of what is not in the page cache, where cuFile reports a "
+      "direct path",
+      "auto, off, on",
+      "cuFile must not be loaded: off; its compatibility mode is to be measured: on "
+      "([regions.md](regions.md))",
+      "64 MiB of device memory during the fill, and the time to load and open cuFile, once; what "
+      "came so is not in the page cache"}},
+    {{"cufile_library", "PENSTOCK_CUFILE_LIBRARY", "", part::way},
+     {&options::cufile_library},
+     {": libcufile.so.0 or libcufile.so, as the system finds them", "the path of a file",
+      "cuFile lies where the system does not look", "none"}},
     {{"trust_times", "PENSTOCK_TRUST_TIMES", "", part::way},
      {&options::trust_times},
      {": of local file systems, NFS, SMB, Ceph, Lustre, GPFS, GFS2, OCFS2 and AFS; not of FUSE",

@@ -257,6 +257,8 @@ TEST(environment, every_variable_is_read) {
                             {"PENSTOCK_HOST_WAIT_MS", "130"},
                             {"PENSTOCK_ROOTS", "/a:/b c::/d"},
                             {"PENSTOCK_DIRECT_IO", "off"},
+                            {"PENSTOCK_DIRECT_STORAGE", "on"},
+                            {"PENSTOCK_CUFILE_LIBRARY", "/opt/libcufile.so.0"},
                             {"PENSTOCK_REGISTERED_BUFFERS", "off"},
                             {"PENSTOCK_DEVICES", "2,0"},
                             {"PENSTOCK_LINKS", "off"},
@@ -281,6 +283,8 @@ TEST(environment, every_variable_is_read) {
     EXPECT_EQ(o.worker_threads, 6u);
     EXPECT_EQ(o.io, io_method::pread);
     EXPECT_EQ(o.direct_io, direct_mode::off);
+    EXPECT_EQ(o.direct_storage, direct_mode::on);
+    EXPECT_EQ(o.cufile_library, "/opt/libcufile.so.0");
     EXPECT_FALSE(o.registered_buffers);
     EXPECT_EQ(o.trust_times, trust_mode::off);
     EXPECT_EQ(o.frame_wait_ms, 11u);
@@ -337,10 +341,10 @@ TEST(option_table, has_a_row_for_every_member_that_text_can_give) {
     const options o;
     [[maybe_unused]] const auto& [where, device, devices, links, share, publish, cache, memory,
                                   page, table, files, threads, most_threads, staging, window, admit,
-                                  tier, writable, behind, workers, io, direct, registered, trust,
-                                  store, store_wait, store_space, store_local, frame_wait,
-                                  request_wait, host_wait, roots, log] = o;
-    constexpr std::size_t members = 33;
+                                  tier, writable, behind, workers, io, direct, registered,
+                                  direct_storage, cufile, trust, store, store_wait, store_space,
+                                  store_local, frame_wait, request_wait, host_wait, roots, log] = o;
+    constexpr std::size_t members = 35;
     std::set<std::string> names, variables;
     for (const settings::option_entry& entry : settings::option_entries()) {
         names.insert(entry.name);
