@@ -160,6 +160,8 @@ constexpr bench_case case_table[] = {
      region_links},
     {"region-cache", "a region filled from the runtime's cache, against copying in the same memory",
      region_cache, region_cache},
+    {"region-cold", "a region of a file that is not in memory, by cuFile and without, in turns",
+     region_cold, region_cold},
     {"miss", "random pages and records of a file larger than the cache, against the bus or pread",
      miss_on_cpu, miss_on_gpu},
     {"sequential", "a whole file into the cache in order, against a pipeline by hand or pread",

@@ -61,6 +61,7 @@ void append_path(context& here);
 void fsync_path(context& here);
 void acquire_path(context& here);
 void region_cache(context& here);
+void region_cold(context& here);
 void in_place_path(context& here);
 void sharing(context& here);
 void peer(context& here);

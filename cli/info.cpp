@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/files.hpp"
+#include "device/direct_storage.hpp"
 #include "os/env.hpp"
 #include "os/file_kind.hpp"
 #include "os/file_system.hpp"
@@ -144,6 +145,15 @@ finding probe_page_watch() {
     return {false, "pages of a file cannot be watched (" + error_text(code) +
                        "); a region in place does not find pages that leave the file; mount /proc, "
                        "and use Linux 5.14 or newer"};
+}
+
+// For fills of regions. Only beside a GPU: cuFile does not come back from a call without a driver.
+finding probe_direct_storage(const options& settings) {
+    if (settings.direct_storage == direct_mode::off)
+        return {false, "PENSTOCK_DIRECT_STORAGE is off"};
+    const host::direct_path path =
+        host::paths_of(host::direct_storage::of_process(settings.cufile_library).report());
+    return {path.is_direct, path.words};
 }
 
 struct gpu_facts {
@@ -313,6 +323,7 @@ public:
         tell("pinned host memory", gpus.why.empty() ? gpus.pinned : none);
         tell("pageable memory read by GPU", gpus.why.empty() ? gpus.pageable : none);
         tell("peer access between GPUs", gpus.why.empty() ? gpus.peers : none);
+        tell("storage straight to GPU", gpus.why.empty() ? probe_direct_storage(settings) : none);
         text_ += "\nLimits\n";
         tell_limits();
         status made = tell_runtime();

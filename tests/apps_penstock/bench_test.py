@@ -178,6 +178,11 @@ class Bench(InFolder):
         for row in rows:
             self.assertIn("2048 pages of 4096, 100.0 % of them from the cache", row["note"])
 
+    def test_a_cold_region_is_measured_beside_the_reads_alone(self):
+        rows = self.bench("region-cold", "--file", "8MiB", "--repeats", "2", "--threads", "2")
+        self.assertEqual(rows[0]["case"], "mapping a cold region, read through host memory")
+        self.assertIn("each byte range that was looked at is right", rows[0]["note"])
+
     @unittest.skipUnless(HAS_FUSE, "no FUSE here")
     def test_reads_that_a_region_or_the_cache_may_answer(self):
         rows = self.bench("peer", "--file", "8MiB", "--repeats", "1", "--threads", "2")
