@@ -151,8 +151,10 @@ finding probe_page_watch() {
 finding probe_direct_storage(const options& settings) {
     if (settings.direct_storage == direct_mode::off)
         return {false, "PENSTOCK_DIRECT_STORAGE is off"};
-    const host::direct_path path =
-        host::paths_of(host::direct_storage::of_process(settings.cufile_library).report());
+    auto& storage = host::direct_storage::of_process(settings.cufile_library);
+    if (settings.direct_storage != direct_mode::on && !storage.may_have_path())
+        return {false, "the kernel has neither nvidia-fs nor p2pmem of a GPU"};
+    const host::direct_path path = host::paths_of(storage.report());
     return {path.is_direct, path.words};
 }
 

@@ -53,6 +53,10 @@ std::string why_none(const cufile_report& report) {
                                    : nvidia_fs_words(report) + " has no kind of storage");
 }
 
+// To open cuFile takes up to a second and leaves cufile.log behind.
+constexpr const char* no_part_of_kernel =
+    "the kernel has no part in one (neither nvidia-fs nor p2pmem of a GPU)";
+
 // What a thread that opens cuFile leaves behind, also after the caller has gone on.
 struct opening {
     std::mutex mutex;
@@ -162,6 +166,10 @@ cufile_report direct_storage::report() {
     return *report_;
 }
 
+bool direct_storage::may_have_path() const {
+    return settings_.storage ? true : kernel_reaches_gpus();
+}
+
 void direct_storage::open_library(cufile_report& out) try {
     if (settings_.needs_cuda_driver && !is_cuda_driver_there()) {
         out.why_not = "the NVIDIA driver (libcuda.so.1) is not in use";
@@ -222,6 +230,10 @@ std::unique_ptr<direct_file> direct_storage::open(environment& env, int fd, dire
     // The library is not even loaded for storage that it has no path from.
     if (mode != direct_mode::on && storage.kind == storage_kind::other) {
         why = "cuFile has no path from " + storage.words;
+        return nullptr;
+    }
+    if (mode != direct_mode::on && !may_have_path()) {
+        why = no_part_of_kernel;
         return nullptr;
     }
     const cufile_report known = report();

@@ -48,6 +48,8 @@ struct direct_storage_settings {
     std::string library;            // empty: as the system finds it
     bool needs_cuda_driver = true;  // false: for a library of tests, without a GPU
     std::chrono::milliseconds longest_open{10'000};
+    // What is automatic begins with a fill of this size: to open cuFile takes a while.
+    std::uint64_t least_fill_bytes = std::uint64_t{64} << 20;
     std::optional<storage_facts> storage = std::nullopt;  // of tests: of every file
 };
 
@@ -89,6 +91,9 @@ public:
     // The one of the process for a library; it stays until the process ends.
     static direct_storage& of_process(const std::string& library);
 
+    [[nodiscard]] std::uint64_t least_fill_bytes() const { return settings_.least_fill_bytes; }
+    // Can there be a direct path at all? Looks at the kernel, and loads nothing.
+    [[nodiscard]] bool may_have_path() const;
     // Opens cuFile at the first call, which takes as long as that, at most longest_open.
     cufile_report report();
     // The open file once more, for reads by cuFile. `mode` on: where there is no direct path too.

@@ -69,4 +69,14 @@ storage_facts storage_of(int fd) try {
     return {};
 }
 
+bool kernel_reaches_gpus(const std::string& system) {
+    namespace fs = std::filesystem;
+    std::error_code failed;
+    if (fs::exists(system + "/module/nvidia_fs", failed)) return true;
+    for (fs::directory_iterator gpu(system + "/bus/pci/drivers/nvidia", failed), end;
+         !failed && gpu != end; gpu.increment(failed))
+        if (fs::exists(gpu->path() / "p2pmem", failed)) return true;
+    return false;
+}
+
 }  // namespace penstock::host

@@ -21,4 +21,8 @@ storage_facts storage_of(int fd);
 // The same of a block device, by the folder that stands for /sys/dev/block; tests have their own.
 storage_kind kind_of_block_device(const std::string& devices, const std::string& number);
 
+// Has the kernel a part of its own for reads from storage to a GPU: the module nvidia-fs, or memory
+// of a GPU for transfers between devices (p2pmem)? `system` is the folder /sys; tests have theirs.
+bool kernel_reaches_gpus(const std::string& system = "/sys");
+
 }  // namespace penstock::host

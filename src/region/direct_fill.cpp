@@ -10,7 +10,7 @@ namespace {
 
 bool is_wanted(const direct_order& order, std::uint64_t fill_bytes) {
     if (order.storage == nullptr || order.mode == direct_mode::off) return false;
-    return order.mode == direct_mode::on || fill_bytes >= least_direct_fill_bytes;
+    return order.mode == direct_mode::on || fill_bytes >= order.storage->least_fill_bytes();
 }
 
 std::uint64_t size_of(host::environment& env, int fd) {

@@ -20,8 +20,6 @@
 
 namespace penstock::region {
 
-// What is automatic begins with a fill of this size: to open cuFile takes a while.
-inline constexpr std::uint64_t least_direct_fill_bytes = std::uint64_t{64} << 20;
 // A read costs a call of the driver, so small ones do not pay.
 inline constexpr std::uint64_t least_direct_read_bytes = std::uint64_t{512} << 10;
 

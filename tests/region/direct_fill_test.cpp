@@ -23,6 +23,8 @@ using content = std::vector<std::uint8_t>;
 using host::storage_kind;
 
 constexpr std::uint64_t grain = 4096, mib = 1 << 20;
+// What is automatic begins with, for the stand-in.
+constexpr std::uint64_t least_fill = 4 * mib;
 constexpr unsigned nvme_bit = 1u << cufile::nvme;
 const host::storage_facts on_nvme{storage_kind::nvme, "ext4 on nvme0n1"};
 
@@ -33,7 +35,10 @@ stand_in_controls& stand_in() {
 }
 
 host::direct_storage_settings settings_of_stand_in() {
-    return {.library = PENSTOCK_CUFILE_STAND_IN, .needs_cuda_driver = false, .storage = on_nvme};
+    return {.library = PENSTOCK_CUFILE_STAND_IN,
+            .needs_cuda_driver = false,
+            .least_fill_bytes = least_fill,
+            .storage = on_nvme};
 }
 
 // Opens past the page cache as an ordinary open: a test's folder need not allow the real thing.
@@ -115,10 +120,10 @@ protected:
 TEST_P(direct_region, a_large_cold_fill_comes_by_the_direct_path) {
     options_.direct_storage = direct_mode::automatic;
     has_nvidia_fs();
-    make(64 * mib + 700);
+    make(least_fill + 700);
     const auto r = map();
-    EXPECT_EQ(r->traffic().pages_direct, 64 * mib / grain) << "all but the page of the end";
-    EXPECT_EQ(library_.bytes, 64 * mib);
+    EXPECT_EQ(r->traffic().pages_direct, least_fill / grain) << "all but the page of the end";
+    EXPECT_EQ(library_.bytes, least_fill);
     EXPECT_NE(log().find("straight to the device: NVMe by nvidia-fs 2.17"), std::string::npos)
         << log();
     expect_all_right(*r);
@@ -127,10 +132,10 @@ TEST_P(direct_region, a_large_cold_fill_comes_by_the_direct_path) {
 TEST_P(direct_region, a_warm_or_a_small_file_loads_nothing) {
     options_.direct_storage = direct_mode::automatic;
     has_nvidia_fs();
-    make(63 * mib);
+    make(least_fill - mib);
     expect_all_right(*map());
     env_.say_cached(1);
-    make(65 * mib);
+    make(least_fill + mib);
     const auto r = map();
     expect_all_right(*r);
     EXPECT_EQ(r->traffic().pages_direct, 0u);
@@ -140,7 +145,7 @@ TEST_P(direct_region, a_warm_or_a_small_file_loads_nothing) {
 
 TEST_P(direct_region, without_a_direct_path_one_line_says_so) {
     options_.direct_storage = direct_mode::automatic;
-    make(64 * mib);
+    make(least_fill);
     expect_all_right(*map());
     const auto r = map();
     EXPECT_EQ(r->traffic().pages_direct, 0u);
@@ -157,7 +162,7 @@ TEST_P(direct_region, storage_without_a_path_loads_nothing) {
     options_.direct_storage = direct_mode::automatic;
     has_nvidia_fs();
     of_storage_.storage = {storage_kind::other, "tmpfs"};
-    make(64 * mib);
+    make(least_fill);
     expect_all_right(*map());
     EXPECT_EQ(library_.opens, 0u);
     EXPECT_NE(log().find("cuFile has no path from tmpfs"), std::string::npos) << log();
@@ -467,6 +472,20 @@ TEST(storage_kind, disks_partitions_and_arrays) {
     EXPECT_EQ(kind("9:1"), storage_kind::other) << "of two kinds";
     EXPECT_EQ(kind("9:2"), storage_kind::other) << "a circle ends";
     EXPECT_EQ(kind("1:1"), storage_kind::other) << "is not there";
+}
+
+TEST(storage_kind, what_the_kernel_has_for_it) {
+    namespace fs = std::filesystem;
+    const temporary_folder folder;
+    const std::string none = folder / "none", module = folder / "module", gpu = folder / "gpu";
+    const std::string driver = "/bus/pci/drivers/nvidia/0000:01:00.0";
+    fs::create_directories(none + driver);
+    fs::create_directories(module + "/module/nvidia_fs");
+    fs::create_directories(gpu + driver + "/p2pmem");
+    EXPECT_FALSE(host::kernel_reaches_gpus(folder / "not there"));
+    EXPECT_FALSE(host::kernel_reaches_gpus(none));
+    EXPECT_TRUE(host::kernel_reaches_gpus(module));
+    EXPECT_TRUE(host::kernel_reaches_gpus(gpu));
 }
 
 }  // namespace penstock::test
