@@ -59,7 +59,9 @@ bool block_reader::is_paused() const {
 // A reader that goes through a file has its next block brought while it works on one, if there are
 // workers to spare: it had two of the three before from here. The others may have been in the
 // memory of the operating system, as on a node that brought a part of the file into the store. What
-// the store does not have is not read from the file for that: another node may be doing it.
+// the store does not have is not read from the file for that: another node may be doing it. It is
+// if a reader asks for the block before the store has answered: that reader would read the file
+// alone, put nothing, and the next node would read it again.
 std::shared_ptr<block_fetch> block_reader::fetch(const std::shared_ptr<shared_handle>& file,
                                                  const file_identity& version, bool is_settled,
                                                  std::uint64_t wanted_number) {
@@ -76,7 +78,10 @@ std::shared_ptr<block_fetch> block_reader::fetch(const std::shared_ptr<shared_ha
             kept_block& kept = known->second;
             kept.used = ++uses_;
             const block_fetch::state now = kept.fetch->look();
-            if (now == block_fetch::state::under_way) return kept.fetch;
+            if (now == block_fetch::state::under_way) {
+                kept.fetch->reads_file_ |= is_settled && !from_store_alone;
+                return kept.fetch;
+            }
             if (now == block_fetch::state::failed && !is_settled &&
                 host_now_ns() - kept.checked_ns < settings_.absent_ns)
                 return nullptr;
@@ -90,7 +95,8 @@ std::shared_ptr<block_fetch> block_reader::fetch(const std::shared_ptr<shared_ha
         wanted.fetch = std::make_shared<block_fetch>();
         wanted.file = file;
         wanted.version = version;
-        wanted.is_settled = is_settled && !from_store_alone;
+        wanted.is_settled = is_settled;
+        wanted.fetch->reads_file_ = is_settled && !from_store_alone;
         wanted.number = number;
         blocks_[id_of(number)] = {wanted.fetch, ++uses_, host_now_ns()};
         drop_oldest();
@@ -227,7 +233,7 @@ block_reader::source block_reader::read(block_store& store, const job& j, const 
         failures_ = 0;
         ++counters_.misses;
     }
-    if (!j.is_settled) return source::neither;
+    if (!may_read_file(j)) return source::neither;
     // What comes behind may come from the store. Other reads of the handle are as usual.
     read_nothing_ahead(j.file->fd());
     const std::int64_t read = read_all(env_, j.file->fd(), to, bytes, j.number * block_bytes);
@@ -238,6 +244,15 @@ block_reader::source block_reader::read(block_store& store, const job& j, const 
     return is_right ? source::file : source::neither;
 }
 
+// False: the fetch has failed. It is decided and told under the lock, so a reader that asks for the
+// block either is seen here or begins anew.
+bool block_reader::may_read_file(const job& j) {
+    const std::lock_guard lock(mutex_);
+    if (j.is_settled && j.fetch->reads_file_) return true;
+    j.fetch->state_.store(block_fetch::state::failed, std::memory_order_release);
+    return false;
+}
+
 void block_reader::put(block_store& store, const block_key& key, std::span<const std::byte> object,
                        bool was_bad) {
     if (is_paused()) return;
@@ -246,12 +261,17 @@ void block_reader::put(block_store& store, const block_key& key, std::span<const
     else if (code != -ENOSPC) count_failure("put", code);  // a full store works
 }
 
+// Failures of what was under way when a pause began tell nothing new. After a pause one is enough
+// for the next: a store that is gone for long costs a reader one wait in each.
 void block_reader::count_failure(const char* verb, std::int64_t code) {
     ++counters_.errors;
-    if (++failures_ < most_failures) return;
-    failures_ = 0;
-    paused_until_ns_ = host_now_ns() + settings_.pause_ns;
-    ++counters_.pauses;
+    {
+        const std::lock_guard lock(mutex_);
+        if (is_paused() || ++failures_ < most_failures) return;
+        failures_ = most_failures - 1;
+        paused_until_ns_ = host_now_ns() + settings_.pause_ns;
+        ++counters_.pauses;
+    }
     if (said_.exchange(true)) return;
     settings_.say("block_store: the store failed " + std::to_string(most_failures) +
                   " times one after the other, the last time in a " + verb + ": " +

@@ -8,7 +8,8 @@
 // before it was read and after.
 //
 // The reader leaves a store alone that fails: after three failures one after the other for some
-// seconds. Meanwhile files are read as without a store. Thread-safe.
+// seconds, and after that, until it works again, at each failure. Meanwhile files are read as
+// without a store. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -61,6 +62,7 @@ private:
     friend class block_reader;
     std::shared_ptr<const std::byte[]> memory_;
     std::uint64_t size_ = 0;
+    bool reads_file_ = false;  // what the store does not have; the reader's mutex guards it
     std::atomic<state> state_{state::under_way};
 };
 
@@ -123,6 +125,7 @@ private:
                 std::uint64_t bytes, bool& was_bad);
     void put(block_store& store, const block_key& key, std::span<const std::byte> object,
              bool was_bad);
+    bool may_read_file(const job& j);
     [[nodiscard]] bool is_as_opened(const job& j) const;
     bool path_of(const job& j, std::string& out);
     void drop_oldest();  // lock held
