@@ -32,6 +32,9 @@ ALONE = ["--net", "--mount", "--pid", "--uts", "--fork", "--kill-child", "--moun
 INIT = "trap exit TERM; while :; do sleep 3600 & wait $!; done"
 WAIT_SECONDS = 60
 SKIPPED = 77
+# By default MooseFS reads a MiB and more ahead of a reader that went on for 10 MiB, and reads some
+# of it twice: three readers then fill the server's link, and a call of 256 KiB waits for 2 s.
+MOUNT_OPTIONS = "mfsioretries=15,mfsreadaheadleng=131072,mfsreadaheadtrigger=10485760"
 
 
 class Failed(Exception):
@@ -218,7 +221,9 @@ class Node:
 class Lab:
     """A file server and nodes, all on one bridge."""
 
-    def __init__(self, nodes=3, server_rate="100mbit", node_rate="1gbit", folder_bytes=4 << 30):
+    def __init__(self, nodes=3, server_rate="100mbit", node_rate="1gbit", folder_bytes=4 << 30,
+                 mount_options=MOUNT_OPTIONS):
+        self.mount_options = mount_options
         call("mount", "-o", f"remount,size={folder_bytes}", str(PLACE))
         SHARED.mkdir()
         PRIVATE.mkdir()
@@ -262,7 +267,7 @@ class Lab:
         """The shared file system, by a mount of that node alone: so it has a page cache of its
         own."""
         node.start("mount", "mfsmount", SHARED, "-f", "-H", self.server.address, "-o",
-                   "mfsioretries=15")
+                   self.mount_options)
         try:
             wait_for(f"{node.name}: the shared file system", lambda: node.run(
                 "mountpoint", "-q", SHARED, check=False) is not None)

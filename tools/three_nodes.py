@@ -63,7 +63,7 @@ class Run:
         self.wanted = wanted
         self.python = wanted.python
         self.lines, self.results, self.missed = [], {}, []
-        self.lab = Lab()
+        self.lab = Lab(mount_options=wanted.mount)
         self.environment = {
             "PYTHONPATH": str(pathlib.Path(wanted.build, "python")), "PYTHONUNBUFFERED": "1",
             "PYTHONDONTWRITEBYTECODE": "1", "PENSTOCK_STORE_WAIT_MS": str(wanted.wait_ms),
@@ -192,7 +192,7 @@ class Run:
             self.aim(f"ratio, {kind}", ratio, ratio >= LEAST_RATIO,
                      f"{KINDS[kind]}: {ratio:.2f} times as fast, aim at least {LEAST_RATIO}")
 
-    def phase(self, name, act, seconds):
+    def phase(self, name, act, seconds, with_store=True):
         """All living nodes read while act() does something to them. Before, the store has the file
         and the operating systems of the nodes have it not."""
         if act is not None:
@@ -202,7 +202,7 @@ class Run:
         stop = node_lab.PLACE / "stop"
         stop.unlink(missing_ok=True)
         before = self.lab.server.sent_bytes()
-        readers = self.begin("read", ["--stop", stop])
+        readers = self.begin("read", ["--stop", stop], with_store=with_store)
         time.sleep(seconds / 3)
         when = time.time()
         if act is not None:
@@ -225,6 +225,8 @@ class Run:
         # At 100 Mbit/s a block of 2 MiB that the server has to give takes 0.5 s if three nodes ask,
         # so that figures would be those of the link.
         self.lab.limit_server("1gbit")
+        # What the file system does by itself: no store can do better once it is gone.
+        self.phase("without the store", None, self.wanted.seconds, with_store=False)
         self.start_store()
         nodes, seconds = self.lab.nodes, self.wanted.seconds
         second, third = nodes[1], nodes[2]
@@ -353,6 +355,8 @@ def arguments():
     parser.add_argument("--size", type=int, help="MiB of the file")
     parser.add_argument("--seconds", type=float, help="of a phase of kills")
     parser.add_argument("--wait-ms", type=int, help="the longest wait for a block of the store")
+    parser.add_argument("--mount", default=node_lab.MOUNT_OPTIONS, metavar="OPTIONS",
+                        help="of mfsmount (default: %(default)s)")
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--out")
     parser.add_argument("--commit", default="")
@@ -385,7 +389,8 @@ def main():
             facts = {"machine": {
                 **bench_machine.machine_of(ROOT, wanted.commit or bench_machine.commit_here()),
                 "file_system": "MooseFS 3, by FUSE"}, "load_average": os.getloadavg()[1],
-                     "file_bytes": run.size, "wait_ms": wanted.wait_ms, **run.results}
+                     "file_bytes": run.size, "mount": wanted.mount, "wait_ms": wanted.wait_ms,
+                     **run.results}
             out = pathlib.Path(wanted.out)
             out.with_suffix(".json").write_text(json.dumps(facts, indent=1) + "\n")
             out.with_suffix(".txt").write_text("\n".join(run.lines) + "\n")
