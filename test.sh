@@ -65,7 +65,9 @@ step() {
 
 # suite TITLE FOLDER OPTION...: ctest, its results added to the counts. One test more runs at a time
 # than there are processors, since some of them wait most of the time. Tests that send signals need
-# their defaults: nohup ignores HUP, a job in the background INT and QUIT.
+# their defaults: nohup ignores HUP, a job in the background INT and QUIT. ThreadSanitizer makes each
+# process that has threads wait before it ends, for threads that race with its end: a tenth of the
+# usual second.
 suite() {
     local title=$1 folder=$2 start=$SECONDS results counts status
     shift 2
@@ -73,7 +75,8 @@ suite() {
     say "$title"
     rm -f "$results"
     (cd "$folder" &&
-        env --default-signal ctest --output-on-failure --no-tests=error --output-junit "$results" \
+        env --default-signal TSAN_OPTIONS="atexit_sleep_ms=100:${TSAN_OPTIONS:-}" \
+            ctest --output-on-failure --no-tests=error --output-junit "$results" \
             --parallel "$((jobs + 1))" "$@" </dev/null)
     status=$?
     counts=$(python3 tools/count_tests.py "$results") || counts="0 0 0"

@@ -12,6 +12,7 @@
 #include "fault/faulty_environment.hpp"
 #include "region/program_reads.hpp"
 #include "region/support.hpp"
+#include "rounds.hpp"
 
 namespace penstock::test::device_reads {
 
@@ -207,7 +208,8 @@ TEST_F(device_reads, no_reader_sees_a_number_older_than_any_reader_saw) {
         // the device's only after one.
         const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(10);
         for (std::uint64_t round = 1;
-             round <= 3000 || (device_answers == 0 && std::chrono::steady_clock::now() < until);
+             round <= rounds<std::uint64_t>(12000, 750) ||
+             (device_answers == 0 && std::chrono::steady_clock::now() < until);
              ++round) {
             {
                 program_write access(file_of(key_), program_access::kind::direct, 0, 8);

@@ -193,9 +193,12 @@ TEST_F(mapped_rows, a_file_that_is_cut_and_extended_all_the_while_kills_no_threa
         if (rows->open_windows() > 0) ++from_windows;
         ASSERT_EQ(gather(), 0);
         for (std::size_t i = 0; i < every.size(); ++i) {
+            if (is_right(i)) continue;  // most are, and under a sanitizer each byte costs
             const std::uint8_t* const right = &bytes[static_cast<std::size_t>(every[i]) * row];
+            std::size_t wrong = 0;
             for (std::size_t k = 0; k < row; ++k)
-                ASSERT_TRUE(got[i * row + k] == right[k] || got[i * row + k] == 0) << every[i];
+                wrong += got[i * row + k] != right[k] && got[i * row + k] != 0 ? 1 : 0;
+            ASSERT_EQ(wrong, 0u) << every[i];
         }
         const int code = rows->check().code;
         ASSERT_TRUE(code == 0 || code == -ESTALE) << error_text(code);
