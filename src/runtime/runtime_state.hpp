@@ -46,6 +46,7 @@ struct runtime_hooks {
     bool windows_on_cpu = false;
     bool no_doorbells = false;  // service threads find requests by looking, as they must on a GPU
     std::uint64_t beat_ns = 20'000'000;
+    std::uint64_t frame_copy_wait_ns = 0;  // for a copy from frames of a buffer; 0: the usual time
     // Of blocks between nodes; without it a store is an agent. The settings are changed in place.
     block_reader::store_maker make_store;
     std::function<void(block_settings&)> set_blocks;

@@ -8,8 +8,8 @@ namespace penstock::host {
 
 namespace {
 
-// For a copy from device frames; then the file is read, and such frames are not asked for a while.
-constexpr std::uint64_t copy_wait_ns = 2'000'000, no_copies_ns = 100'000'000;
+// For so long device frames are not asked after a copy that was late.
+constexpr std::uint64_t no_copies_ns = 100'000'000;
 
 std::uint64_t now_ns() {
     return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -69,7 +69,7 @@ void service::look_at_copies() {
     const std::uint64_t now = now_ns();
     for (const std::uint32_t number : all) {
         flight& f = flights_[number];
-        if (!f.copy->has_ended() && now - f.copy_begun_ns < copy_wait_ns) {
+        if (!f.copy->has_ended() && now - f.copy_begun_ns < settings_.frame_copy_wait_ns) {
             copying_.push_back(number);
             continue;
         }

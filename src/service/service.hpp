@@ -110,6 +110,9 @@ struct service_settings {
     // Where posters have a doorbell: a thread is woken by its bell, so this bounds its sleep for no
     // other reason than that every wait has a bound.
     std::uint64_t sleep_ns = 1'000'000'000;
+    // For a copy from device frames of a buffer; then the file is read, and such frames are not
+    // asked for a while.
+    std::uint64_t frame_copy_wait_ns = 2'000'000;
     host_tier tier;
     asked_chunks* asked = nullptr;         // null: no file has windows
     block_reader* blocks = nullptr;        // null: there is no store between nodes

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <barrier>
+#include <chrono>
 #include <functional>
 #include <thread>
 
@@ -19,8 +20,9 @@ namespace penstock::test {
 namespace {
 
 constexpr std::uint64_t x = 24, y = 3 * 4096 + 8,
-                        file_bytes = 8 * 4096;  // words in different pages
-constexpr int most_tries = 20000;
+                        file_bytes = 8 * 4096;           // words in different pages
+constexpr auto longest_wait = std::chrono::minutes(10);  // only ends what hangs
+constexpr int tries_at_once = 1000;                      // then others get the processor
 
 struct shape {
     backend where;
@@ -93,12 +95,23 @@ protected:
     }
     // Until the word has the value; that it never gets it is an error too.
     void wait_for(program& p, std::uint64_t word, std::uint64_t value) {
-        for (int tries = 0; get(p, word) != value; ++tries) ASSERT_LT(tries, most_tries);
+        wait_until([&] { return get(p, word) == value; });
     }
     void wait_for(int region, std::uint64_t word, std::uint64_t value) {
-        for (int tries = 0; get(region, word) != value; ++tries) {
-            ASSERT_LT(tries, most_tries);
+        wait_until([&] {
+            if (get(region, word) == value) return true;
             acquire(region);
+            return false;
+        });
+    }
+    // The writer may have no processor for long, so it is time that ends the wait and not tries.
+    template <typename Condition>
+    static void wait_until(const Condition& there) {
+        const auto until = std::chrono::steady_clock::now() + longest_wait;
+        for (int tries = 1; !there(); ++tries) {
+            if (tries < tries_at_once) continue;
+            ASSERT_LT(std::chrono::steady_clock::now(), until);
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
     }
 
