@@ -65,9 +65,9 @@ step() {
 
 # suite TITLE FOLDER OPTION...: ctest, its results added to the counts. One test more runs at a time
 # than there are processors, since some of them wait most of the time. Tests that send signals need
-# their defaults: nohup ignores HUP, a job in the background INT and QUIT. ThreadSanitizer makes each
-# process that has threads wait before it ends, for threads that race with its end: a tenth of the
-# usual second.
+# their defaults: nohup ignores HUP, a job in the background INT and QUIT. ThreadSanitizer makes
+# each process that has threads wait before it ends, for threads that race with its end: a tenth of
+# the usual second.
 suite() {
     local title=$1 folder=$2 start=$SECONDS results counts status
     shift 2
