@@ -222,7 +222,8 @@ PENSTOCK_HD inline std::uint32_t flushing_parts([[maybe_unused]] const Group& g,
 // the error of one of them. While a part works it holds what a group may hold; it waits for no
 // other part before its end.
 template <typename Group, typename Work>
-PENSTOCK_HD inline std::int64_t in_flushing_parts(const Group& g, const cache_view& c,
+PENSTOCK_HD inline std::int64_t in_flushing_parts(const Group& g,
+                                                  [[maybe_unused]] const cache_view& c,
                                                   const Work& work) {
 #if PENSTOCK_ON_DEVICE
     if constexpr (group_of_warps<Group>) {
