@@ -126,6 +126,21 @@ PENSTOCK_HD PENSTOCK_NOINLINE void write_pieces(const Group& g, const cache_view
     if (g.is_leader()) count(g, c, count_written_behind, queue.sent());
 }
 
+// What a part of a group does of the group's share.
+struct part_of_share {
+    const cache_view* cache;
+    std::uint32_t file_slot;
+    std::uint64_t most_sent, most_looked;
+
+    template <typename Group>
+    PENSTOCK_HD std::int64_t operator()(const Group& part, std::uint32_t,
+                                        std::uint32_t parts) const {
+        write_pieces(part, *cache, file_slot, (most_sent + parts - 1) / parts,
+                     (most_looked + parts - 1) / parts);
+        return 0;
+    }
+};
+
 // Whole group, with a reference to a written file that it is about to close. Writes back this
 // close's share if that is due. True, in all threads: this close has no further share. False: its
 // share is not due any more, but may become due again.
@@ -147,11 +162,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool write_share(const Group g, const cache_view& 
     if (outcome != seat_outcome::taken) return outcome == seat_outcome::none_in_time;
     most_sent = g.broadcast(most_sent);
     most_looked = g.broadcast(most_looked);
-    in_flushing_parts(g, c, [&](const auto& part, std::uint32_t, std::uint32_t parts) {
-        write_pieces(part, c, slot, (most_sent + parts - 1) / parts,
-                     (most_looked + parts - 1) / parts);
-        return std::int64_t{0};
-    });
+    in_flushing_parts(g, c, part_of_share{&c, slot, most_sent, most_looked});
     if (g.is_leader()) count_write_behind_writers(c, ~std::uint32_t{0});
     return true;
 }

@@ -239,6 +239,28 @@ PENSTOCK_HD inline std::int64_t in_flushing_parts(const Group& g,
     return work(g, 0u, 1u);
 }
 
+// What a part does in flush_pages: its share of [first, shared_end), and the first part the rest.
+struct part_of_flush {
+    const cache_view* cache;
+    std::uint32_t file_slot;
+    std::uint64_t first, shared_end, end;
+
+    template <typename Group>
+    PENSTOCK_HD std::int64_t operator()(const Group& part, std::uint32_t share,
+                                        std::uint32_t shares) const {
+        const cache_view& c = *cache;
+        std::int64_t code = 0;
+        if (shared_end != first)
+            code = flush_share(part, c, file_slot, first, shared_end, share, shares,
+                               flushed_piece_pages(c));
+        if (share != 0 || shared_end == end) return code;
+        write_queue queue;
+        queue_pages(part, c, file_slot, shared_end, end, queue);
+        const std::int64_t rest = finish_flush(part, c, queue);
+        return code != 0 ? code : rest;
+    }
+};
+
 // Whole group. Writes back the dirty pages among the pages [first, end) of an open file. Returns
 // the same as finish_flush.
 template <typename Group>
@@ -251,20 +273,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t flush_pages(const Group g, const cach
     shared_end = g.broadcast(shared_end);
     if (shared_end < first) shared_end = first;
     if (shared_end > end) shared_end = end;
-    const auto flush_part = [&](const auto& part, std::uint32_t share, std::uint32_t shares) {
-        std::int64_t code = 0;
-        if (shared_end != first)
-            code = flush_share(part, c, file_slot, first, shared_end, share, shares,
-                               flushed_piece_pages(c));
-        if (share == 0 && shared_end != end) {
-            write_queue queue;
-            queue_pages(part, c, file_slot, shared_end, end, queue);
-            const std::int64_t rest = finish_flush(part, c, queue);
-            if (code == 0) code = rest;
-        }
-        return code;
-    };
-    return in_flushing_parts(g, c, flush_part);
+    return in_flushing_parts(g, c, part_of_flush{&c, file_slot, first, shared_end, end});
 }
 
 }  // namespace penstock::engine
