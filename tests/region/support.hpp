@@ -48,7 +48,7 @@ inline void copy_bytes(void* to, const void* from, std::uint64_t bytes,
         return;
     }
 #endif
-    std::memcpy(to, from, bytes);
+    if (bytes != 0) std::memcpy(to, from, bytes);  // an empty vector has no place
 }
 
 // Stand for a kernel that writes, and for one that reads.
