@@ -53,7 +53,7 @@ std::string why_none(const cufile_report& report) {
                                    : nvidia_fs_words(report) + " has no kind of storage");
 }
 
-// To open cuFile takes up to a second and leaves cufile.log behind.
+// To open cuFile takes a while and leaves cufile.log behind.
 constexpr const char* no_part_of_kernel =
     "the kernel has no part in one (neither nvidia-fs nor p2pmem of a GPU)";
 
