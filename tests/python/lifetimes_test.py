@@ -4,6 +4,7 @@ memory. 100 of them, or 1,000 if PENSTOCK_LONG_TESTS is set. The counts are of t
 so a busy machine changes none of them."""
 import ctypes
 import gc
+import mmap
 import os
 import sys
 import time
@@ -28,6 +29,14 @@ class heap_counts(ctypes.Structure):
         "fordblks", "keepcost")]
 
 
+def give_back_free_heap():
+    """Gives free pages of the heap back to the kernel. The C library keeps those below a block in
+    use, and which they are depends on the order in which threads ask: 10 MB more or less."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(ctypes.c_size_t(0))
+
+
 def heap_bytes():
     """Bytes that malloc gave and did not get back; 0 with a C library that does not count them."""
     count = getattr(ctypes.CDLL(None), "mallinfo2", None)
@@ -46,6 +55,7 @@ def status_of_process(name):
 def held():
     """What this process holds, by name."""
     gc.collect()
+    give_back_free_heap()
     return {"descriptors": len(os.listdir("/proc/self/fd")),
             "threads": status_of_process("Threads"), "heap bytes": heap_bytes(),
             "resident KiB": status_of_process("VmRSS"),
@@ -126,6 +136,17 @@ class many_runtimes(common.Case):
         seen = growth(lambda i: stays.append(common.small_runtime()) if i == WARM_UP else None,
                       WARM_UP + 1, seconds=0)
         self.assertLessEqual({"descriptors", "threads", "heap bytes"}, set(seen))
+
+    def test_canary_memory_that_stays_mapped_is_seen(self):
+        stays = []
+
+        def turn(i):
+            if i == WARM_UP:
+                stays.append(mmap.mmap(-1, 16 << 20))
+                stays[0].write(b"x" * len(stays[0]))
+
+        self.addCleanup(lambda: [each.close() for each in stays])
+        self.assertEqual({"resident KiB"}, set(growth(turn, WARM_UP + 1, seconds=0)))
 
 
 if __name__ == "__main__":
