@@ -22,9 +22,11 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from ._agent_client import default_socket as default_socket
+from ._agent_client import warm as warm
 from ._errors import Path, path_text, shown_path
 
 _REQUEST = struct.Struct("<IIQ32sQII")  # magic, operation, number, key, bytes, wait_ms, replaces
@@ -290,63 +292,6 @@ def _remove_stale(path: str) -> None:
             return
     raise OSError(errno.EADDRINUSE, f"an agent serves at '{shown_path(path)}' already; end it, "
                   "or give --socket another path")
-
-
-def default_socket() -> str:
-    """Where the agent of this user is, unless it was given another place: ``PENSTOCK_STORE``, or
-    ``agent`` in the directory of Penstock below ``XDG_RUNTIME_DIR``."""
-    named = os.environ.get("PENSTOCK_STORE")
-    if named:
-        return named
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    folder = f"{runtime}/penstock" if runtime.startswith("/") else f"/tmp/penstock-{os.geteuid()}"
-    return f"{folder}/agent"
-
-
-def _batches(blocks: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """The numbers as rows of up to 16: the first, the step, how many. A signal is heeded in
-    between."""
-    at = 0
-    while at < len(blocks):
-        step = blocks[at + 1] - blocks[at] if at + 1 < len(blocks) else 1
-        many = 1
-        while (many < 16 and at + many < len(blocks)
-               and blocks[at + many] == blocks[at] + many * step):
-            many += 1
-        yield blocks[at], step, many
-        at += many
-
-
-def warm(path: Path, part: int = 0, of: int = 1, *,
-         blocks: Iterable[int] | None = None,
-         socket: Path | None = None, wait_ms: int = 10000,
-         namespace: str | None = None) -> dict[str, int]:
-    """Brings blocks ``part``, ``part + of``, ... of a file into the store; those that it has are
-    not read from the file. With ``blocks`` these instead. A block is 2 MiB.
-
-    Returns how many ``blocks`` it looked at, and of these how many the store ``had``, how many were
-    ``put``, and for how many it was ``full``. A file of a network file system has to rest for 4 s
-    first, unless the agent has known it for so long (``penstock-agent --watch``).
-    ``PENSTOCK_TRUST_TIMES`` counts, as for a runtime. OSError: the file, or the agent, or
-    (EOPNOTSUPP) times of its file system are not trusted; BlockingIOError: the file has changed so
-    lately that its version cannot be told.
-    """
-    from . import _core
-
-    if of < 1 or not 0 <= part < of:
-        raise ValueError(f"part={part} of={of}: give a part from 0 to {of - 1}"
-                         if of > 0 else f"of={of}: give at least 1")
-    text, agent = path_text(path), path_text(socket or default_socket())
-    count = -(-os.stat(text).st_size // _core.block_bytes)
-    space = os.environ.get("PENSTOCK_STORE_NAMESPACE", "") if namespace is None else namespace
-    counts = {"blocks": 0, "had": 0, "put": 0, "full": 0}
-    for first, step, many in _batches(range(part, count, of) if blocks is None
-                                      else sorted(set(blocks))):
-        done = _core.warm_blocks(text, agent, space, first, step, many, wait_ms)
-        for name, more in zip(("had", "put", "full"), done):
-            counts[name] += more
-            counts["blocks"] += more
-    return counts
 
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
