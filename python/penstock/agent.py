@@ -37,6 +37,7 @@ _LOOK_SECONDS = 2.0  # between two looks at a file that the agent watches
 _MOST_BYTES = 16 << 20  # of a client's memory
 _MOST_CONNECTIONS = 1024
 _F_GET_SEALS, _F_SEAL_SHRINK = 1034, 2  # Linux; the module fcntl has names for them from 3.13 on
+_LATE_SECONDS = 1.0  # a call of the engine that takes longer goes behind other work
 
 
 class Engine(Protocol):
@@ -77,6 +78,7 @@ class MooncakeEngine:
                           "mooncake-transfer-engine-non-cuda, or mooncake-transfer-engine for "
                           "GPU nodes") from error
         self._store = MooncakeDistributedStore()
+        self._said: set[tuple[str, int]] = set()
         code = self._store.setup(host, "P2PHANDSHAKE", memory, 16 << 20, protocol, device, master)
         if code != 0:
             raise OSError(errno.ECONNREFUSED, f"Mooncake's master at {master} took no share of "
@@ -93,7 +95,7 @@ class MooncakeEngine:
         got = int(self._store.get_into(key, address, room))
         if got in self._ABSENT or got == 0:
             return -errno.ENOENT
-        return got if got > 0 else -errno.EIO
+        return got if got > 0 else self._failed("get", got)
 
     def put(self, key: str, address: int, size: int, replaces: bool) -> int:
         if replaces:
@@ -101,7 +103,15 @@ class MooncakeEngine:
         code = int(self._store.put_from(key, address, size))
         if code in (0, self._EXISTS):
             return 0
-        return -errno.ENOSPC if code == self._FULL else -errno.EIO
+        return -errno.ENOSPC if code == self._FULL else self._failed("put", code)
+
+    def _failed(self, call: str, code: int) -> int:
+        """Says each code once: Mooncake's own words go to its log."""
+        if (call, code) not in self._said:
+            self._said.add((call, code))
+            print(f"penstock-agent: Mooncake failed a {call} with code {code}; programs use the "
+                  "file system, and this is not said again", file=sys.stderr, flush=True)
+        return -errno.EIO
 
     def close(self) -> None:
         self._store.close()
@@ -130,6 +140,47 @@ class Rests:
         return now - since
 
 
+class Calls:
+    """Calls of the engine that are under way. Those that take long go behind all other work of the
+    machine: a client of Mooncake polls until its transfer has ended, 60 s towards a node that is
+    gone, and no runtime waits for it any more. On two processors six such threads left programs a
+    hundredth of their speed."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._began: dict[int, float] = {}  # by the kernel's number of the thread
+        self._late: set[int] = set()
+
+    def run(self, call: Callable[[], int]) -> tuple[int, bool]:
+        """What the call gives, and whether its thread went behind, from where it cannot come
+        back."""
+        me = threading.get_native_id()
+        with self._changed:
+            self._began[me] = time.monotonic()
+            self._changed.notify()
+        try:
+            result = call()
+        finally:
+            with self._changed:
+                del self._began[me]
+                is_late = me in self._late
+                self._late.discard(me)
+        return result, is_late
+
+    def watch(self) -> None:
+        """Looks at the calls, for ever."""
+        while True:
+            with self._changed:
+                while not self._began:
+                    self._changed.wait()
+                before = time.monotonic() - _LATE_SECONDS
+                late = {number for number, began in self._began.items() if began < before}
+                for number in late - self._late:
+                    os.setpriority(os.PRIO_PROCESS, number, 19)  # of this thread alone
+                self._late |= late
+            time.sleep(_LATE_SECONDS / 4)
+
+
 class Agent:
     """Serves runtimes at a socket until it is stopped, with a thread for each connection."""
 
@@ -137,6 +188,7 @@ class Agent:
         self._engine = engine
         self.path = path_text(path)
         self.rests = Rests()
+        self._calls = Calls()
         self._stopped = threading.Event()
         self._connections = threading.BoundedSemaphore(_MOST_CONNECTIONS)
         _remove_stale(self.path)
@@ -150,6 +202,7 @@ class Agent:
 
     def serve(self) -> None:
         """Returns after stop()."""
+        threading.Thread(target=self._calls.watch, daemon=True).start()
         while True:
             try:
                 client, _ = self._listener.accept()
@@ -226,8 +279,10 @@ class Agent:
                 fields, fds = request
                 for fd in fds:
                     os.close(fd)
-                client.send(_ANSWER.pack(_ANSWER_MAGIC, 0, fields[1],
-                                         self._answer(fields, address, size)))
+                answer, is_late = self._calls.run(lambda: self._answer(fields, address, size))
+                client.send(_ANSWER.pack(_ANSWER_MAGIC, 0, fields[1], answer))
+                if is_late:
+                    return  # the next connection has a thread of full priority
         finally:
             # No call is under way: each was waited for, also where its client was not there any
             # more. The memory is unmapped with its last reference.

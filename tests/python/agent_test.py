@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 import unittest
 
 import common
@@ -24,7 +25,7 @@ from penstock import _core, agent  # noqa: E402
 
 MEMORY_AGENT = pathlib.Path(__file__).with_name("memory_agent.py")
 ROW, BLOCK = 4096, 2 << 20
-HELLO, GET, REST = 1, 2, 4
+HELLO, GET, PUT, REST = 1, 2, 3, 4
 
 
 def request(operation, number=1, size=BLOCK + 64, key=b"k" * 32):
@@ -75,6 +76,16 @@ class Case(common.Case):
 
     def start_memory(self, manner="honest"):
         return self.start(MEMORY_AGENT, self.socket, manner)
+
+    def connect_with(self, memory):
+        """A client of the agent, as a runtime is one."""
+        client = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.addCleanup(client.close)
+        client.settimeout(60)
+        client.connect(self.socket)
+        socket.send_fds(client, [request(HELLO, number=7)], [memory])
+        self.assertEqual(struct.unpack("<IIQq", client.recv(100)), (0x32425350, 0, 7, 0))
+        return client
 
     def store_runtime(self, **options):
         return common.small_runtime(**{
@@ -227,11 +238,7 @@ class agents(Case):
                     self.assertEqual(client.recv(100), b"")
                 except ConnectionResetError:
                     pass
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
-            client.settimeout(60)
-            client.connect(self.socket)
-            socket.send_fds(client, [request(HELLO, number=7)], [sealed])
-            self.assertEqual(struct.unpack("<IIQq", client.recv(100)), (0x32425350, 0, 7, 0))
+        with self.connect_with(sealed) as client:
             client.send(request(GET, number=8))
             self.assertEqual(struct.unpack("<IIQq", client.recv(100))[2:], (8, -2))
             client.send(request(GET, number=9, size=1 << 40))
@@ -245,6 +252,32 @@ class agents(Case):
             agent.warm(self.path, part=2, of=2)
         with self.assertRaises(FileNotFoundError):
             agent.warm(self.folder / "none", socket=self.socket)
+
+    def nices(self, process):
+        """Of the threads of a process. One may end between two looks."""
+        found = []
+        for task in pathlib.Path(f"/proc/{process.pid}/task").iterdir():
+            try:
+                found.append(int((task / "stat").read_text().rpartition(")")[2].split()[16]))
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+        return found
+
+    def test_a_call_that_takes_long_goes_behind_other_work(self):
+        process = self.start_memory("hangs")
+        before = os.nice(0)
+        self.assertEqual(set(self.nices(process)), {before})
+        memory = sealed_memory()
+        with self.connect_with(memory) as stuck, self.connect_with(memory) as other:
+            stuck.send(request(GET))
+            until = time.monotonic() + 60
+            while self.nices(process).count(19) == 0:
+                self.assertLess(time.monotonic(), until)
+                time.sleep(0.05)
+            other.send(request(PUT))
+            self.assertEqual(answer_of(other), 0)
+            self.assertEqual(self.nices(process).count(19), 1)
+        os.close(memory)
 
     def test_sizes(self):
         self.assertEqual([agent.size_of(text) for text in ("1", "2K", "3 MiB", "4GB", "1TiB")],
