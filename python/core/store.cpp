@@ -31,12 +31,13 @@ void bind_store(nb::module_& m) {
                                       {space, wait_ms * 1'000'000, of_environment.trust_times},
                                       {first, step, count}, store, counts);
             }
-            check(s, path.bytes);
-            return std::make_tuple(counts.had, counts.put, counts.full);
+            if (counts.store_code == 0) check(s, path.bytes);
+            return std::make_tuple(counts.had, counts.put, counts.full, counts.store_code);
         },
         nb::arg("path"), nb::arg("socket"), nb::arg("space"), nb::arg("first"), nb::arg("step"),
         nb::arg("count"), nb::arg("wait_ms"),
-        "Brings blocks into the store. How many it had, were put, and found no room.");
+        "Brings blocks into the store. How many it had, were put, and found no room; and 0, or the "
+        "negative errno with which the store failed at the block after these.");
     m.def(
         "facts_of",
         [](const std::string& path) {

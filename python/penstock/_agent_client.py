@@ -2,10 +2,17 @@
 is, and ``warm``. penstock.agent gives both to users."""
 from __future__ import annotations
 
+import errno
 import os
+import time
 from collections.abc import Iterable, Iterator, Sequence
 
 from ._errors import Path, path_text
+
+_AGAIN_SECONDS = 0.5  # until `warm` asks a store again that failed
+# The agent answers, and the store behind it fails; or an agent that has answered is gone.
+_STORE_FAILS = {-errno.EIO, -errno.ETIMEDOUT}
+_AGENT_IS_GONE = {-errno.ENOTCONN, -errno.ECONNREFUSED, -errno.ECONNRESET, -errno.EPIPE}
 
 
 def default_socket() -> str:
@@ -33,19 +40,48 @@ def _batches(blocks: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         at += many
 
 
+class _Patience:
+    """How often `warm` asks a store again that fails."""
+
+    def __init__(self, seconds: float, agent: str) -> None:
+        self._seconds, self._agent = seconds, agent
+        self._has_answered = False
+        self._until = time.monotonic() + seconds
+
+    def renew(self) -> None:
+        """A block came through."""
+        self._has_answered = True
+        self._until = time.monotonic() + self._seconds
+
+    def wait(self, code: int) -> None:
+        """The store failed with this code. OSError: it is not asked again."""
+        self._has_answered |= code in _STORE_FAILS
+        passes = _STORE_FAILS | (_AGENT_IS_GONE if self._has_answered else set())
+        if code not in passes or time.monotonic() >= self._until:
+            raise OSError(-code, f"the store failed: {os.strerror(-code)}; look after "
+                          "penstock-agent", self._agent)
+        time.sleep(_AGAIN_SECONDS)
+
+
 def warm(path: Path, part: int = 0, of: int = 1, *,
          blocks: Iterable[int] | None = None,
          socket: Path | None = None, wait_ms: int = 10000,
-         namespace: str | None = None) -> dict[str, int]:
+         namespace: str | None = None, retry_seconds: float = 30) -> dict[str, int]:
     """Brings blocks ``part``, ``part + of``, ... of a file into the store; those that it has are
     not read from the file. With ``blocks`` these instead. A block is 2 MiB.
 
     Returns how many ``blocks`` it looked at, and of these how many the store ``had``, how many were
     ``put``, and for how many it was ``full``. A file of a network file system has to rest for 4 s
     first, unless the agent has known it for so long (``penstock-agent --watch``).
-    ``PENSTOCK_TRUST_TIMES`` counts, as for a runtime. OSError: the file, or the agent, or
-    (EOPNOTSUPP) times of its file system are not trusted; BlockingIOError: the file has changed so
-    lately that its version cannot be told.
+    ``PENSTOCK_TRUST_TIMES`` counts, as for a runtime.
+
+    A store that fails, or whose agent is gone after it has answered, is asked again until no block
+    came through for ``retry_seconds``: Mooncake refuses blocks for 10 s after it lost a node, and
+    an agent that was killed may be started again. The store is waited for ``wait_ms`` a block.
+
+    OSError: the file; or no agent is there, or the store went on failing; or (EOPNOTSUPP) times of
+    the file system are not trusted. BlockingIOError: the file has changed so lately that its
+    version cannot be told. What is in the store stays there.
     """
     from . import _core
 
@@ -56,10 +92,19 @@ def warm(path: Path, part: int = 0, of: int = 1, *,
     count = -(-os.stat(text).st_size // _core.block_bytes)
     space = os.environ.get("PENSTOCK_STORE_NAMESPACE", "") if namespace is None else namespace
     counts = {"blocks": 0, "had": 0, "put": 0, "full": 0}
+    patience = _Patience(retry_seconds, agent)
     for first, step, many in _batches(range(part, count, of) if blocks is None
                                       else sorted(set(blocks))):
-        done = _core.warm_blocks(text, agent, space, first, step, many, wait_ms)
-        for name, more in zip(("had", "put", "full"), done):
-            counts[name] += more
-            counts["blocks"] += more
+        while many > 0:
+            *done, code = _core.warm_blocks(text, agent, space, first, step, many, wait_ms)
+            for name, more in zip(("had", "put", "full"), done):
+                counts[name] += more
+                counts["blocks"] += more
+            if code == 0:
+                patience.renew()
+                break
+            if sum(done) > 0:
+                patience.renew()
+            first, many = first + sum(done) * step, many - sum(done)
+            patience.wait(code)
     return counts

@@ -162,9 +162,9 @@ block_bytes: int = 2097152
 
 block_object_bytes: int = 2097216
 
-def warm_blocks(path: str, socket: str, space: str, first: int, step: int, count: int, wait_ms: int) -> tuple[int, int, int]:
+def warm_blocks(path: str, socket: str, space: str, first: int, step: int, count: int, wait_ms: int) -> tuple[int, int, int, int]:
     """
-    Brings blocks into the store. How many it had, were put, and found no room.
+    Brings blocks into the store. How many it had, were put, and found no room; and 0, or the negative errno with which the store failed at the block after these.
     """
 
 def facts_of(path: str) -> bytes:

@@ -77,6 +77,12 @@ private:
     file_facts facts_;
 };
 
+status store_failed(std::int64_t code, warm_counts& counts) {
+    counts.store_code = static_cast<int>(code);
+    return {counts.store_code,
+            "the store failed: " + error_text(code) + "; look after penstock-agent"};
+}
+
 }  // namespace
 
 // What is read before a file of a network file system has rested may be of a state that leaves no
@@ -107,9 +113,7 @@ status warm_blocks(environment& env, const std::string& path, const warm_setting
             continue;
         }
         const bool was_bad = code > 0;
-        if (code < 0 && code != -ENOENT)
-            return {static_cast<int>(code),
-                    "the store failed: " + error_text(code) + "; look after penstock-agent"};
+        if (code < 0 && code != -ENOENT) return store_failed(code, counts);
         code = read_all(env, file.fd(), object.data(), bytes, number * block_bytes);
         if (code < 0) return {static_cast<int>(code), "'" + path + "': " + error_text(code)};
         if (code != static_cast<std::int64_t>(bytes) || !file.is_as_before()) return file.changes();
@@ -117,9 +121,7 @@ status warm_blocks(environment& env, const std::string& path, const warm_setting
         code = store.put(key, of_block, was_bad, wait_ns);
         if (code == -ENOSPC) ++counts.full;
         else if (code == 0) ++counts.put;
-        else
-            return {static_cast<int>(code),
-                    "the store failed: " + error_text(code) + "; look after penstock-agent"};
+        else return store_failed(code, counts);
     }
     return {};
 }

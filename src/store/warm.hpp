@@ -22,6 +22,9 @@ struct warm_counts {
     std::uint64_t had = 0;   // blocks that the store had
     std::uint64_t put = 0;   // blocks that were read and put
     std::uint64_t full = 0;  // blocks that were read, and for which the store had no room
+    int store_code = 0;      // the negative errno with which the store failed, if that ended it
+
+    [[nodiscard]] std::uint64_t blocks() const { return had + put + full; }
 };
 
 struct warm_settings {
@@ -32,7 +35,8 @@ struct warm_settings {
 
 // -EAGAIN: the file changes, or has changed so lately that its times prove nothing. -EOPNOTSUPP:
 // the times of its file system are not trusted. A file of a network file system that this process
-// has not seen before is waited for, 4 s. Stops at the first failure; `counts` has what was done.
+// has not seen before is waited for, 4 s. Stops at the first failure; `counts` has what was done,
+// so a caller can go on at the block that failed.
 status warm_blocks(environment& env, const std::string& path, const warm_settings& settings,
                    const warm_range& range, block_store& store, warm_counts& counts);
 

@@ -2,6 +2,7 @@
 """The agent of a store between nodes: what goes over its socket, what it refuses, that it may be
 killed at any time; and Mooncake Store behind it, where that is installed."""
 import array
+import errno
 import fcntl
 import importlib.util
 import os
@@ -252,6 +253,30 @@ class agents(Case):
             agent.warm(self.path, part=2, of=2)
         with self.assertRaises(FileNotFoundError):
             agent.warm(self.folder / "none", socket=self.socket)
+
+    def test_warm_goes_on_when_the_store_does(self):
+        self.start_memory("falters")
+        self.assertEqual(agent.warm(self.path, socket=self.socket),
+                         {"blocks": 3, "had": 0, "put": 3, "full": 0})
+
+    def test_warm_says_so_when_the_store_fails_for_good(self):
+        self.start_memory("refuses")
+        with self.assertRaisesRegex(OSError, "penstock-agent") as caught:
+            agent.warm(self.path, socket=self.socket, retry_seconds=0.1)
+        self.assertEqual(caught.exception.errno, errno.EIO)
+
+    def test_warm_goes_on_with_an_agent_in_the_place_of_a_killed_one(self):
+        killed = self.start_memory("refuses")
+        found = []
+        warming = threading.Thread(
+            target=lambda: found.append(agent.warm(self.path, socket=self.socket)))
+        warming.start()
+        self.assertIn("refused", killed.stdout.readline())
+        killed.kill()
+        killed.wait()
+        self.start_memory()
+        warming.join()
+        self.assertEqual(found, [{"blocks": 3, "had": 0, "put": 3, "full": 0}])
 
     def nices(self, process):
         """Of the threads of a process. One may end between two looks."""

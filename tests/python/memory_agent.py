@@ -2,7 +2,8 @@
 """An agent for tests, which keeps blocks in its own memory: memory_agent.py SOCKET [MANNER].
 
 MANNER: honest; flips (a byte of each object that it hands out is wrong); hangs (never answers a
-get); fails (every call of the engine fails)."""
+get); fails (every call of the engine fails); falters (refuses two of three blocks that are put);
+refuses (every block that is put, and says so)."""
 import ctypes
 import errno
 import sys
@@ -15,6 +16,7 @@ class Memory:
     def __init__(self, manner):
         self.manner = manner
         self.objects = {}
+        self.puts = 0
 
     def attach(self, address, size):
         return 0
@@ -38,6 +40,12 @@ class Memory:
     def put(self, key, address, size, replaces):
         if self.manner == "fails":
             raise OSError("as told")
+        self.puts += 1
+        if self.manner == "refuses":
+            print("memory_agent: refused", flush=True)
+            return -errno.EIO
+        if self.manner == "falters" and self.puts % 3 != 0:
+            return -errno.EIO
         if replaces or key not in self.objects:
             self.objects[key] = ctypes.string_at(address, size)
         return 0
