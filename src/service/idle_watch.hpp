@@ -23,6 +23,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <mutex>
@@ -68,6 +69,11 @@ public:
         if (is_rare_.load(std::memory_order_relaxed)) wake_watcher();
     }
     [[nodiscard]] bool is_rare() const { return is_rare_.load(std::memory_order_relaxed); }
+    // How many threads are on the list: where a test has to know that one can be woken.
+    [[nodiscard]] std::size_t resting_count() const {
+        const std::lock_guard lock(mutex_);
+        return resting_.size();
+    }
 
 private:
     [[nodiscard]] bool enter(const place& self, const limits& at_most);
@@ -75,7 +81,7 @@ private:
     void leave(const place& self, bool watched, bool hand_over);
     void wake_asked(const place& self);
 
-    std::mutex mutex_;  // guards the two below
+    mutable std::mutex mutex_;  // guards the two below
     std::vector<place> resting_;
     host_doorbell* watcher_ = nullptr;
     std::atomic<bool> is_rare_{

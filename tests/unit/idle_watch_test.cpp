@@ -155,18 +155,16 @@ TEST(idle_watch, a_thread_watches_until_the_last_has_ended) {
 TEST(idle_watch, a_new_watcher_looks_before_it_naps) {
     constexpr idle_watch::limits no_second_look{900'000'000'000, 900'000'000'000};
     idle_watch watch;
-    // On the list in this order: the flag is set a moment before a thread is.
-    const auto listed = [](const idler& sleeper) {
-        const bool there = soon([&] { return sleeper.resting(); });
-        std::this_thread::sleep_for(std::chrono::milliseconds(300));
-        return there;
+    const auto are_listed = [&](std::size_t count) {
+        return soon([&] { return watch.resting_count() == count; });
     };
+    // On the list in this order.
     idler first(watch, no_second_look);
-    ASSERT_TRUE(listed(first));
+    ASSERT_TRUE(are_listed(1));
     idler asked(watch, no_second_look);
-    ASSERT_TRUE(listed(asked));
+    ASSERT_TRUE(are_listed(2));
     idler next(watch, no_second_look);
-    ASSERT_TRUE(listed(next));
+    ASSERT_TRUE(are_listed(3));
     next.hold(true);
     first.end();  // wakes the one that came last
     ASSERT_TRUE(soon([&] { return !next.resting(); }));
