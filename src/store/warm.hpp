@@ -23,8 +23,6 @@ struct warm_counts {
     std::uint64_t put = 0;   // blocks that were read and put
     std::uint64_t full = 0;  // blocks that were read, and for which the store had no room
     int store_code = 0;      // the negative errno with which the store failed, if that ended it
-
-    [[nodiscard]] std::uint64_t blocks() const { return had + put + full; }
 };
 
 struct warm_settings {
