@@ -7,12 +7,14 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
+from ._children import answers
 from ._errors import Path, path_text
 
 _AGAIN_SECONDS = 0.5  # until `warm` asks a store again that failed
-# The agent answers, and the store behind it fails; or an agent that has answered is gone.
-_STORE_FAILS = {-errno.EIO, -errno.ETIMEDOUT}
-_AGENT_IS_GONE = {-errno.ENOTCONN, -errno.ECONNREFUSED, -errno.ECONNRESET, -errno.EPIPE}
+# An agent is there, and the store behind it fails; or the agent ended before it answered.
+_STORE_FAILS = {-errno.EIO, -errno.ETIMEDOUT, -errno.ECONNRESET, -errno.EPIPE}
+# No agent is there, which passes if there was one at the begin.
+_NO_AGENT = {-errno.ENOTCONN, -errno.ECONNREFUSED}
 
 
 def default_socket() -> str:
@@ -45,18 +47,16 @@ class _Patience:
 
     def __init__(self, seconds: float, agent: str) -> None:
         self._seconds, self._agent = seconds, agent
-        self._has_answered = False
+        self._was_there = answers(agent)
         self._until = time.monotonic() + seconds
 
     def renew(self) -> None:
         """A block came through."""
-        self._has_answered = True
         self._until = time.monotonic() + self._seconds
 
     def wait(self, code: int) -> None:
         """The store failed with this code. OSError: it is not asked again."""
-        self._has_answered |= code in _STORE_FAILS
-        passes = _STORE_FAILS | (_AGENT_IS_GONE if self._has_answered else set())
+        passes = _STORE_FAILS | (_NO_AGENT if self._was_there else set())
         if code not in passes or time.monotonic() >= self._until:
             raise OSError(-code, f"the store failed: {os.strerror(-code)}; look after "
                           "penstock-agent", self._agent)
@@ -75,9 +75,9 @@ def warm(path: Path, part: int = 0, of: int = 1, *,
     first, unless the agent has known it for so long (``penstock-agent --watch``).
     ``PENSTOCK_TRUST_TIMES`` counts, as for a runtime.
 
-    A store that fails, or whose agent is gone after it has answered, is asked again until no block
-    came through for ``retry_seconds``: Mooncake refuses blocks for 10 s after it lost a node, and
-    an agent that was killed may be started again. The store is waited for ``wait_ms`` a block.
+    A store that fails, or whose agent was there at the begin and is gone, is asked again until no
+    block came through for ``retry_seconds``: Mooncake refuses blocks for 10 s after it lost a node,
+    and an agent that was killed may be started again. The store is waited for ``wait_ms`` a block.
 
     OSError: the file; or no agent is there, or the store went on failing; or (EOPNOTSUPP) times of
     the file system are not trusted. BlockingIOError: the file has changed so lately that its

@@ -4,8 +4,8 @@ when a node is gone. Needs neither Ray nor a store."""
 import unittest
 
 import common  # noqa: F401  the package beside the module
+from penstock._agent_client import _batches
 from penstock._seats import BLOCK_BYTES, Seats
-from penstock.agent import _batches
 
 NAMES = [f"node{i}" for i in range(16)]
 PATH = "/shared/features.bin"
