@@ -96,7 +96,11 @@ protected:
 
 }  // namespace
 
-// Other threads have locks and turns at the moment of the fork.
+// Other threads have locks and turns at the moment of the fork. AddressSanitizer of GCC 12 is not
+// asked: it does nothing at a fork about the locks of its own allocator, so a child that frees
+// memory may wait for a thread that it has not (a program of a fork and two threads that allocate
+// does).
+#if !defined(__SANITIZE_ADDRESS__)
 TEST_P(child, of_a_busy_buffer_gets_errors_and_may_drop_it) {
     std::atomic<bool> over{false};
     std::vector<std::jthread> busy;
@@ -127,6 +131,7 @@ TEST_P(child, of_a_busy_buffer_gets_errors_and_may_drop_it) {
     EXPECT_EQ(pool_->close_file(number_), 0);
     EXPECT_EQ(read_file(name_)[3 * page_bytes], 9);
 }
+#endif
 
 // It has a copy of a changed page, and must not bring it to the file when it ends.
 TEST_P(child, writes_nothing) {
