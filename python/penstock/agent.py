@@ -145,7 +145,7 @@ class Calls:
     """Calls of the engine that are under way. Those that take long go behind all other work of the
     machine: a client of Mooncake polls until its transfer has ended, 60 s towards a node that is
     gone, and no runtime waits for it any more. On two processors six such threads left programs a
-    hundredth of their speed."""
+    tenth of their speed, and less."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
