@@ -47,16 +47,9 @@ bool kernel_has_exact_times() {
     return has;
 }
 
-// Files mostly lie on the mount of the one before; its type does not change.
 const file_system_kind& file_system_of(int fd, const struct statx& info) {
-    thread_local std::uint64_t last_mount = 0;
-    thread_local const file_system_kind* last_answer = nullptr;
-    const bool named = (info.stx_mask & wants_unique_mount) != 0 && info.stx_mnt_id != 0;
-    if (named && info.stx_mnt_id == last_mount) return *last_answer;
-    const file_system_kind& out = host::file_system_of(fd);
-    last_mount = named ? info.stx_mnt_id : 0;
-    last_answer = &out;
-    return out;
+    const bool is_named = (info.stx_mask & wants_unique_mount) != 0 && info.stx_mnt_id != 0;
+    return is_named ? host::file_system_of(fd, info.stx_mnt_id) : host::file_system_of(fd);
 }
 
 std::int64_t monotonic_ns() {

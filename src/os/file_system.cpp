@@ -1,6 +1,8 @@
 #include "os/file_system.hpp"
 
+#include <atomic>
 #include <fstream>
+#include <iterator>
 #include <linux/magic.h>
 #include <sstream>
 #include <sys/stat.h>
@@ -120,9 +122,12 @@ const file_system_kind& file_system_row(std::uint32_t magic, const std::string& 
     return unknown;
 }
 
-const file_system_kind& file_system_of(int fd) noexcept try {
+namespace {
+
+// Null: the file system did not answer.
+const file_system_kind* ask_file_system(int fd) noexcept try {
     struct statfs where {};
-    if (::fstatfs(fd, &where) != 0) return unknown;
+    if (::fstatfs(fd, &where) != 0) return nullptr;
     const auto magic = static_cast<std::uint32_t>(where.f_type);
     std::string name;
     struct stat facts {};
@@ -130,9 +135,39 @@ const file_system_kind& file_system_of(int fd) noexcept try {
         const std::string type = mount_of_device(facts.st_dev).type;
         if (type.rfind(fuse_prefix, 0) == 0) name = type.substr(std::string(fuse_prefix).size());
     }
-    return file_system_row(magic, name);
+    return &file_system_row(magic, name);
 } catch (...) {
-    return unknown;
+    return nullptr;
+}
+
+// What the last mounts answered, for all threads: those of a table live for one call. A word is the
+// number of a mount, which no other one ever gets, times 256, and its row. A word is read whole,
+// and what it stands for are constants, so it orders nothing (relaxed).
+constexpr std::uint64_t rows_of_word = 256, unknown_row = std::size(rows);
+static_assert(unknown_row < rows_of_word);
+std::atomic<std::uint64_t> known_mounts[16];
+
+const file_system_kind& row_at(std::uint64_t index) {
+    return index < unknown_row ? rows[index] : unknown;
+}
+
+}  // namespace
+
+const file_system_kind& file_system_of(int fd) noexcept {
+    const file_system_kind* const answer = ask_file_system(fd);
+    return answer != nullptr ? *answer : unknown;
+}
+
+const file_system_kind& file_system_of(int fd, std::uint64_t mount) noexcept {
+    std::atomic<std::uint64_t>& word = known_mounts[mount % std::size(known_mounts)];
+    const std::uint64_t known = word.load(std::memory_order_relaxed);
+    if (known / rows_of_word == mount) return row_at(known % rows_of_word);
+    const file_system_kind* const answer = ask_file_system(fd);
+    if (answer == nullptr) return unknown;
+    const std::uint64_t row =
+        answer == &unknown ? unknown_row : static_cast<std::uint64_t>(answer - rows);
+    word.store(mount * rows_of_word + row, std::memory_order_relaxed);
+    return *answer;
 }
 
 bool is_proc_there() { return ::access("/proc/self/fd", F_OK) == 0; }

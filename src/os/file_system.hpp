@@ -44,6 +44,10 @@ struct file_system_kind {
 // the row of unknown file systems.
 const file_system_kind& file_system_of(int fd) noexcept;
 
+// The same of a file on the mount with this number (STATX_MNT_ID_UNIQUE, not 0): the file system
+// and the table of mounts are asked once.
+const file_system_kind& file_system_of(int fd, std::uint64_t mount) noexcept;
+
 // The row for what statfs and the mount table say; `server` is empty if it is no FUSE mount.
 const file_system_kind& file_system_row(std::uint32_t magic, const std::string& server);
 

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sys/time.h>
+#include <thread>
 #include <unistd.h>
 
 namespace {
@@ -105,6 +106,20 @@ TEST_F(file_kinds, the_file_system_of_a_file) {
     ASSERT_EQ(::stat("/proc", &facts), 0);
     EXPECT_EQ(mount_of_device(facts.st_dev).type, "proc");
     EXPECT_EQ(mount_of_device(0xFFFFFFFFu).type, "");
+}
+
+TEST_F(file_kinds, a_mount_is_asked_once_for_all_threads) {
+    const int made_up = ::open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+    ASSERT_GE(made_up, 0);
+    constexpr std::uint64_t mount = 0x7000'0000'0001, same_word = mount + 16 * 5;
+    EXPECT_FALSE(file_system_of(-1, mount).is_made_up);
+    EXPECT_TRUE(file_system_of(made_up, mount).is_made_up);  // the failure was not kept
+    bool is_made_up_elsewhere = false;
+    std::thread([&] { is_made_up_elsewhere = file_system_of(-1, mount).is_made_up; }).join();
+    EXPECT_TRUE(is_made_up_elsewhere);
+    EXPECT_TRUE(file_system_of(made_up, same_word).is_made_up);
+    EXPECT_FALSE(file_system_of(-1, mount).is_made_up);  // its place was taken
+    ::close(made_up);
 }
 
 constexpr std::int64_t now_ns = 1'000'000'500'000'000;
