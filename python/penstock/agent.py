@@ -26,11 +26,12 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from ._agent_claims import Claims, Held
 from ._agent_client import default_socket as default_socket
 from ._agent_client import warm as warm
 from ._errors import Path, path_text, shown_path
 
-_REQUEST = struct.Struct("<IIQ32sQII")  # magic, operation, number, key, bytes, wait_ms, replaces
+_REQUEST = struct.Struct("<IIQ32sQII")  # magic, operation, number, key, bytes, wait_ms, flag
 _ANSWER = struct.Struct("<IIQq")  # magic, 0, number, result
 _REQUEST_MAGIC, _ANSWER_MAGIC = 0x31425350, 0x32425350
 _HELLO, _GET, _PUT, _REST = 1, 2, 3, 4
@@ -38,7 +39,10 @@ _LOOK_SECONDS = 2.0  # between two looks at a file that the agent watches
 _MOST_BYTES = 16 << 20  # of a client's memory
 _MOST_CONNECTIONS = 1024
 _F_GET_SEALS, _F_SEAL_SHRINK = 1034, 2  # Linux; the module fcntl has names for them from 3.13 on
-_LATE_SECONDS = 1.0  # a call of the engine that takes longer goes behind other work
+# Calls of an engine may poll until blocks are there: Mooncake's do. On two processors that took
+# four tenths of them from the programs that the blocks were for. So other work goes first, and far
+# more so if a call takes long.
+_CALL_NICE, _LATE_NICE, _LATE_SECONDS = 10, 19, 1.0
 
 
 class Engine(Protocol):
@@ -59,6 +63,13 @@ class Engine(Protocol):
         """Keeps the object. Where the store has one of this key it keeps that, unless it
         ``replaces`` it."""
 
+    def claim(self, key: str) -> bool:
+        """Notes that a client here reads this object from its file. False: another one does. Two
+        at the same time may both be told True, and so is a caller if the store fails."""
+
+    def unclaim(self, key: str) -> None:
+        """Forgets it."""
+
     def close(self) -> None:
         """The agent ends."""
 
@@ -70,21 +81,29 @@ class MooncakeEngine:
     # not hand it out: it was lost, and the master does not know yet. There is one. No room.
     _ABSENT, _EXISTS, _FULL = {-702, -703, -704, -707, -800}, -705, -200
 
+    # Connections to other nodes stay open between blocks, and a block of this node is copied by its
+    # processor: without these settings each block has a TCP connection of its own.
+    _SETTINGS = {"MC_TCP_ENABLE_CONNECTION_POOL": "1", "MC_STORE_MEMCPY": "1"}
+
     def __init__(self, master: str, memory: int, host: str, protocol: str = "tcp",
                  device: str = "") -> None:
+        for name, value in self._SETTINGS.items():
+            os.environ.setdefault(name, value)  # Mooncake reads them when it is set up
         try:
-            from mooncake.store import MooncakeDistributedStore
+            from mooncake.store import MooncakeDistributedStore, ReplicateConfig
         except ImportError as error:
             raise OSError(errno.ENOPKG, f"Mooncake cannot be imported ({error}); pip install "
                           "mooncake-transfer-engine-non-cuda, or mooncake-transfer-engine for "
                           "GPU nodes") from error
         self._store = MooncakeDistributedStore()
         self._said: set[tuple[str, int]] = set()
+        self._here = ReplicateConfig()
         code = self._store.setup(host, "P2PHANDSHAKE", memory, 16 << 20, protocol, device, master)
         if code != 0:
             raise OSError(errno.ECONNREFUSED, f"Mooncake's master at {master} took no share of "
                           f"{host} (code {code}); start mooncake_master there, and give --host an "
                           "address of this node that the others reach")
+        self._here.preferred_segment = self._store.get_hostname()
 
     def attach(self, address: int, size: int) -> int:
         return 0 if self._store.register_buffer(address, size) == 0 else -errno.EIO
@@ -100,7 +119,7 @@ class MooncakeEngine:
 
     def put(self, key: str, address: int, size: int, replaces: bool) -> int:
         if replaces:
-            self._store.remove(key)
+            self._store.remove(key, True)  # it was looked at just now, which would protect it
         code = int(self._store.put_from(key, address, size))
         if code in (0, self._EXISTS):
             return 0
@@ -113,6 +132,18 @@ class MooncakeEngine:
             print(f"penstock-agent: Mooncake failed a {call} with code {code}; programs use the "
                   "file system, and this is not said again", file=sys.stderr, flush=True)
         return -errno.EIO
+
+    # A claim lies in the memory of its own node, and is never read: whoever looks for it asks the
+    # master alone, and waits for no node that died.
+    def claim(self, key: str) -> bool:
+        name = f"{key}.claim"
+        if self._store.is_exist(name) == 1:
+            return False
+        self._store.put(name, b"1", self._here)
+        return True
+
+    def unclaim(self, key: str) -> None:
+        self._store.remove(f"{key}.claim", True)
 
     def close(self) -> None:
         self._store.close()
@@ -139,6 +170,13 @@ class Rests:
                 self._old, self._young = self._young, {}
             self._young[file] = facts, since
         return now - since
+
+
+def _go_behind(thread: int, nice: int) -> None:
+    """Other work of the machine goes before this thread, by the kernel's number, from now on."""
+    with contextlib.suppress(OSError):  # where rules of the machine forbid it, or it is gone
+        if os.getpriority(os.PRIO_PROCESS, thread) < nice:  # of this thread alone
+            os.setpriority(os.PRIO_PROCESS, thread, nice)
 
 
 class Calls:
@@ -168,6 +206,11 @@ class Calls:
                 self._late.discard(me)
         return result, is_late
 
+    def goes_on(self) -> None:
+        """The calling thread's call has only waited up to now, and polled nothing."""
+        with self._changed:
+            self._began[threading.get_native_id()] = time.monotonic()
+
     def watch(self) -> None:
         """Looks at the calls, for ever."""
         while True:
@@ -177,8 +220,7 @@ class Calls:
                 before = time.monotonic() - _LATE_SECONDS
                 late = {number for number, began in self._began.items() if began < before}
                 for number in late - self._late:
-                    with contextlib.suppress(OSError):  # where rules of the machine forbid it
-                        os.setpriority(os.PRIO_PROCESS, number, 19)  # of this thread alone
+                    _go_behind(number, _LATE_NICE)
                 self._late |= late
             time.sleep(_LATE_SECONDS / 4)
 
@@ -191,6 +233,7 @@ class Agent:
         self.path = path_text(path)
         self.rests = Rests()
         self._calls = Calls()
+        self._claims = Claims(engine)
         self._stopped = threading.Event()
         self._connections = threading.BoundedSemaphore(_MOST_CONNECTIONS)
         _remove_stale(self.path)
@@ -248,6 +291,7 @@ class Agent:
         try:
             with client:
                 if _user_of(client) in (os.geteuid(), 0):
+                    _go_behind(threading.get_native_id(), _CALL_NICE)
                     self._serve_client(client)
         except OSError:
             pass  # the client is gone
@@ -260,7 +304,7 @@ class Agent:
         request = self._receive(client, 8)
         if request is None:
             return
-        (operation, number, _, size, _), fds = request
+        (operation, number, _, size, _, _), fds = request
         memory = None
         try:
             if operation == _HELLO and len(fds) == 1 and 0 < size <= _MOST_BYTES:
@@ -276,46 +320,78 @@ class Agent:
         client.send(_ANSWER.pack(_ANSWER_MAGIC, 0, number, code))
         if code != 0:
             return
+        held = Held(self._claims)
         try:
             while (request := self._receive(client, 8)) is not None:
                 fields, fds = request
                 for fd in fds:
                     os.close(fd)
-                answer, is_late = self._calls.run(lambda: self._answer(fields, address, size))
+                answer, is_late = self._calls.run(
+                    lambda: self._answer(fields, address, size, held))
                 client.send(_ANSWER.pack(_ANSWER_MAGIC, 0, fields[1], answer))
                 if is_late:
-                    return  # the next connection has a thread of full priority
+                    return  # the next connection has a thread that is not so far behind
         finally:
             # No call is under way: each was waited for, also where its client was not there any
             # more. The memory is unmapped with its last reference.
-            self._engine.detach(address, size)
+            try:
+                self._engine.detach(address, size)
+            finally:
+                held.end()
 
     def _receive(self, client: socket.socket, most_fds: int,
-                 ) -> tuple[tuple[int, int, bytes, int, int], list[int]] | None:
+                 ) -> tuple[tuple[int, int, bytes, int, int, int], list[int]] | None:
         text, fds, _, _ = socket.recv_fds(client, _REQUEST.size, most_fds)
         if len(text) == _REQUEST.size:
-            magic, operation, number, key, size, _, replaces = _REQUEST.unpack(text)
+            magic, operation, number, key, size, wait_ms, flag = _REQUEST.unpack(text)
             if magic == _REQUEST_MAGIC:
-                return (operation, number, key, size, replaces), fds
+                return (operation, number, key, size, wait_ms, flag), fds
         for fd in fds:
             os.close(fd)
         return None
 
-    def _answer(self, fields: tuple[int, int, bytes, int, int], address: int, room: int) -> int:
-        operation, _, key, size, replaces = fields
+    def _answer(self, fields: tuple[int, int, bytes, int, int, int], address: int, room: int,
+                held: Held) -> int:
+        operation, _, key, size, wait_ms, flag = fields
         if operation == _REST:
             return self.rests.note(key)
         if size > room:
             return -errno.EMSGSIZE
         try:
             if operation == _GET:
-                return self._engine.get(key.hex(), address, size)
+                held.end()  # what the client claimed before it did not put
+                if flag != 1:
+                    return self._engine.get(key.hex(), address, size)
+                return self._get_or_claim(key.hex(), address, size, wait_ms / 2000, held)
             if operation == _PUT:
-                return self._engine.put(key.hex(), address, size, replaces == 1)
+                try:
+                    return self._engine.put(key.hex(), address, size, flag == 1)
+                finally:
+                    held.end()
         except Exception:
             traceback.print_exc()
             return -errno.EIO
         return -errno.EINVAL
+
+    def _get_or_claim(self, key: str, address: int, size: int, seconds: float, held: Held) -> int:
+        """-ENOENT: the client is to read the block from the file. Others that miss it meanwhile
+        wait here, for so many seconds at most."""
+        until = time.monotonic() + seconds
+        while (got := self._engine.get(key, address, size)) == -errno.ENOENT:
+            if held.take(key):
+                # The one that had claimed it may have put it in between.
+                got = self._engine.get(key, address, size)
+                if got != -errno.ENOENT:
+                    held.end()
+                break
+            left = until - time.monotonic()
+            if left <= 0:
+                break
+            self._claims.wait(left)
+            self._calls.goes_on()
+        if got >= 0:
+            self._claims.found(key)
+        return got
 
 
 def _user_of(client: socket.socket) -> int:

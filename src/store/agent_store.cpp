@@ -117,12 +117,13 @@ std::int64_t agent_store::run(agent_request request, std::uint64_t wait_ns, cons
     }
 }
 
-std::int64_t agent_store::get(const block_key& key, std::span<std::byte> to,
-                              std::uint64_t wait_ns) {
+std::int64_t agent_store::get(const block_key& key, std::span<std::byte> to, std::uint64_t wait_ns,
+                              bool reads_file) {
     agent_request request;
     request.op = agent_op::get;
     request.key = key;
     request.bytes = to.size();
+    request.flag = reads_file ? 1 : 0;
     const std::int64_t got = run(request, wait_ns, [](std::byte*) {});
     if (got <= 0) return got == 0 ? -EPROTO : got;
     if (static_cast<std::uint64_t>(got) > std::min<std::uint64_t>(to.size(), memory_->bytes())) {
@@ -141,7 +142,7 @@ int agent_store::put(const block_key& key, std::span<const std::byte> from, bool
     request.op = agent_op::put;
     request.key = key;
     request.bytes = from.size();
-    request.replaces = replaces ? 1 : 0;
+    request.flag = replaces ? 1 : 0;
     const std::int64_t result = run(request, wait_ns, [from](std::byte* memory) {
         std::memcpy(memory, from.data(), from.size());
     });

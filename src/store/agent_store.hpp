@@ -26,9 +26,10 @@ struct agent_request {
     agent_op op = agent_op::hello;
     std::uint64_t number = 0;  // comes back in the answer
     block_key key{};
-    std::uint64_t bytes = 0;     // hello: of the memory; get: room; put: of the object
-    std::uint32_t wait_ms = 0;   // how long this side waits for the answer
-    std::uint32_t replaces = 0;  // put: 1, the object of this key was bad
+    std::uint64_t bytes = 0;    // hello: of the memory; get: room; put: of the object
+    std::uint32_t wait_ms = 0;  // how long this side waits for the answer
+    // get: 1, it reads the file if there is no object; put: 1, the object of this key was bad
+    std::uint32_t flag = 0;
 };
 static_assert(sizeof(agent_request) == 64);
 
@@ -45,7 +46,8 @@ class agent_store final : public block_store {
 public:
     explicit agent_store(std::string socket_path) : path_(std::move(socket_path)) {}
 
-    std::int64_t get(const block_key& key, std::span<std::byte> to, std::uint64_t wait_ns) override;
+    std::int64_t get(const block_key& key, std::span<std::byte> to, std::uint64_t wait_ns,
+                     bool reads_file) override;
     int put(const block_key& key, std::span<const std::byte> from, bool replaces,
             std::uint64_t wait_ns) override;
     // For how many ns the agent has known these facts of a file, when it answers; or a negative

@@ -213,7 +213,7 @@ block_reader::source block_reader::read(block_store& store, const job& j, const 
                                         std::byte* to, std::uint64_t bytes, bool& was_bad) {
     if (is_paused()) return source::neither;
     const std::span<std::byte> object(to, bytes + block_tail_bytes);
-    const std::int64_t got = store.get(key, object, settings_.wait_ns);
+    const std::int64_t got = store.get(key, object, settings_.wait_ns, would_read_file(j));
     if (got > 0 &&
         is_whole(object.first(static_cast<std::size_t>(got)), bytes, key, settings_.checks_sums)) {
         failures_ = 0;
@@ -242,6 +242,11 @@ block_reader::source block_reader::read(block_store& store, const job& j, const 
     counters_.file_read_bytes += static_cast<std::uint64_t>(std::max<std::int64_t>(read, 0));
     const bool is_right = read == static_cast<std::int64_t>(bytes) && is_as_opened(j);
     return is_right ? source::file : source::neither;
+}
+
+bool block_reader::would_read_file(const job& j) {
+    const std::lock_guard lock(mutex_);
+    return j.is_settled && j.fetch->reads_file_;
 }
 
 // False: the fetch has failed. It is decided and told under the lock, so a reader that asks for the

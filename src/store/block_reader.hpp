@@ -125,6 +125,7 @@ private:
                 std::uint64_t bytes, bool& was_bad);
     void put(block_store& store, const block_key& key, std::span<const std::byte> object,
              bool was_bad);
+    bool would_read_file(const job& j);
     bool may_read_file(const job& j);
     [[nodiscard]] bool is_as_opened(const job& j) const;
     bool path_of(const job& j, std::string& out);

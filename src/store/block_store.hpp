@@ -23,8 +23,11 @@ public:
     virtual ~block_store() = default;
     // The bytes of the object, which are in `to` now. -ENOENT: the store does not have it.
     // -ETIMEDOUT: it did not answer in time. Other negative errnos: it does not work.
-    virtual std::int64_t get(const block_key& key, std::span<std::byte> to,
-                             std::uint64_t wait_ns) = 0;
+    // `reads_file`: what the store does not have, the caller reads from the file and puts. While
+    // one caller does so, the store may make others wait for it that would do so too, each for half
+    // of its wait at most, so that the file server is asked once.
+    virtual std::int64_t get(const block_key& key, std::span<std::byte> to, std::uint64_t wait_ns,
+                             bool reads_file) = 0;
     // 0 or a negative errno as above; -ENOSPC: the store is full. `replaces`: an object that it has
     // under this key was bad.
     virtual int put(const block_key& key, std::span<const std::byte> from, bool replaces,

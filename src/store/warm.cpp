@@ -107,7 +107,7 @@ status warm_blocks(environment& env, const std::string& path, const warm_setting
         if (bytes == 0) break;
         const block_key key = key_of(named, number);
         const std::span<std::byte> of_block(object.data(), bytes + block_tail_bytes);
-        std::int64_t code = store.get(key, of_block, wait_ns);
+        std::int64_t code = store.get(key, of_block, wait_ns, true);
         if (code > 0 && is_whole(of_block.first(static_cast<std::size_t>(code)), bytes, key)) {
             ++counts.had;
             continue;

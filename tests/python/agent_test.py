@@ -29,8 +29,8 @@ ROW, BLOCK = 4096, 2 << 20
 HELLO, GET, PUT, REST = 1, 2, 3, 4
 
 
-def request(operation, number=1, size=BLOCK + 64, key=b"k" * 32):
-    return struct.pack("<IIQ32sQII", 0x31425350, operation, number, key, size, 1000, 0)
+def request(operation, number=1, size=BLOCK + 64, key=b"k" * 32, wait_ms=1000, flag=0):
+    return struct.pack("<IIQ32sQII", 0x31425350, operation, number, key, size, wait_ms, flag)
 
 
 def sealed_memory():
@@ -288,12 +288,14 @@ class agents(Case):
                 continue
         return found
 
-    def test_a_call_that_takes_long_goes_behind_other_work(self):
+    def test_calls_go_behind_other_work_and_long_ones_far_behind(self):
         process = self.start_memory("hangs")
         before = os.nice(0)
         self.assertEqual(set(self.nices(process)), {before})
         memory = sealed_memory()
         with self.connect_with(memory) as stuck, self.connect_with(memory) as other:
+            behind = max(before, 10)
+            self.assertEqual(sorted(self.nices(process))[-2:], [behind, behind])
             stuck.send(request(GET))
             until = time.monotonic() + 60
             while self.nices(process).count(19) == 0:

@@ -15,7 +15,8 @@ from penstock import agent
 class Memory:
     def __init__(self, manner):
         self.manner = manner
-        self.objects = {}
+        self.lock = threading.Lock()
+        self.objects, self.claimed = {}, set()
         self.puts = 0
 
     def attach(self, address, size):
@@ -49,6 +50,16 @@ class Memory:
         if replaces or key not in self.objects:
             self.objects[key] = ctypes.string_at(address, size)
         return 0
+
+    def claim(self, key):
+        with self.lock:
+            is_first = key not in self.claimed
+            self.claimed.add(key)
+        return is_first
+
+    def unclaim(self, key):
+        with self.lock:
+            self.claimed.discard(key)
 
     def close(self):
         pass

@@ -20,6 +20,7 @@ struct common_store {
     std::condition_variable changed;
     std::map<host::block_key, std::vector<std::byte>> objects;
     std::map<host::block_key, int> gets;
+    int gets_that_read = 0;  // of them those that read the file if the store does not have it
     std::vector<std::uint64_t> waits;  // of each get and put, in ns
     host::block_key held{};            // gets of this key wait
     bool is_held = false, fails = false;
@@ -30,10 +31,11 @@ class counted_store final : public host::block_store {
 public:
     explicit counted_store(common_store& common) : common_(common) {}
 
-    std::int64_t get(const host::block_key& key, std::span<std::byte> to,
-                     std::uint64_t longest_ns) override {
+    std::int64_t get(const host::block_key& key, std::span<std::byte> to, std::uint64_t longest_ns,
+                     bool reads_file) override {
         std::unique_lock lock(common_.mutex);
         ++common_.gets[key];
+        common_.gets_that_read += reads_file ? 1 : 0;
         common_.waits.push_back(longest_ns);
         ++common_.waiting;
         common_.changed.notify_all();

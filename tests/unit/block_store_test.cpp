@@ -328,17 +328,17 @@ TEST_F(block_store, a_late_answer_reaches_no_later_get) {
     std::fill(object.begin(), object.end(), std::byte{2});
     ASSERT_EQ(store.put(other, object, false, long_ns), 0);
     agent.behave(manner::late);
-    EXPECT_EQ(store.get(late, got, 20'000'000), -ETIMEDOUT);
+    EXPECT_EQ(store.get(late, got, 20'000'000, false), -ETIMEDOUT);
     const auto get_other = [&] {
         std::fill(got.begin(), got.end(), std::byte{0});
-        EXPECT_EQ(store.get(other, got, long_ns), static_cast<std::int64_t>(object.size()));
+        EXPECT_EQ(store.get(other, got, long_ns, false), static_cast<std::int64_t>(object.size()));
         EXPECT_EQ(got, object);
     };
     while (agent.waiting() == 0) std::this_thread::yield();
     get_other();
     agent.release();
     for (int i = 0; i < 20; ++i) get_other();
-    EXPECT_EQ(store.get(late, got, long_ns), static_cast<std::int64_t>(object.size()));
+    EXPECT_EQ(store.get(late, got, long_ns, false), static_cast<std::int64_t>(object.size()));
     EXPECT_EQ(got.front(), std::byte{1});
 }
 
@@ -543,18 +543,18 @@ TEST_F(block_store, a_child_of_fork_leaves_the_parents_connections_alone) {
     EXPECT_EQ(read(*other->rt, 0, page).size(), page);
     host::agent_store parents(folder / "agent");
     std::vector<std::byte> object(host::block_object_bytes);
-    EXPECT_EQ(parents.get({}, object, 60'000'000'000), -ENOENT);
+    EXPECT_EQ(parents.get({}, object, 60'000'000'000, false), -ENOENT);
     const pid_t child = ::fork();
     if (child == 0) {
         std::vector<std::uint8_t> got(page);
         const bool is_right = other->rt->open("data") == -ECHILD &&
-                              parents.get({}, object, 60'000'000'000) == -ECHILD;
+                              parents.get({}, object, 60'000'000'000, false) == -ECHILD;
         ::_exit(is_right ? 0 : 1);
     }
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     EXPECT_EQ(status, 0);
-    EXPECT_EQ(parents.get({}, object, 60'000'000'000), -ENOENT);
+    EXPECT_EQ(parents.get({}, object, 60'000'000'000, false), -ENOENT);
     EXPECT_EQ(read(*other->rt), bytes);
     EXPECT_EQ(other->rt->stats().store_hits, blocks);
 }

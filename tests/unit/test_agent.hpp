@@ -123,7 +123,7 @@ private:
                 answer.result = get(request.key, memory);
             } else {
                 const std::lock_guard lock(mutex_);
-                replaced_ += request.replaces;
+                replaced_ += request.flag;
                 objects_[request.key].assign(memory, memory + request.bytes);
             }
             if (host::send_message(socket.get(), &answer, sizeof answer) != 0) break;
