@@ -1,4 +1,4 @@
-"""Which blocks are being read from the file server, so that others who miss them wait for them.
+"""Which blocks are being read from the file server, so that other readers of them wait for them.
 
 Nodes that go through a file side by side miss the same block at the same time. The first of them
 claims it: its agent keeps a small object in the store until the block is put. The others see that,
@@ -20,10 +20,11 @@ class ClaimStore(Protocol):
     """Where the agents of all nodes see each other's claims."""
 
     def claim(self, key: str) -> bool:
-        """False: it is claimed already. A store that fails says True, so that nobody waits."""
+        """Notes that a client here reads this object from its file. False: another one does. Two
+        at the same time may both be told True, and so is a caller if the store fails."""
 
     def unclaim(self, key: str) -> None:
-        """It is not claimed any more, whoever did it."""
+        """It is not claimed any more, by this agent or another one."""
 
 
 class Claims:

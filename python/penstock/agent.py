@@ -26,7 +26,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from ._agent_claims import Claims, Held
+from ._agent_claims import Claims, ClaimStore, Held
 from ._agent_client import default_socket as default_socket
 from ._agent_client import warm as warm
 from ._errors import Path, path_text, shown_path
@@ -45,7 +45,7 @@ _F_GET_SEALS, _F_SEAL_SHRINK = 1034, 2  # Linux; the module fcntl has names for 
 _CALL_NICE, _LATE_NICE, _LATE_SECONDS = 10, 19, 1.0
 
 
-class Engine(Protocol):
+class Engine(ClaimStore, Protocol):
     """A store, as the agent uses it. Calls come from several threads, each with an address that
     was attached. Results are 0, a count of bytes, or a negative errno; ``-ENOENT``: the store does
     not have the object; ``-ENOSPC``: it has no room."""
@@ -62,13 +62,6 @@ class Engine(Protocol):
     def put(self, key: str, address: int, size: int, replaces: bool) -> int:
         """Keeps the object. Where the store has one of this key it keeps that, unless it
         ``replaces`` it."""
-
-    def claim(self, key: str) -> bool:
-        """Notes that a client here reads this object from its file. False: another one does. Two
-        at the same time may both be told True, and so is a caller if the store fails."""
-
-    def unclaim(self, key: str) -> None:
-        """Forgets it."""
 
     def close(self) -> None:
         """The agent ends."""
@@ -133,8 +126,8 @@ class MooncakeEngine:
                   "file system, and this is not said again", file=sys.stderr, flush=True)
         return -errno.EIO
 
-    # A claim lies in the memory of its own node, and is never read: whoever looks for it asks the
-    # master alone, and waits for no node that died.
+    # A claim lies in the memory of its own node, and is never read: an agent that looks for it
+    # asks the master alone, and waits for no node that died.
     def claim(self, key: str) -> bool:
         name = f"{key}.claim"
         if self._store.is_exist(name) == 1:
