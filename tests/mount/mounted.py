@@ -1,6 +1,7 @@
 """A mount of a directory for a test, and its end. Exit status 77 where mounting is impossible, with
 the reason."""
 import atexit
+import contextlib
 import json
 import os
 import pathlib
@@ -65,7 +66,15 @@ class Mount:
             raise AssertionError("the mount did not come")
         if self.process.poll() is not None:
             raise AssertionError(f"penstock mount ended: {self.process.communicate()}")
+        self.wait_for_answer()
         return self
+
+    def wait_for_answer(self):
+        """The kernel lists a mount before its program has said a word, and a mount that goes before
+        that is a failure of the program. The kernel holds this call back until then, and keeps no
+        answer of it."""
+        with contextlib.suppress(OSError):  # of a mount that other users may not look at
+            os.statvfs(self.point)
 
     def __exit__(self, failed, *_):
         if failed:
