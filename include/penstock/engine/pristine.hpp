@@ -34,7 +34,7 @@
 #pragma once
 
 #include "penstock/base/standard.hpp"
-#include "penstock/engine/load.hpp"
+#include "penstock/engine/pin.hpp"
 #include "penstock/group/changed_bytes.hpp"
 
 namespace penstock::engine {

@@ -7,7 +7,7 @@
 
 #include "penstock/base/macros.hpp"
 #include "penstock/base/standard.hpp"
-#include "penstock/engine/load.hpp"
+#include "penstock/engine/pin.hpp"
 #include "penstock/engine/read_ahead.hpp"
 #include "penstock/engine/through.hpp"
 
