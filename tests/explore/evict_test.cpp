@@ -59,6 +59,15 @@ TEST(evict, two_mappings_take_turns_with_one_frame) {
     expect_sound(s.run());
 }
 
+// A reader posts its request before it has a frame, and the other may have the frame before it has
+// a slot. None waits for what the other holds.
+TEST(evict, readers_of_two_pages_share_one_frame_and_one_slot) {
+    one_file s({.frames = 1, .ring_slots = 1});
+    s.lane(s.reader(0));
+    s.lane(s.reader(1));
+    expect_sound(s.run());
+}
+
 TEST(evict, every_frame_pinned_is_an_error_and_not_a_hang) {
     one_file s({.frames = 1});
     s.held.mappings = 1;

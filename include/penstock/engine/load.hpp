@@ -21,6 +21,10 @@
 // page whose bytes the file does not have, or of which the caller stores all bytes (blank): it is
 // filled with those bytes and zeros.
 //
+// Where nothing speaks against it, step 3 and the post come before step 2, so that the host reads
+// while the group looks for a frame (post_first). That group waits neither for the slot nor for the
+// frame: if it cannot have one of them at once, it goes on with step 2, without a slot.
+//
 // Several loads of one group may be in flight (begin_load ... publish_load), so that a read of many
 // pages pays one round trip and not one per page. The frame's former page may be worth keeping: the
 // group that took the frame copies that page to the tier first (engine/tier.hpp). Only the first
@@ -126,6 +130,70 @@ PENSTOCK_HD PENSTOCK_INLINE bool find_copy(const Group& g, const cache_view& c,
     return load.bytes != nullptr;
 }
 
+// Leader only, with a claimed page. Which bytes of the page does the file have? Bytes that were
+// written and evicted since the caller looked count. The request asks for no more than the file
+// has: bytes by which the file grew and which it never got are zeros. Returns true if no byte has
+// to be read, since the file has none, or the caller stores all that it has.
+PENSTOCK_HD PENSTOCK_INLINE bool find_wanted(const cache_view& c, const file_handle& f,
+                                             const page_cover& cover, pending_load& load) {
+    const std::uint64_t begin = load.page << c.page_shift;
+    std::uint64_t size = f.size_bytes;
+    if (c.writes != nullptr) {
+        const std::uint64_t known = size_of(c, f.slot), stored = stored_bytes_of(c, f.slot);
+        size = known < stored ? known : stored;
+    }
+    const std::uint64_t left = begin < size ? size - begin : 0;
+    load.wanted_bytes = static_cast<std::uint32_t>(left < c.page_bytes() ? left : c.page_bytes());
+    return c.writes != nullptr &&
+           (load.wanted_bytes == 0 || (cover.begin == 0 && cover.end >= load.wanted_bytes));
+}
+
+// Leader only, with a claimed page. Asks the host for its bytes. Returns 0, or the code with which
+// the group got no ring slot.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t post_load(const Group& g, const cache_view& c,
+                                                   const file_handle& f, bool may_wait,
+                                                   bool written, pending_load& load) {
+    load.from = pending_load::source::request;
+    if (const std::int64_t code = claim_slot(g, c, may_wait, load.at); code != 0) return code;
+    const read_request request{f.slot, f.generation, load.wanted_bytes, load.page << c.page_shift,
+                               written};
+    post(g, c, load.at, request.packed());
+    return 0;
+}
+
+// Leader only. Will the page come by request, and is there a clean frame for it? A hint, from words
+// that the group reads together: whatever it says, the page is right.
+PENSTOCK_HD PENSTOCK_INLINE bool may_post_first(const cache_view& c, const file_handle& f,
+                                                std::uint64_t word_index) {
+    if (is_linked(c)) return false;
+    const bool in_window = has_window(c, f.slot, f.generation);
+    const bool in_tier =
+        c.tier.words != nullptr && !is_absent(load_relaxed(&c.tier.words[word_index]));
+    const bool dirty = c.writes != nullptr && (victim_writers(c) != 0 || writes_fail(c));
+    return !in_window && !in_tier && !dirty;
+}
+
+// Leader only, with a claimed page. Posts the request before the group has a frame, so that the
+// host reads while the group looks for one. It waits neither for a slot nor, with the slot, for a
+// frame: groups with slots and groups with frames would wait for each other in a circle. Without a
+// frame it gives the slot up, whose answer no group needs. Returns false if so, or if there was no
+// slot; the group then holds the page alone.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_INLINE bool post_first(const Group& g, const cache_view& c,
+                                            const file_handle& f, bool written,
+                                            wait_deadline& deadline, pending_load& load,
+                                            keep_in_tier& keep) {
+    if (post_load(g, c, f, false, written, load) != 0) return false;
+    if (take_offered(c, deadline, load.frame) ||
+        take_frame(g, c, load.word_index, false, deadline, load.frame, keep) == 0) {
+        if (load.save.wanted) find_frame(g, c, load.save);
+        return true;
+    }
+    orphan_slot(c, load.at);
+    return false;
+}
+
 // Leader only. Returns 1: started, `load` is filled in. 0: the page is not absent, another group
 // has it. must_write_back: load.frame is the frame to write back. Otherwise a negative errno.
 template <typename Group>
@@ -144,6 +212,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cach
     }
     page_word* const word = &c.words[load.word_index];
     const page_word seen = load_relaxed(word);
+    const bool posts_first = may_wait && may_post_first(c, f, load.word_index);
     if (stop != 0) return stop;
     if (!is_absent(seen)) return 0;
     if (is_linked(c)) load.neighbour = look_before_load(g, c, f, page, may_wait);
@@ -151,7 +220,11 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cach
         leave_neighbours(c, load.neighbour);
         return 0;
     }
+    // From here on no other group can load the page.
     keep_in_tier keep{c, load.save};
+    if (posts_first && !find_wanted(c, f, cover, load) &&
+        post_first(g, c, f, is_granted(c, f.slot), deadline, load, keep))
+        return 1;
     if (const std::int64_t code =
             take_frame(g, c, load.word_index, may_wait, deadline, load.frame, keep);
         code != 0) {
@@ -160,35 +233,20 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cach
         return code;
     }
     if (load.save.wanted) find_frame(g, c, load.save);
-    const std::uint64_t begin = page << c.page_shift;
-    // From here on no other group can load the page. Bytes that were written and evicted since the
-    // caller looked count. The request asks for no more than the file has: bytes by which the file
-    // grew and which it never got are zeros.
-    std::uint64_t size = f.size_bytes;
-    if (c.writes != nullptr) {
-        const std::uint64_t known = size_of(c, f.slot), stored = stored_bytes_of(c, f.slot);
-        size = known < stored ? known : stored;
-    }
-    const std::uint64_t left = begin < size ? size - begin : 0;
-    load.wanted_bytes = static_cast<std::uint32_t>(left < c.page_bytes() ? left : c.page_bytes());
-    const bool written = is_granted(c, f.slot);
-    if (c.writes != nullptr &&
-        (load.wanted_bytes == 0 || (cover.begin == 0 && cover.end >= load.wanted_bytes))) {
+    if (find_wanted(c, f, cover, load)) {
         load.from = pending_load::source::blank;
         load.bytes = nullptr;
         leave_neighbours(c, load.neighbour);
         return 1;
     }
+    const bool written = is_granted(c, f.slot);
     if (written) leave_neighbours(c, load.neighbour);
     else if (find_copy(g, c, f, page, load)) return 1;
-    load.from = pending_load::source::request;
-    if (const std::int64_t code = claim_slot(g, c, may_wait, load.at); code != 0) {
+    if (const std::int64_t code = post_load(g, c, f, may_wait, written, load); code != 0) {
         cancel_save(c, load.save);
         give_back(c, load);
         return code;
     }
-    const read_request request{f.slot, f.generation, load.wanted_bytes, begin, written};
-    post(g, c, load.at, request.packed());
     return 1;
 }
 
