@@ -170,7 +170,8 @@ struct options {
     // there is no store.
     std::string block_store;
 
-    // How long a miss waits for a block of the store, before its file is read.
+    // How long a miss waits for a block of the store, half of it for another node that reads the
+    // block, before its file is read.
     std::uint32_t block_store_wait_ms = 50;
 
     // Part of the key of each block: runtimes with different texts share none.

@@ -312,7 +312,10 @@ constexpr option_entry entries[] = {
       "longer until `ETIMEDOUT` of a kernel whose process is stopped"}},
     {{"block_store_wait_ms", "PENSTOCK_STORE_WAIT_MS", "", part::waits},
      {&options::block_store_wait_ms, unit::ms, 1, 60000},
-     {"", "", "links between nodes are slow: 2 MiB take 17 ms at 1 Gbit/s, and 8 may be under way",
+     {"", "",
+      "links between nodes are slow: 2 MiB take 17 ms at 1 Gbit/s, and 8 may be under way; or the "
+      "file server is, and nodes read the same file at once: a node waits half of this for another "
+      "that reads a block",
       "a miss waits longer for a store that does not answer, until its file is read"}},
     {{"roots", "PENSTOCK_ROOTS", "", part::way},
      {&options::roots},
