@@ -162,8 +162,8 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t post_load(const Group& g, const cache_v
     return 0;
 }
 
-// Leader only. Will the page come by request, and is there a clean frame for it? A hint, from words
-// that the group reads together: whatever it says, the page is right.
+// Leader only. Will the page come by request, and is there a clean frame for it? A hint:
+// whatever it says, the page is right.
 PENSTOCK_HD PENSTOCK_INLINE bool may_post_first(const cache_view& c, const file_handle& f,
                                                 std::uint64_t word_index) {
     if (is_linked(c)) return false;
