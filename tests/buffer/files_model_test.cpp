@@ -321,19 +321,25 @@ private:
 
 using racing_files = testing::TestWithParam<policy_kind>;
 
+// Six seeds run, the last three with a disk that fails. How often sessions meet depends on how the
+// machine runs them: more seeds run where what a test is about was not met yet.
+constexpr std::uint64_t seeds = 6, most_seeds = 60;
+
 }  // namespace
 
 TEST_P(racing_files, lose_nothing) {
-    std::uint64_t fixed = 0, closed = 0, timed_out = 0;
-    for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    std::uint64_t fixed = 0, closed = 0, timed_out = 0, seed = 1;
+    const auto has_met_all = [&] { return closed > 20 && timed_out > 0; };
+    for (; seed <= seeds || (seed <= most_seeds && !has_met_all()); ++seed) {
         racing_sessions all(GetParam(), seed, seed > 3, false);
         EXPECT_EQ(all.run(rounds(4000, 600)), 0u) << all.failure() << "; seed " << seed;
         fixed += all.fixed();
         closed += all.closed();
         timed_out += all.timed_out();
     }
-    std::printf("seeds 1 to 6: fixed %llu pages, closed %llu times, timed out %llu times\n",
-                static_cast<unsigned long long>(fixed), static_cast<unsigned long long>(closed),
+    std::printf("seeds 1 to %llu: fixed %llu pages, closed %llu times, timed out %llu times\n",
+                static_cast<unsigned long long>(seed - 1), static_cast<unsigned long long>(fixed),
+                static_cast<unsigned long long>(closed),
                 static_cast<unsigned long long>(timed_out));
     EXPECT_GT(fixed,
               std::uint64_t{workers} * rounds(4000, 600));  // of six times as many operations
@@ -343,8 +349,11 @@ TEST_P(racing_files, lose_nothing) {
 
 TEST(racing_files_that_stand_back, lose_nothing) {
     buffer::manager_counts sum;
-    for (std::uint64_t seed = 11; seed <= 16; ++seed) {
-        racing_sessions all(policy_kind::gram, seed, seed > 13, false, true);
+    const auto has_met_all = [&] {
+        return sum.kept_back > 100 && sum.demotions > 100 && sum.device_hits > 100;
+    };
+    for (std::uint64_t seed = 1; seed <= seeds || (seed <= most_seeds && !has_met_all()); ++seed) {
+        racing_sessions all(policy_kind::gram, 10 + seed, seed > 3, false, true);
         EXPECT_EQ(all.run(rounds(4000, 600)), 0u) << all.failure() << "; seed " << seed;
         sum.kept_back += all.counts().kept_back;
         sum.demotions += all.counts().demotions;
@@ -357,7 +366,7 @@ TEST(racing_files_that_stand_back, lose_nothing) {
 
 TEST_P(racing_files, a_write_that_is_dropped_is_found) {
     std::uint64_t wrong = 0;
-    for (std::uint64_t seed = 1; seed <= 6 && wrong == 0; ++seed) {
+    for (std::uint64_t seed = 1; seed <= most_seeds && wrong == 0; ++seed) {
         racing_sessions all(GetParam(), seed, false, true);
         wrong = all.run(rounds(4000, 600));
     }
