@@ -1,15 +1,18 @@
 #!/usr/bin/env bash
-# Builds Penstock and runs every test that this machine can run: ./test.sh [--all]
+# Builds Penstock and runs every test that this machine can run: ./test.sh [--sanitizers | --all]
 #
 #   1. the optimised build, with the gpu back end where there are a GPU and nvcc, and all its tests;
 #   2. where there is nvcc and no GPU: every CUDA file compiled once, in a build of its own, and the
-#      tests of what the compiler makes;
+#      tests of what the compiler makes.
+#
+# --sanitizers: the engine's tests again, in two builds of their own, and nothing of the above:
+#
 #   3. AddressSanitizer and UndefinedBehaviorSanitizer, over the tests labelled unit, region, model,
 #      fault and fuzz;
 #   4. ThreadSanitizer, over the tests labelled unit, region, model and fault.
 #
-# --all: tests that repeat themselves run at their full length, and step 3 includes the programs
-# and their tests. Without it they run a quarter of their rounds.
+# --all: the four steps; tests that repeat themselves run at their full length, and step 3 includes
+# the programs and their tests. Without it they run a quarter of their rounds.
 #
 # Installs missing Debian packages first. The last line counts the tests: "N passed, N failed, N
 # skipped"; the exit status is 0 only if none failed. Suites that need a GPU report themselves as
@@ -17,11 +20,14 @@
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$root" || exit 1
+plain=true sanitizers=false with_programs=OFF long_tests=OFF
+asan_labels='unit|region|model|fault|fuzz'
 case "$*" in
-    "") with_programs=OFF long_tests=OFF asan_labels='unit|region|model|fault|fuzz' ;;
-    --all) with_programs=ON long_tests=ON asan_labels='unit|region|model|fault|fuzz|apps' ;;
+    "") ;;
+    --sanitizers) plain=false sanitizers=true ;;
+    --all) sanitizers=true with_programs=ON long_tests=ON asan_labels+='|apps' ;;
     *)
-        echo "usage: ./test.sh [--all]" >&2
+        echo "usage: ./test.sh [--sanitizers | --all]" >&2
         exit 2
         ;;
 esac
@@ -122,8 +128,9 @@ gpu_code() {
     suite "gpu code: tests" "$folder" --tests-regex "$tests"
 }
 
-if step "release: configure" configure_main -DPENSTOCK_LONG_TESTS="$long_tests" &&
-    step "release: build" build "$build_dir"; then
+release_and_gpu_code() {
+    step "release: configure" configure_main -DPENSTOCK_LONG_TESTS="$long_tests" || return
+    step "release: build" build "$build_dir" || return
     suite "release: tests" "$build_dir"
     if ! command -v nvcc >/dev/null; then
         say "gpu code: not compiled, there is no nvcc"
@@ -132,6 +139,12 @@ if step "release: configure" configure_main -DPENSTOCK_LONG_TESTS="$long_tests" 
     else
         gpu_code
     fi
+}
+
+if $plain; then
+    release_and_gpu_code
+fi
+if $sanitizers; then
     sanitized asan address,undefined "$asan_labels" "$with_programs" -Og
     sanitized tsan thread 'unit|region|model|fault' OFF -O1
 fi
