@@ -5,15 +5,16 @@
 // A GPU cannot wake a thread, so a thread has to look at the rings now and then. If every idle
 // thread did so, four threads would wake four thousand times a second for nothing.
 //
-// After `long_idle_ns` without a request the looks are rarer still. What the host does to the
-// runtime ends that (expect): a kernel is given the runtime by a call of the host, as a rule, and
-// the watcher looks often again before the kernel's first request. Only a kernel that has the
-// runtime from before may find a watcher that looks every `rare_look_ns`.
+// After `long_idle_ns` without a request the looks are rarer still, once each thread had none for
+// so long: the groups of a small kernel may all ask one thread, and another one watches for it.
+// What the host does to the runtime ends that (expect): a kernel is given the runtime by a call of
+// the host, as a rule, and the watcher looks often again before the kernel's first request. Only a
+// kernel that has the runtime from before may find a watcher that looks every `rare_look_ns`.
 //
 // Invariants
 //  (1) At most one thread watches. Between two looks at all rings of resting threads it naps at
 //      first for `first_look_ns`, and longer the more often it found nothing, but never longer than
-//      `look_ns`.
+//      the `look_ns` of any thread at rest.
 //  (2) A thread rests only with its doorbell's `sleeping` set and its place on the list, so that
 //      the watcher can wake it.
 //  (3) A watcher that leaves because there is work, or because it ends, wakes another thread, which
@@ -76,13 +77,17 @@ public:
     }
 
 private:
+    struct sleeper : place {
+        std::uint64_t look_ns;  // the longest time between two looks that it bears
+    };
+
     [[nodiscard]] bool enter(const place& self, const limits& at_most);
     void wake_watcher();
     void leave(const place& self, bool watched, bool hand_over);
-    void wake_asked(const place& self);
+    [[nodiscard]] std::uint64_t wake_asked(const place& self, const limits& at_most);
 
     mutable std::mutex mutex_;  // guards the two below
-    std::vector<place> resting_;
+    std::vector<sleeper> resting_;
     host_doorbell* watcher_ = nullptr;
     std::atomic<bool> is_rare_{
         false};  // a watcher looks every rare_look_ns; written under the lock

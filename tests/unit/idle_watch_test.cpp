@@ -198,6 +198,23 @@ TEST(idle_watch, the_host_makes_a_watcher_look_that_looks_rarely) {
     }
 }
 
+// The groups of a small kernel ask one thread only. Another one, which was not asked for long,
+// watches for it: with looks that are rare, each request after a pause would wait for one.
+TEST(idle_watch, a_thread_that_was_asked_lately_is_watched_often) {
+    idle_watch::limits rare = patient;
+    rare.rare_look_ns = rare.long_sleep_ns = 900'000'000'000;
+    idle_watch watch;
+    idler unasked(watch, rare.when_long_idle());
+    ASSERT_TRUE(soon([&] { return unasked.resting() && watch.is_rare(); }));
+    idler asked(watch);
+    for (std::uint64_t round = 1; round <= 20; ++round) {
+        ASSERT_TRUE(soon([&] { return asked.resting() && watch.resting_count() == 2; }));
+        asked.post();
+        EXPECT_TRUE(soon([&] { return asked.served() == round; }));
+    }
+    EXPECT_TRUE(soon([&] { return !watch.is_rare(); }));
+}
+
 TEST(idle_watch, looks_are_rare_only_after_long) {
     idle_watch watch;
     const team all = rested(watch);
