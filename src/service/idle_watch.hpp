@@ -5,11 +5,13 @@
 // A GPU cannot wake a thread, so a thread has to look at the rings now and then. If every idle
 // thread did so, four threads would wake four thousand times a second for nothing.
 //
-// After `long_idle_ns` without a request the looks are rarer still, once each thread had none for
-// so long: the groups of a small kernel may all ask one thread, and another one watches for it.
-// What the host does to the runtime ends that (expect): a kernel is given the runtime by a call of
-// the host, as a rule, and the watcher looks often again before the kernel's first request. Only a
-// kernel that has the runtime from before may find a watcher that looks every `rare_look_ns`.
+// The groups of a small kernel may all ask one thread, and another one watches for it. So a thread
+// that comes to rest after a request has the watcher begin anew with short naps.
+//
+// Once each thread had no request for `long_idle_ns`, the looks are rarer still. What the host does
+// to the runtime ends that (expect): a kernel is given the runtime by a call of the host, as a
+// rule, and the watcher looks often again before the kernel's first request. Only a kernel that has
+// the runtime from before may find a watcher that looks every `rare_look_ns`.
 //
 // Invariants
 //  (1) At most one thread watches. Between two looks at all rings of resting threads it naps at
@@ -84,11 +86,13 @@ private:
     [[nodiscard]] bool enter(const place& self, const limits& at_most);
     void wake_watcher();
     void leave(const place& self, bool watched, bool hand_over);
-    [[nodiscard]] std::uint64_t wake_asked(const place& self, const limits& at_most);
+    [[nodiscard]] std::uint64_t wake_asked(const place& self, const limits& at_most,
+                                           std::uint32_t naps_before);
 
-    mutable std::mutex mutex_;  // guards the two below
+    mutable std::mutex mutex_;  // guards the three below
     std::vector<sleeper> resting_;
     host_doorbell* watcher_ = nullptr;
+    std::uint64_t nap_ns_ = 0;  // of the watcher
     std::atomic<bool> is_rare_{
         false};  // a watcher looks every rare_look_ns; written under the lock
 };

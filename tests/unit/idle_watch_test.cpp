@@ -153,7 +153,8 @@ TEST(idle_watch, a_thread_watches_until_the_last_has_ended) {
 // A kernel that starts asks in all rings within microseconds. A request that comes while no thread
 // watches must not wait for a nap.
 TEST(idle_watch, a_new_watcher_looks_before_it_naps) {
-    constexpr idle_watch::limits no_second_look{900'000'000'000, 900'000'000'000};
+    constexpr std::uint64_t no_more_ns = 900'000'000'000;
+    constexpr idle_watch::limits no_second_look{no_more_ns, no_more_ns, no_more_ns};
     idle_watch watch;
     const auto are_listed = [&](std::size_t count) {
         return soon([&] { return watch.resting_count() == count; });
@@ -176,11 +177,34 @@ TEST(idle_watch, a_new_watcher_looks_before_it_naps) {
 TEST(idle_watch, sleepers_are_left_alone_while_one_watches) {
     idle_watch watch;
     const team all = rested(watch);
-    std::uint64_t before = 0, after = 0;
-    for (const auto& sleeper : all) before += sleeper->rests();
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    for (const auto& sleeper : all) after += sleeper->rests();
-    EXPECT_EQ(after, before);
+    const auto rests = [&] {
+        std::uint64_t sum = 0;
+        for (const auto& sleeper : all) sum += sleeper->rests();
+        return sum;
+    };
+    // At first each that comes has the watcher begin anew.
+    EXPECT_TRUE(soon([&] {
+        const std::uint64_t before = rests();
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        return rests() == before;
+    }));
+}
+
+// The watcher was not asked, and takes long naps when another thread has served a request.
+TEST(idle_watch, a_thread_that_comes_to_rest_has_the_watcher_take_short_naps) {
+    idle_watch::limits long_naps = patient;
+    long_naps.look_ns = long_naps.first_look_ns = 900'000'000'000;
+    idle_watch::limits short_at_first = long_naps;
+    short_at_first.first_look_ns = 1'000'000;
+    idle_watch watch;
+    idler unasked(watch, long_naps);
+    ASSERT_TRUE(soon([&] { return watch.resting_count() == 1; }));
+    idler asked(watch, short_at_first);
+    EXPECT_TRUE(soon([&] { return unasked.rests() > 1; })) << "it was not woken";
+    for (std::uint64_t round = 1; round <= 20; ++round) {
+        asked.post();
+        EXPECT_TRUE(soon([&] { return asked.served() == round; }));
+    }
 }
 
 // Its looks are too rare for the test, until the host is about to use the runtime.
