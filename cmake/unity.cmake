@@ -1,8 +1,10 @@
-# Where CMAKE_UNITY_BUILD is on: joins what CMake's own unity build leaves alone. Those are CUDA sources (before CMake 3.31)
-# and sources with compile options of their own. Most of what a CUDA source costs to compile is the engine's headers and
-# what is instantiated from them, so joined sources compile in a third of the time.
+# Where CMAKE_UNITY_BUILD is on: joins what CMake's own unity build leaves alone. Those are sources with compile options of
+# their own, and with PENSTOCK_JOIN_CUDA CUDA sources. Most of what a source costs to compile that is not optimised is the
+# engine's headers and what is instantiated from them, so joined CUDA sources compile in a third of the time.
 #
-# Builds whose programs are measured do without: the compiler inlines a function by how often its unit calls it.
+# Optimised they do not: ptxas takes longer for a joined file than for its parts, and the parts compile side by side
+# (bench/results/cpu/2026-11-27-compile.txt). Besides, the compiler inlines a function by how often its unit calls it.
+option(PENSTOCK_JOIN_CUDA "With CMAKE_UNITY_BUILD: join CUDA sources too, for builds that are not optimised" OFF)
 
 # penstock_join_sources(TARGET): replaces sources by files that include them, one file for each language and set of options.
 function(penstock_join_sources target)
@@ -29,6 +31,12 @@ function(penstock_join_sources target)
     endif()
     set(suffix cpp)
     if(source MATCHES "\\.cu$" AND PENSTOCK_WITH_CUDA AND NOT language STREQUAL "CXX")
+      if(NOT PENSTOCK_JOIN_CUDA)
+        # CMake joins them by itself from 3.31 on.
+        set_source_files_properties(${source} TARGET_DIRECTORY ${target} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+        list(APPEND kept ${name})
+        continue()
+      endif()
       set(suffix cu)
     endif()
     string(MD5 group "${options}")

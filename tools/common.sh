@@ -15,8 +15,8 @@ fi
 say() { printf '\n== %s\n' "$*"; }
 
 # configure FOLDER OPTION...: cmake, quiet unless it fails. Without ccache everything is compiled
-# afresh. The compiler takes eight sources of a target at once (CMake's unity build, and
-# cmake/unity.cmake for those of CUDA) and so reads their headers once.
+# afresh. The compiler takes eight C++ sources of a target at once (CMake's unity build) and so
+# reads their headers once.
 configure() {
     local folder=$1 log
     shift
@@ -53,7 +53,8 @@ configure_gpu_code() {
     [[ $(nvcc --help 2>/dev/null) != *--Ofast-compile* ]] || flags=(-DCMAKE_CUDA_FLAGS=-Ofc=max)
     configure "$1" -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="-O0 -DNDEBUG" \
         -DCMAKE_CUDA_FLAGS_RELEASE="-O0 -DNDEBUG" -DPENSTOCK_CUDA=ON -DPENSTOCK_SANITIZE= \
-        -DCMAKE_CUDA_ARCHITECTURES=80-virtual -DPENSTOCK_TEST_PYTHON=OFF "${flags[@]}"
+        -DCMAKE_CUDA_ARCHITECTURES=80-virtual -DPENSTOCK_JOIN_CUDA=ON -DPENSTOCK_TEST_PYTHON=OFF \
+        "${flags[@]}"
 }
 
 build() { cmake --build "$1" --parallel "$jobs" "${@:2}"; }
