@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "fault/faulty_environment.hpp"
@@ -15,6 +16,35 @@ namespace penstock::test {
 namespace {
 
 constexpr std::uint64_t piece = engine::window_chunk_bytes;
+
+// Parts of files that are in memory. They are locked there as far as the process may lock memory:
+// the kernel takes pages out of memory when it likes, on some machines without any need.
+class parts_in_memory {
+public:
+    parts_in_memory() = default;
+    parts_in_memory(const parts_in_memory&) = delete;
+    parts_in_memory& operator=(const parts_in_memory&) = delete;
+    ~parts_in_memory() {
+        for (const auto& [at, length] : parts_) ::munmap(at, length);
+    }
+    // As another program would that reads these bytes, and nothing behind them.
+    void bring_in(const std::string& path, std::uint64_t offset, std::uint64_t length) {
+        const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+        ::posix_fadvise(file, 0, 0, POSIX_FADV_RANDOM);
+        std::vector<std::uint8_t> got(length);
+        const auto at = static_cast<off_t>(offset);
+        ASSERT_EQ(::pread(file, got.data(), length, at), static_cast<ssize_t>(length));
+        void* const part = ::mmap(nullptr, length, PROT_READ, MAP_SHARED, file, at);
+        ASSERT_NE(part, MAP_FAILED);
+        parts_.emplace_back(part, length);
+        ::madvise(part, length, MADV_RANDOM);
+        ::mlock(part, length);
+        ::close(file);
+    }
+
+private:
+    std::vector<std::pair<void*, std::size_t>> parts_;
+};
 
 class window_growth : public testing::Test {
 protected:
@@ -48,14 +78,8 @@ protected:
         ::close(file);
         if (!dropped) GTEST_SKIP() << "this file system keeps its pages, or does not tell";
     }
-    // As another program would that reads so many bytes of a chunk, and nothing behind them.
     void bring_in(std::uint64_t number, std::uint64_t length = piece) {
-        const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-        ::posix_fadvise(file, 0, 0, POSIX_FADV_RANDOM);
-        std::vector<std::uint8_t> got(length);
-        ASSERT_EQ(::pread(file, got.data(), length, static_cast<off_t>(number * piece)),
-                  static_cast<ssize_t>(length));
-        ::close(file);
+        in_memory.bring_in(path, number * piece, length);
     }
     // A page of the chunk, by request.
     void ask(std::uint64_t number, std::uint64_t offset = 0) const {
@@ -70,6 +94,7 @@ protected:
     const temporary_folder folder;
     const std::string path = folder / "data";
     const std::vector<std::uint8_t> bytes;
+    parts_in_memory in_memory;
     fault::faulty_environment env;
     options o;
     host::runtime_hooks hooks;
@@ -291,14 +316,7 @@ protected:
         if (!can) GTEST_SKIP() << "no leases here, or this file system keeps its pages";
         let_files_settle();
     }
-    void bring_in(std::uint64_t number) {
-        const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-        std::vector<std::uint8_t> got(piece);
-        ::posix_fadvise(file, 0, 0, POSIX_FADV_RANDOM);
-        ASSERT_EQ(::pread(file, got.data(), piece, static_cast<off_t>(number * piece)),
-                  static_cast<ssize_t>(piece));
-        ::close(file);
-    }
+    void bring_in(std::uint64_t number) { in_memory.bring_in(path, number * piece, piece); }
     [[nodiscard]] engine::file_handle file() const { return rows->ref().view.only.file; }
     void note(std::uint64_t number) const {
         rt->state().asked->note(file().slot, file().generation, number * piece, row);
@@ -312,6 +330,7 @@ protected:
 
     const temporary_folder folder;
     const std::string path = folder / "data";
+    parts_in_memory in_memory;
     fault::faulty_environment env;
     host::runtime_hooks hooks;
     std::unique_ptr<runtime> rt;
