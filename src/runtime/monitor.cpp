@@ -29,20 +29,21 @@ void runtime_state::monitor_loop() {
 }
 
 // On a GPU threads are asleep between two requests of a kernel too, so there it takes a long time
-// without any. A runtime that is busy again has its next beat after `longest_ns` at the latest,
-// which is far from the patience of its groups.
+// without any. A runtime that is busy again has its next beat after the longest time, which is far
+// from the patience of its groups; after the longest rest the thread that wakes calls the monitor.
 std::uint64_t runtime_state::next_beat_ns() const {
-    constexpr std::uint64_t longest_ns = 100'000'000;
+    if (!is_at_rest()) return hooks.beat_ns;
     const std::uint64_t patience_ns = std::uint64_t{settings.host_wait_ms} * 1'000'000;
-    return is_at_rest() ? std::max(hooks.beat_ns, std::min(longest_ns, patience_ns / 9))
-                        : hooks.beat_ns;
+    const std::uint64_t longest_ns = !posters_ring() && watch->is_rarest()
+                                         ? std::min<std::uint64_t>(300'000'000, patience_ns / 3)
+                                         : std::min<std::uint64_t>(100'000'000, patience_ns / 9);
+    return std::max(hooks.beat_ns, longest_ns);
 }
 
 bool runtime_state::is_at_rest() const {
     for (window_set* const set : {windows.get(), windows_of_rows.set.get()})
         if (set != nullptr && set->open_files() != 0) return false;
-    const bool posters_ring = doorbells.front() != nullptr;
-    bool all_sleep = posters_ring || watch->is_rare();
+    bool all_sleep = posters_ring() || watch->is_rare();
     for_each_thread([&](const service& each, bool) {
         all_sleep = all_sleep && each.alive() && each.is_asleep();
     });

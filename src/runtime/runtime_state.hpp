@@ -205,6 +205,8 @@ struct runtime_state {
     // by other programs, or where a service thread works or has died.
     [[nodiscard]] std::uint64_t next_beat_ns() const;
     [[nodiscard]] bool is_at_rest() const;
+    // Groups wake service threads: as those of CPU threads do, and those of a GPU cannot.
+    [[nodiscard]] bool posters_ring() const { return doorbells.front() != nullptr; }
     void call_monitor();  // has it look at once
     // The host does something to the device, or hands the runtime to a kernel: requests may come.
     void expect_requests() const {

@@ -44,6 +44,8 @@ public:
         else if (lacks_for_backlog() && !wants_more_.exchange(true, std::memory_order_relaxed))
             call_monitor_();
     }
+    // By a service thread that was at rest for so long that the monitor beats seldom.
+    void end_rest() const { call_monitor_(); }
 
     // By the monitor. False: no helper sleeps.
     bool wake_for_stall() {

@@ -38,7 +38,7 @@ void idle_watch::leave(const place& self, bool watched, bool hand_over) {
                                 [&](const sleeper& each) { return each.bell == self.bell; }));
     if (!watched) return;
     watcher_ = nullptr;
-    is_rare_.store(false, std::memory_order_relaxed);
+    pace_.store(looks::often, std::memory_order_relaxed);
     if (hand_over && !resting_.empty()) resting_.back().bell->ring();
 }
 
@@ -51,7 +51,10 @@ std::uint64_t idle_watch::wake_asked(const place& self, const limits& at_most,
         nap_ns_ = std::min(nap_ns_, each.look_ns);
         if (each.bell != self.bell && each.is_asked()) each.bell->ring();
     }
-    is_rare_.store(nap_ns_ >= at_most.rare_look_ns, std::memory_order_relaxed);
+    pace_.store(nap_ns_ >= at_most.rarest_look_ns ? looks::rarest
+                : nap_ns_ >= at_most.rare_look_ns ? looks::rare
+                                                  : looks::often,
+                std::memory_order_relaxed);
     return nap_ns_;
 }
 

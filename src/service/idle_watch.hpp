@@ -8,10 +8,11 @@
 // The groups of a small kernel may all ask one thread, and another one watches for it. So a thread
 // that comes to rest after a request has the watcher begin anew with short naps.
 //
-// Once each thread had no request for `long_idle_ns`, the looks are rarer still. What the host does
-// to the runtime ends that (expect): a kernel is given the runtime by a call of the host, as a
-// rule, and the watcher looks often again before the kernel's first request. Only a kernel that has
-// the runtime from before may find a watcher that looks every `rare_look_ns`.
+// Once each thread had no request for `long_idle_ns`, the looks are rarer still, and once more
+// after `longest_idle_ns`. What the host does to the runtime ends that (expect): a kernel is given
+// the runtime by a call of the host, as a rule, and the watcher looks often again before the
+// kernel's first request. Only a kernel that has the runtime from before may find a watcher that
+// looks every `rare_look_ns`, or every `rarest_look_ns`.
 //
 // Invariants
 //  (1) At most one thread watches. Between two looks at all rings of resting threads it naps at
@@ -52,11 +53,20 @@ public:
         std::uint64_t long_idle_ns = 10'000'000'000;
         std::uint64_t rare_look_ns = 40'000'000;
         std::uint64_t long_sleep_ns = 1'000'000'000;
+        // And after so long.
+        std::uint64_t longest_idle_ns = 60'000'000'000;
+        std::uint64_t rarest_look_ns = 150'000'000;
+        std::uint64_t longest_sleep_ns = 4'000'000'000;
 
-        [[nodiscard]] limits when_long_idle() const {
+        // Those of a thread that had no request for so long.
+        [[nodiscard]] limits after(std::uint64_t idle_ns) const {
             limits out = *this;
-            out.first_look_ns = out.look_ns = rare_look_ns;
-            out.sleep_ns = long_sleep_ns;
+            if (idle_ns >= long_idle_ns) {
+                const bool longest = idle_ns >= longest_idle_ns;
+                out.look_ns = longest ? rarest_look_ns : rare_look_ns;
+                out.sleep_ns = longest ? longest_sleep_ns : long_sleep_ns;
+            }
+            if (idle_ns > 0) out.first_look_ns = out.look_ns;
             return out;
         }
     };
@@ -69,9 +79,10 @@ public:
     // A request may come soon: wakes the watcher if its looks are rare. Relaxed: a caller that
     // comes a moment too early finds a watcher that looked often until then. One load as a rule.
     void expect() {
-        if (is_rare_.load(std::memory_order_relaxed)) wake_watcher();
+        if (is_rare()) wake_watcher();
     }
-    [[nodiscard]] bool is_rare() const { return is_rare_.load(std::memory_order_relaxed); }
+    [[nodiscard]] bool is_rare() const { return pace() != looks::often; }
+    [[nodiscard]] bool is_rarest() const { return pace() == looks::rarest; }
     // How many threads are on the list: where a test has to know that one can be woken.
     [[nodiscard]] std::size_t resting_count() const {
         const std::lock_guard lock(mutex_);
@@ -79,10 +90,12 @@ public:
     }
 
 private:
+    enum class looks : std::uint8_t { often, rare, rarest };
     struct sleeper : place {
         std::uint64_t look_ns;  // the longest time between two looks that it bears
     };
 
+    [[nodiscard]] looks pace() const { return pace_.load(std::memory_order_relaxed); }
     [[nodiscard]] bool enter(const place& self, const limits& at_most);
     void wake_watcher();
     void leave(const place& self, bool watched, bool hand_over);
@@ -92,9 +105,8 @@ private:
     mutable std::mutex mutex_;  // guards the three below
     std::vector<sleeper> resting_;
     host_doorbell* watcher_ = nullptr;
-    std::uint64_t nap_ns_ = 0;  // of the watcher
-    std::atomic<bool> is_rare_{
-        false};  // a watcher looks every rare_look_ns; written under the lock
+    std::uint64_t nap_ns_ = 0;               // of the watcher
+    std::atomic<looks> pace_{looks::often};  // of the watcher; written under the lock
 };
 
 }  // namespace penstock::host

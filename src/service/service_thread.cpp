@@ -138,11 +138,11 @@ void service::sleep_until_rung() {
 // As idle_watch::rest.
 bool service::watch_or_sleep() {
     handles_.forget_all();
-    idle_watch::limits limits = settings_.idle;
-    if (watched_ns_ >= limits.long_idle_ns) limits = limits.when_long_idle();
-    else if (watched_ns_ > 0) limits.first_look_ns = limits.look_ns;
+    const idle_watch::limits limits = settings_.idle.after(watched_ns_);
     const bool woken = settings_.watch->rest({doorbell_, [this] { return any_is_posted(); }},
                                              limits, stop_, killed_);
+    if (woken && watched_ns_ >= limits.longest_idle_ns && settings_.crew != nullptr)
+        settings_.crew->end_rest();
     watched_ns_ = woken ? 0 : watched_ns_ + limits.sleep_ns;
     return woken;
 }

@@ -213,7 +213,7 @@ TEST(idle_watch, the_host_makes_a_watcher_look_that_looks_rarely) {
     rare.rare_look_ns = rare.long_sleep_ns = 900'000'000'000;
     idle_watch watch;
     watch.expect();  // no thread rests
-    idler sleeper(watch, rare.when_long_idle());
+    idler sleeper(watch, rare.after(rare.long_idle_ns));
     for (std::uint64_t round = 1; round <= 20; ++round) {
         ASSERT_TRUE(soon([&] { return sleeper.resting() && watch.is_rare(); }));
         sleeper.post();
@@ -228,7 +228,7 @@ TEST(idle_watch, a_thread_that_was_asked_lately_is_watched_often) {
     idle_watch::limits rare = patient;
     rare.rare_look_ns = rare.long_sleep_ns = 900'000'000'000;
     idle_watch watch;
-    idler unasked(watch, rare.when_long_idle());
+    idler unasked(watch, rare.after(rare.long_idle_ns));
     ASSERT_TRUE(soon([&] { return unasked.resting() && watch.is_rare(); }));
     idler asked(watch);
     for (std::uint64_t round = 1; round <= 20; ++round) {
@@ -243,6 +243,25 @@ TEST(idle_watch, looks_are_rare_only_after_long) {
     idle_watch watch;
     const team all = rested(watch);
     EXPECT_FALSE(watch.is_rare());
+}
+
+// Each stage naps longer than the one before, and the watch says which one it is in.
+TEST(idle_watch, looks_are_rarer_the_longer_no_request_came) {
+    const idle_watch::limits l;
+    EXPECT_EQ(l.after(0).first_look_ns, l.first_look_ns);
+    EXPECT_EQ(l.after(1).first_look_ns, l.look_ns);
+    EXPECT_EQ(l.after(l.long_idle_ns - 1).look_ns, l.look_ns);
+    EXPECT_EQ(l.after(l.long_idle_ns).look_ns, l.rare_look_ns);
+    EXPECT_EQ(l.after(l.longest_idle_ns).look_ns, l.rarest_look_ns);
+    EXPECT_EQ(l.after(l.longest_idle_ns).first_look_ns, l.rarest_look_ns);
+    idle_watch watch;
+    {
+        const idler sleeper(watch, l.after(l.long_idle_ns));
+        EXPECT_TRUE(soon([&] { return watch.is_rare() && !watch.is_rarest(); }));
+    }
+    EXPECT_FALSE(watch.is_rare());
+    const idler sleeper(watch, l.after(l.longest_idle_ns));
+    EXPECT_TRUE(soon([&] { return watch.is_rare() && watch.is_rarest(); }));
 }
 
 // No looks at all: a wake-up a second of each thread, and ten of the monitor. Looks by one thread
