@@ -3,10 +3,11 @@
 Penstock:
 
   tools/buffer_figures.py PROGRAM -o RESULT.json [--plots FOLDER] [--simulate] [--scale F]
-  [--figures 4a,5d] [--time-limit S] ...
+  [--figures 4a,5d] [--skew S] [--time-limit S] ...
 
 PROGRAM is penstock. Proportions are the paper's: 64 Ki pages of 4 KiB in host and device memory
-each, a working set five times both, four million accesses, all of it times F. Files are made in a
+each, a working set five times both, four million accesses, all of it times F. Each page is as
+likely as every other, but with --skew, and in figure 6. Files are made in a
 folder of their own below --data and go again. RESULT.json has a row for each point, the median of
 its runs, or the message why there is none; the paper's numbers, as far as its text has them, beside
 ours; the machine and the settings. --plots draws it as tools/buffer_plots.py does.
@@ -79,6 +80,9 @@ def parse(arguments):
                         help="which, such as 4a,5d; default: all")
     parser.add_argument("--policies", default="", metavar="LIST",
                         help="which of native,gram,dedu; default: all")
+    parser.add_argument("--skew", default="0", metavar="S",
+                        help="figures 4 and 5 take the n-th hottest page as 1/n^S, S up to 5, in "
+                             "place of all alike (0, the default)")
     parser.add_argument("--simulate", action="store_true", help="count, and read no file")
     parser.add_argument("--backend", choices=["gpu", "cpu"],
                         help="where the device's part lies; default: a GPU if there is one")
@@ -106,6 +110,8 @@ def parse(arguments):
     wanted.scale = number("--scale", wanted.scale, Fraction,
                           lambda f: buffer_paper.LEAST_SCALE <= f <= 1,
                           f"a number from {buffer_paper.LEAST_SCALE} to 1, such as 1/64")
+    wanted.skew = number("--skew", wanted.skew, float, lambda s: s == 0 or 0.001 <= s <= 5,
+                         "0, or a number from 0.001 to 5")
     wanted.repeats = number("--repeats", wanted.repeats or ("1" if wanted.simulate else "3"), int,
                             lambda n: 1 <= n <= 1000, "a whole number from 1 to 1000")
     wanted.seed = number("--seed", wanted.seed, int, lambda n: 0 <= n < 1 << 64,
@@ -198,9 +204,10 @@ def result_of(wanted, plan, runner, load_average):
         "simulate": wanted.simulate, "backend": wanted.backend, "cached": wanted.cached,
         "always_gram": wanted.always_gram,
         "blocks_per_page": wanted.blocks, "repeats": wanted.repeats, "threads": buffer_runs.THREADS,
-        "order": buffer_runs.ORDER, "seed": wanted.seed, "policies": wanted.policies,
-        "time_limit_s": wanted.time_limit, "seconds": round(runner.seconds(), 1),
-        "load_average_before": load_average, "note": wanted.note}
+        "order": buffer_runs.ORDER, "seed": wanted.seed, "skew": wanted.skew,
+        "policies": wanted.policies, "time_limit_s": wanted.time_limit,
+        "seconds": round(runner.seconds(), 1), "load_average_before": load_average,
+        "note": wanted.note}
     machine = bench_machine.machine_of(wanted.data, wanted.commit)
     axes = {name: {"title": buffer_paper.FIGURES[name][0], "x": buffer_paper.FIGURES[name][1]}
             for name in wanted.figures}
@@ -222,7 +229,7 @@ def write(path, result):
 def main(arguments):
     try:
         wanted = parse(arguments)
-        plan = buffer_paper.Plan(wanted.figures, wanted.scale, wanted.policies)
+        plan = buffer_paper.Plan(wanted.figures, wanted.scale, wanted.policies, wanted.skew)
         check_places(wanted, plan)
     except WrongUsage as wrong:
         print(f"buffer_figures: {wrong}", file=sys.stderr)

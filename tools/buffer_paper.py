@@ -24,19 +24,22 @@ LEAST_SCALE = Fraction(1, 4096)  # below it the sizes along an axis fall togethe
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """A trace and its files. With machines, each has an image of so many pages."""
+    """A trace and its files. With machines, each has an image of so many pages. The n-th hottest
+    page is taken as 1/n^skew; without a skew each is as likely as every other."""
     pages: int
     accesses: int
     factor: float = 1
     writes: int = 0
     machines: int = 0
+    skew: float = 0
 
     def arguments(self):
         flags = ["--pages", self.pages, "--accesses", self.accesses, "--factor", self.factor,
                  "--writes", self.writes, "--page", PAGE_BYTES]
-        return (flags + (["--machines", self.machines, "--common", COMMON_PERCENT, "--pattern",
-                          "zipf", "--skew", SKEW]
-                         if self.machines else []))
+        return (flags
+                + (["--machines", self.machines, "--common", COMMON_PERCENT]
+                   if self.machines else [])
+                + (["--pattern", "zipf", "--skew", self.skew] if self.skew else []))
 
     def data_bytes(self):
         return self.pages * PAGE_BYTES * max(self.machines, 1)
@@ -85,10 +88,10 @@ HOST_ALONE = "dedu, host alone"
 
 class Plan:
     """All points of the wanted figures at one scale; runs that several of them need are there
-    once."""
+    once. `skew`: of the accesses of figures 4 and 5, which are uniform without."""
 
-    def __init__(self, figures, scale, policies):
-        self.scale, self.policies, self.points = scale, policies, []
+    def __init__(self, figures, scale, policies, skew=0):
+        self.scale, self.policies, self.skew, self.points = scale, policies, skew, []
         for name in figures:
             getattr(self, f"figure_{name}")(name)
 
@@ -105,7 +108,8 @@ class Plan:
         return found
 
     def load(self, working_set=WORKING_SET, factor=FACTOR, writes=0):
-        return Workload(self.pages(working_set), round(ACCESSES * self.scale), factor, writes)
+        return Workload(self.pages(working_set), round(ACCESSES * self.scale), factor, writes,
+                        skew=self.skew)
 
     def run(self, load, policy, device=DEVICE):
         return Run(load, policy, self.pages(HOST), 0 if policy == "native" else self.pages(device))
@@ -154,7 +158,8 @@ class Plan:
 
     def figure_6(self, name):
         for machines in MACHINES:
-            load = Workload(self.pages(IMAGE), round(ACCESSES * self.scale), machines=machines)
+            load = Workload(self.pages(IMAGE), round(ACCESSES * self.scale), machines=machines,
+                            skew=SKEW)
             for policy in ("native", "gram", "dedu"):
                 self.add(name, policy, machines, self.run(load, policy))
             self.add(name, HOST_ALONE, machines,

@@ -293,6 +293,24 @@ class Ends(InFolder):
                           if row["value"] is None],
                          [(3, "ended with 1 and said nothing")])
 
+    def test_skewed_accesses_hit_more_often(self):
+        asked = ["--simulate", "--scale", "1/1024", "--figures", "4a,6"]
+        _, uniform = figures(self.folder, *asked)
+        ran, skewed = figures(self.folder, *asked, "--skew", "0.9")
+        self.assertEqual((ran.returncode, ran.stderr), (0, ""))
+        self.assertEqual((uniform["settings"]["skew"], skewed["settings"]["skew"]), (0, 0.9))
+        alike, hot = by_place(uniform), by_place(skewed)
+        self.assertEqual(set(alike), set(hot))
+        for place, row in hot.items():
+            if place[0] == "6":  # which is skewed as it is
+                self.assertEqual([row[name] for name in COUNTS],
+                                 [alike[place][name] for name in COUNTS])
+            elif place[1] == "native":
+                # A tenth of the pages has two fifths of the accesses and more.
+                self.assertGreater(row["host_hits"], 3 * alike[place]["host_hits"])
+            else:
+                self.assertLess(row["misses"], alike[place]["misses"], place)
+
     def test_out_of_time(self):
         ran, result = figures(self.folder, "--simulate", "--scale", "1/1024", "--time-limit",
                               "0.000001")
@@ -318,6 +336,7 @@ class Ends(InFolder):
                 (["--scale", "2"], ["--scale", "'2'", "to 1"]),
                 (["--scale", "1/0"], ["--scale", "'1/0'", "such as 1/64"]),
                 (["--scale", "1/100000"], ["--scale", "1/4096"]),
+                (["--skew", "6"], ["--skew", "'6'", "to 5"]),
                 (["--repeats", "0"], ["--repeats", "'0'", "from 1"]),
                 (["--seed", "-1"], ["--seed", "'-1'"]),
                 (["--blocks", "3"], ["--blocks", "'3'", "power of two"]),
