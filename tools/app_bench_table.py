@@ -272,18 +272,22 @@ ALL_CORES = "all cores with SIMD, memory maps"
 COLLAGE = Application(
     program="penstock-collage", goal="S16",
     title="collage: microseconds a block of 32 x 32 pixels, medians",
-    case_text="collage of {case}, library of {tiles} tiles",
+    case_text="collage of {case}{way}{figure}, library of {tiles} tiles",
     run="make {picture} {library} -o {result} --quiet --json", cases=collage_cases,
     methods=(
         Method("cpu", ALL_CORES, "--method cpu"),
         Method("penstock", "", "--method penstock " + CACHED, is_baseline=False),
+        Method("windows", ", windows", f"--method penstock {CACHED} --windows", is_baseline=False,
+               needs_gpu=True),
         Method("cuda", "CUDA: two kernels, all cores stage each tile once a batch",
                "--method cuda", needs_gpu=True),
         # Beside Penstock on a GPU; with --backend cpu it would be the same again.
         Method("penstock-cpu", "Penstock on CPU threads",
                "--method penstock --backend cpu --page {page} --cache {cache}", needs_gpu=True,
                repeats="1", stage=2)),
-    figures=(Figure("", "seconds.collage", "us/block", lambda s, r: s / r["blocks"] * 1e6),),
+    figures=(Figure("", "seconds.collage", "us/block", lambda s, r: s / r["blocks"] * 1e6),
+             Figure(" opened in the time", "seconds.collage+seconds.windows", "us/block",
+                    lambda s, r: s / r["blocks"] * 1e6, methods=("windows",))),
     settings={"pictures": "", "tiles": "2000000", "repeats": "3", "timeout": "120", "page": "4KiB",
               "cache": ""},  # a sixteenth of the library's bytes
     measures={"order": "collage_parts.order", "upload": "collage_parts.upload",
@@ -297,7 +301,7 @@ COLLAGE = Application(
     columns=("blocks", "candidates_per_block", "redundancy", "pages_read"),
     result="result.ppm", made_row=index_row)
 
-ON_DEVICES = CACHED + " --devices {devices}"
+ON_DEVICES = CACHED + " --windows --devices {devices}"
 
 COLLAGE_DEVICES = Application(
     program="penstock-collage", goal="R8",
@@ -305,7 +309,8 @@ COLLAGE_DEVICES = Application(
     case_text="collage of {case} by {count} devices{way}, {figure}, library of {tiles} tiles",
     run=COLLAGE.run, cases=devices_cases,
     methods=(
-        Method("single", "one device, a cache of the same size", CACHED + " --device {device}"),
+        Method("single", "one device, a cache of the same size",
+               CACHED + " --windows --device {device}"),
         Method("linked", "", ON_DEVICES, is_baseline=False),
         Method("unlinked", ", links off", ON_DEVICES, is_baseline=False,
                variables=("PENSTOCK_LINKS=off",))),
@@ -360,9 +365,8 @@ MATCH = Application(
     run="{files} {flags} --out {result} --quiet --json", cases=match_cases,
     methods=(
         Method("cpu", ALL_CORES, "--method cpu", repeats="cpu_repeats", stage=0),
-        Method("penstock", "windows", CACHED, is_baseline=False),
-        Method("requests", "no windows", CACHED + " --no-windows", is_baseline=False,
-               needs_gpu=True),
+        Method("penstock", "requests", CACHED, is_baseline=False),
+        Method("windows", "windows", CACHED + " --windows", is_baseline=False, needs_gpu=True),
         Method("cuda", "CUDA: all cores read into pinned memory, copies and comparisons overlap",
                "--method cuda", needs_gpu=True)),
     # Only Penstock has windows. They are what its user waits for when the runtime stands.
@@ -385,7 +389,7 @@ def products(rate: collections.abc.Callable[[float, Values], float], unit: str,
     made only one stands beside both."""
     return (Figure("first product", "seconds.runs.0", unit, rate),
             Figure("first product, opening windows in the time", "seconds.runs.0+seconds.windows",
-                   unit, rate, methods=("penstock",)),
+                   unit, rate, methods=("windows",)),
             Figure("again", "seconds.runs.1:", unit, rate))
 
 
@@ -394,8 +398,8 @@ def product_methods(cuda: str, cpu_runs: str, cpu_products: str) -> tuple[Method
     return (Method("cpu", "OpenBLAS on all cores, memory maps",
                    f"--method cpu --repeat {cpu_products}", first_flags="--check",
                    repeats=cpu_runs, rounds_otherwise=True),
-            Method("penstock", "windows", cached, first_flags="--check", is_baseline=False),
-            Method("requests", "no windows", cached + " --no-windows", is_baseline=False,
+            Method("penstock", "requests", cached, first_flags="--check", is_baseline=False),
+            Method("windows", "windows", cached + " --windows", is_baseline=False,
                    needs_gpu=True),
             # Its first product maps the files. On CPU threads it would be OpenBLAS again.
             Method("region", "cuBLAS on regions",

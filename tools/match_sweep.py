@@ -22,7 +22,7 @@ import bench_machine
 CACHES = ("2GiB", "1GiB", "512MiB")
 PAGES = ("4KiB", "16KiB", "64KiB", "256KiB", "1MiB")
 USUAL_PAGE = "64KiB"  # of the rows by sizes of the cache; those by sizes of pages have CACHES[0]
-WAYS = {"windows, opened in the time": (), "requests": ("--no-windows",)}
+WAYS = {"windows, opened in the time": ("--windows",), "requests": ()}
 
 
 class Failed(Exception):

@@ -155,6 +155,7 @@ public:
                    "penstock: one kernel that reads the library itself; or a baseline: cpu (all "
                    "cores), cuda (two kernels, the CPU reads between them)",
                    "NAME");
+        add.windows_flag(windows);
     }
 
     status check() override {
@@ -182,7 +183,8 @@ public:
         picture made;
         const auto& chosen = apps::method_named(methods, method);
         report.name = chosen.name;
-        if (status s = chosen.run({from, in, settings, common.quiet}, made, report); !s) return s;
+        if (status s = chosen.run({from, in, settings, common.quiet, windows}, made, report); !s)
+            return s;
         apps::stopwatch watch;
         if (status s = write_picture(out, made, file); !s) return s;
         encode_seconds = watch.lap();
@@ -241,6 +243,7 @@ private:
     // What was asked for.
     std::string input, library_path, out;
     std::string method = "penstock";
+    bool windows = false;
 
     library from;
     picture in;

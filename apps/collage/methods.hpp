@@ -46,6 +46,7 @@ struct collage_job {
     const picture& in;
     const options& settings;
     bool quiet;
+    bool windows;  // penstock on a GPU
 };
 
 // One kernel that reads the library through Penstock.

@@ -187,7 +187,7 @@ status make_with_penstock(const collage_job& job, picture& out, method_report& r
             return apps::launch_error(rt, code);
     function.rehearsal = false;
     report.start_seconds = watch.lap();
-    if (on_gpu) report.window_bytes = apps::open_windows(rt, files);
+    if (on_gpu && job.windows) report.window_bytes = apps::open_windows(rt, files);
     report.window_seconds = watch.lap();
 
     const std::uint64_t misses_before = rt.stats().misses;

@@ -125,6 +125,12 @@ void option_list::flag(const char* name, bool& out, const char* about) {
     app_.add_flag(name, out, about);
 }
 
+void option_list::windows_flag(bool& out) {
+    flag("--windows,!--no-windows", out,
+         "Open windows onto what the OS page cache has before the kernel runs: it takes longer "
+         "than requests if a file is read once, and one core in place of most. GPU only");
+}
+
 option_list& option_list::text(const char* flag, std::string& out, const std::string& about,
                                const char* form) {
     const auto read = [&out](const std::string&, const std::string& text) -> status {

@@ -72,6 +72,9 @@ public:
 
     // "--compare" sets `out`, "!--no-windows" clears it.
     void flag(const char* name, bool& out, const char* about);
+    // Of programs whose kernels read files: "--windows". Requests bring a file that is read once
+    // faster than windows that are opened for it.
+    void windows_flag(bool& out);
 
     // `form` stands for the value in the help. "-o,--out": the last name is the one in messages.
     option_list& text(const char* flag, std::string& out, const std::string& about,

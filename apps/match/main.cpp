@@ -117,9 +117,7 @@ void search_session::add_options(apps::option_list& add) {
     add.flag("--whole", job.whole,
              "Compare to the end also what cannot match any more; the lines are the same. For "
              "measuring");
-    add.flag("!--no-windows", job.windows,
-             "Read every page by a request to the host, even what the OS page cache has. GPU "
-             "only; for measuring");
+    add.windows_flag(job.windows);
 }
 
 status search_session::open() {

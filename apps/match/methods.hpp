@@ -19,8 +19,8 @@ struct match_job {
     image_file queries;
     std::vector<image_file> databases;
     float threshold = 0;
-    bool whole = false;   // compare to the end what cannot match any more
-    bool windows = true;  // penstock on a GPU
+    bool whole = false;    // compare to the end what cannot match any more
+    bool windows = false;  // penstock on a GPU
     bool quiet = false;
     options settings;
 

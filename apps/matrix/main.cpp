@@ -144,9 +144,7 @@ public:
         add.flag("--check", wants_check,
                  "Compare the result with a reference in double precision, and fail if it deviates "
                  "by more than roundings can; of large products of matrices one row in 128");
-        add.flag("!--no-windows", job.windows,
-                 "Read every page by a request to the host, even what the OS page cache has. GPU "
-                 "only; for measuring");
+        add.windows_flag(job.windows);
     }
 
     status check() override { return job.is_vector() ? status{} : check_sizes(job.size); }

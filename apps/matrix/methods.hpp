@@ -30,7 +30,7 @@ struct matrix_job {
     apps::number_file b;                        // the vector, or a matrix
     const apps::output_file* result = nullptr;  // open, and has a passing name
     std::uint32_t repeats = 1;
-    bool windows = true;  // penstock on a GPU
+    bool windows = false;  // penstock on a GPU
     bool quiet = false;
     options settings;
 
