@@ -268,8 +268,15 @@ TEST_P(passed_files, while_a_program_has_one_open_others_get_it_the_same_way) {
     EXPECT_EQ(passed(), 2u);  // now it is served, and changes are known by page
     EXPECT_GE(r->acquire(), 0);
     EXPECT_EQ(word_in(peek(*r, where(), 0, 8), 0), 99u);
-    EXPECT_EQ(two_.write(16384, 7), 8);
-    EXPECT_EQ(r->acquire(), 1);
+    // An acquire may bring more than what changed; once in hundreds of runs the first one did.
+    std::int64_t fetched = 0;
+    for (std::uint64_t round = 0; fetched != 1 && round < 20; ++round) {
+        EXPECT_EQ(two_.write(16384, 7 + round), 8);
+        fetched = r->acquire();
+        EXPECT_GE(fetched, 1);
+        EXPECT_EQ(word_in(peek(*r, where(), 16384, 8), 0), 7 + round);
+    }
+    EXPECT_EQ(fetched, 1);
     close(two_);
 }
 
