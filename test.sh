@@ -74,6 +74,7 @@ step() {
 # their defaults: nohup ignores HUP, a job in the background INT and QUIT. ThreadSanitizer makes
 # each process that has threads wait before it ends, for threads that race with its end: a tenth of
 # the usual second.
+# Of a test that fails only what failed is printed, so that a long log cannot hide it.
 suite() {
     local title=$1 folder=$2 start=$SECONDS results counts status
     shift 2
@@ -81,7 +82,8 @@ suite() {
     say "$title"
     rm -f "$results"
     (cd "$folder" &&
-        env --default-signal TSAN_OPTIONS="atexit_sleep_ms=100:${TSAN_OPTIONS:-}" \
+        env --default-signal GTEST_BRIEF=1 \
+            TSAN_OPTIONS="atexit_sleep_ms=100:${TSAN_OPTIONS:-}" \
             ctest --output-on-failure --no-tests=error --output-junit "$results" \
             --parallel "$((jobs + 1))" "$@" </dev/null)
     status=$?

@@ -6,6 +6,7 @@
 
 #include "penstock/group/racing_lane.hpp"
 #include "penstock/view.hpp"
+#include "unit/parts_in_memory.hpp"
 #include "unit/support.hpp"
 
 namespace penstock::test {
@@ -82,6 +83,8 @@ TEST_F(ends_by_interrupt, reads_that_are_answered_at_once) {
 
 TEST_F(ends_by_interrupt, reads_through_windows) {
     write_file(folder / "other", pattern(2, pages * read_bytes));
+    parts_in_memory in_memory;
+    in_memory.bring_in(folder / "other");
     const int reading = rt->open("other");
     ASSERT_GT(rt->open_windows(reading), 0);
     std::vector<std::byte> to(read_bytes);

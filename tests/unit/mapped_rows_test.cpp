@@ -12,6 +12,7 @@
 #include "fault/faulty_environment.hpp"
 #include "penstock/table.hpp"
 #include "service/window_visits.hpp"
+#include "unit/parts_in_memory.hpp"
 #include "unit/support.hpp"
 
 namespace penstock::test {
@@ -26,6 +27,7 @@ protected:
     void make(std::uint64_t first_byte = 8) {
         bytes = pattern(3, first_byte + rows_of_file * row);
         write_file(path, bytes);
+        in_memory.bring_in(path);
         layout = {.row_bytes = row};
         layout.pieces.push_back({path, first_byte, rows_of_file});
         o = small_options(folder);
@@ -86,6 +88,7 @@ protected:
 
     const temporary_folder folder;
     const std::string path = folder / "data";
+    parts_in_memory in_memory;
     std::vector<std::uint8_t> bytes, got;
     std::string log;
     fault::faulty_environment env;

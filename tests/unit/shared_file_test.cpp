@@ -4,6 +4,7 @@
 #include <mutex>
 #include <set>
 
+#include "unit/parts_in_memory.hpp"
 #include "unit/support.hpp"
 
 namespace penstock::test {
@@ -132,6 +133,8 @@ TEST(shared_file, windows_are_opened_for_every_device) {
     const temporary_folder folder;
     const std::uint64_t bytes = 5 * engine::window_chunk_bytes / 2;
     write_file(folder / "data", pattern(7, bytes));
+    parts_in_memory in_memory;
+    in_memory.bring_in(folder / "data");
     host::runtime_hooks hooks;
     hooks.windows_on_cpu = true;
     const auto rt = make_runtime(three_caches(folder), hooks);
@@ -355,6 +358,8 @@ TEST(table_on_devices, windows_are_opened_for_each) {
     const temporary_folder folder;
     const auto bytes = pattern(12, rows * row);
     write_file(folder / "rows", bytes);
+    parts_in_memory in_memory;
+    in_memory.bring_in(folder / "rows");
     const auto rt = make_runtime(three_caches(folder));
     std::unique_ptr<table> made;
     ASSERT_TRUE(table::make(*rt, rows_of(folder / "rows"), {}, made).ok());

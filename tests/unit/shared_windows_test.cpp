@@ -2,6 +2,7 @@
 #include "fault/faulty_environment.hpp"
 #include "penstock/engine/window.hpp"
 #include "service/window_runs.hpp"
+#include "unit/parts_in_memory.hpp"
 #include "unit/support.hpp"
 
 namespace penstock::test {
@@ -14,6 +15,7 @@ class shared_windows : public testing::Test {
 protected:
     void make(bool with_leases = true) {
         write_file(path, bytes);
+        in_memory.bring_in(path);
         if (with_leases) env.allow_leases();
         hooks.env = &env;
         hooks.windows_on_cpu = true;
@@ -39,6 +41,7 @@ protected:
 
     const temporary_folder folder;
     const std::string path = folder / "data";
+    parts_in_memory in_memory;
     std::vector<std::uint8_t> bytes = pattern(13, windowed_bytes);
     options o = small_options(folder, 3);
     fault::faulty_environment env;
@@ -98,6 +101,7 @@ TEST_F(shared_windows, of_a_file_that_is_cut_go_for_all) {
     // so that only what it is tells it from the old one.
     bytes = pattern(14, windowed_bytes);
     write_file(path, bytes);
+    in_memory.bring_in(path);
     for (std::uint32_t i = 0; i < 3; ++i) EXPECT_EQ(place_of(i, 0), nullptr) << i;
     EXPECT_EQ(rt->close(file), 0);
     file = rt->open_everywhere(path);

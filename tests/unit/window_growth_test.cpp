@@ -3,12 +3,12 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "fault/faulty_environment.hpp"
 #include "penstock/table.hpp"
 #include "table/table_windows.hpp"
+#include "unit/parts_in_memory.hpp"
 #include "unit/support.hpp"
 
 namespace penstock::test {
@@ -16,35 +16,6 @@ namespace penstock::test {
 namespace {
 
 constexpr std::uint64_t piece = engine::window_chunk_bytes;
-
-// Parts of files that are in memory. They are locked there as far as the process may lock memory:
-// the kernel takes pages out of memory when it likes, on some machines without any need.
-class parts_in_memory {
-public:
-    parts_in_memory() = default;
-    parts_in_memory(const parts_in_memory&) = delete;
-    parts_in_memory& operator=(const parts_in_memory&) = delete;
-    ~parts_in_memory() {
-        for (const auto& [at, length] : parts_) ::munmap(at, length);
-    }
-    // As another program would that reads these bytes, and nothing behind them.
-    void bring_in(const std::string& path, std::uint64_t offset, std::uint64_t length) {
-        const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-        ::posix_fadvise(file, 0, 0, POSIX_FADV_RANDOM);
-        std::vector<std::uint8_t> got(length);
-        const auto at = static_cast<off_t>(offset);
-        ASSERT_EQ(::pread(file, got.data(), length, at), static_cast<ssize_t>(length));
-        void* const part = ::mmap(nullptr, length, PROT_READ, MAP_SHARED, file, at);
-        ASSERT_NE(part, MAP_FAILED);
-        parts_.emplace_back(part, length);
-        ::madvise(part, length, MADV_RANDOM);
-        ::mlock(part, length);
-        ::close(file);
-    }
-
-private:
-    std::vector<std::pair<void*, std::size_t>> parts_;
-};
 
 class window_growth : public testing::Test {
 protected:

@@ -15,6 +15,7 @@
 #include "penstock/engine/read.hpp"
 #include "penstock/engine/window.hpp"
 #include "unit/hand_cache.hpp"
+#include "unit/parts_in_memory.hpp"
 #include "unit/support.hpp"
 
 namespace penstock::test {
@@ -111,7 +112,8 @@ protected:
     static constexpr std::uint64_t size = 3 * chunk + 5000;
 
     windows() : bytes(pattern(7, size)) {
-        write_file(folder / "data", bytes);
+        write_file(path, bytes);
+        in_memory.bring_in(path);
         o = small_options(folder);
         o.window_bytes = 64 * mib;
         hooks.windows_on_cpu = true;
@@ -130,7 +132,7 @@ protected:
     }
     // True if the operating system let go of these bytes of the file.
     bool drop_from_memory(std::uint64_t offset, std::uint64_t length) const {
-        const int file = ::open((folder / "data").c_str(), O_RDONLY);
+        const int file = ::open(path.c_str(), O_RDONLY);
         const bool done = ::fsync(file) == 0 &&
                           ::posix_fadvise(file, static_cast<off_t>(offset),
                                           static_cast<off_t>(length), POSIX_FADV_DONTNEED) == 0;
@@ -139,6 +141,8 @@ protected:
     }
 
     const temporary_folder folder;
+    const std::string path = folder / "data";
+    parts_in_memory in_memory;
     std::vector<std::uint8_t> bytes;
     options o;
     host::runtime_hooks hooks;
@@ -196,7 +200,7 @@ TEST_F(windows, what_is_written_is_seen_by_later_loads) {
     create();
     const int fd = rt->open("data");
     ASSERT_EQ(rt->open_windows(fd), static_cast<std::int64_t>(size));
-    const int file = ::open((folder / "data").c_str(), O_WRONLY);
+    const int file = ::open(path.c_str(), O_WRONLY);
     const char text[] = "written through a system call";
     ASSERT_EQ(::pwrite(file, text, sizeof text, chunk + 100), static_cast<ssize_t>(sizeof text));
     ::close(file);
@@ -210,7 +214,10 @@ TEST_F(windows, parts_that_are_not_in_memory_come_by_request_and_later_by_window
     o.direct_io = direct_mode::off;  // a read past the page cache would leave nothing in it
     create();
     const int fd = rt->open("data");
+    in_memory.let_go();
     if (!drop_from_memory(chunk, chunk)) GTEST_SKIP() << "this file system keeps its pages";
+    in_memory.bring_in(path, 0, chunk);
+    in_memory.bring_in(path, 2 * chunk, size - 2 * chunk);
     const std::int64_t inside = rt->open_windows(fd);
     if (inside == static_cast<std::int64_t>(size))
         GTEST_SKIP() << "this file system keeps its pages";
@@ -218,7 +225,9 @@ TEST_F(windows, parts_that_are_not_in_memory_come_by_request_and_later_by_window
     expect_contents(fd);
     EXPECT_EQ(rt->stats().window_loads + rt->stats().file_reads, rt->stats().misses);
     EXPECT_GE(rt->stats().file_reads, chunk / 4096);
-    EXPECT_EQ(rt->open_windows(fd), static_cast<std::int64_t>(size)) << "it has been read since";
+    // What was read since is in memory, unless the operating system has taken it out again.
+    in_memory.bring_in(path, chunk, chunk);
+    EXPECT_EQ(rt->open_windows(fd), static_cast<std::int64_t>(size));
     EXPECT_EQ(rt->stats().window_bytes, size);
 }
 
@@ -230,7 +239,7 @@ TEST_F(windows, a_file_that_is_cut_gives_no_zeros) {
     ASSERT_EQ(rt->open_windows(fd), static_cast<std::int64_t>(size));
     std::uint8_t byte = 0;
     ASSERT_EQ(read(lane{}, rt->ref(), fd, &byte, 1, 0), 1);
-    ASSERT_EQ(::truncate((folder / "data").c_str(), size - 600), 0);
+    ASSERT_EQ(::truncate(path.c_str(), size - 600), 0);
     if (rt->state().windows->open_files() != 0) GTEST_SKIP() << "no leases on this file system";
     std::vector<std::uint8_t> got(4096);
     const auto last_page = static_cast<std::int64_t>(size / 4096 * 4096);
@@ -244,7 +253,7 @@ TEST_F(windows, a_file_that_is_cut_gives_no_zeros) {
 // Where there is a writer already there is no lease: the file's size is looked at.
 TEST_F(windows, a_cut_by_one_that_had_it_open_is_noticed) {
     create();
-    const int writer = ::open((folder / "data").c_str(), O_RDWR | O_CLOEXEC);
+    const int writer = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
     ASSERT_GE(writer, 0);
     const int fd = rt->open("data");
     ASSERT_EQ(rt->open_windows(fd), static_cast<std::int64_t>(size));
@@ -314,9 +323,10 @@ TEST_F(windows, a_file_that_was_replaced_has_no_window) {
     int fd = rt->open("data");
     ASSERT_EQ(rt->open_windows(fd), static_cast<std::int64_t>(size));
     EXPECT_EQ(rt->close(fd), 0);
-    std::filesystem::rename(folder / "data", folder / "old");
+    std::filesystem::rename(path, folder / "old");
     bytes = pattern(9, size);
-    write_file(folder / "data", bytes);
+    write_file(path, bytes);
+    in_memory.bring_in(path);
     fd = rt->open("data");
     expect_contents(fd);
     EXPECT_EQ(rt->stats().window_loads, 0u);
