@@ -6,6 +6,7 @@ import pathlib
 import statistics
 import typing
 
+from bench_machine import significant
 from app_bench_table import Application, Case, Figure, Method, Values
 
 # Of each case and method the reports of its processes, first first.
@@ -111,10 +112,10 @@ def row(application: Application, conditions: Values, ours: Summary, other: Summ
     cores = ours.median("cores")
     return {"goal": application.goal, "case": application.case_text.format(**about),
             "backend": pick(ours.first, "runtime.backend") or ours.first.get("backend"),
-            "page_bytes": pick(ours.first, "runtime.page_bytes"), "value": float(f"{value:.5g}"),
+            "page_bytes": pick(ours.first, "runtime.page_bytes"), "value": significant(value, 5),
             "unit": figure.unit, "baseline": other.method.text,
-            "baseline_value": float(f"{figure.value(base_seconds, ours.facts):.5g}"),
-            "ratio": round(base_seconds / seconds, 3),
+            "baseline_value": significant(figure.value(base_seconds, ours.facts), 5),
+            "ratio": significant(base_seconds / seconds),
             "cpu_cores_used": None if cores is None else round(cores, 2),
             "note": f"{note}; cache of {cache} bytes"}
 

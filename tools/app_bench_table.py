@@ -15,6 +15,8 @@ import re
 import struct
 import typing
 
+from bench_machine import significant
+
 Values = dict[str, typing.Any]
 
 
@@ -182,10 +184,10 @@ def index_row(report: Values) -> Values:
     rate, wanted = tiles / seconds["total"], 2000000 / 120
     phases = ", ".join(f"{name} {seconds[name]:.2f} s"
                        for name in ("find", "cut", "width", "tables"))
-    return {"goal": "S16", "backend": "cpu", "page_bytes": 4096, "value": round(rate, 1),
+    return {"goal": "S16", "backend": "cpu", "page_bytes": 4096, "value": significant(rate, 5),
             "case": f"index: library of {tiles} tiles from {report['pictures']} pictures",
             "unit": "tiles/s", "baseline": "two million tiles in two minutes",
-            "baseline_value": round(wanted, 1), "ratio": round(rate / wanted, 3),
+            "baseline_value": round(wanted, 1), "ratio": significant(rate / wanted),
             "cpu_cores_used": round(report["cpu_seconds"] / seconds["total"], 2),
             "note": f"{seconds['total']:.2f} s with {report['threads']} threads: {phases}"}
 

@@ -1,8 +1,14 @@
-"""The machine and the commit of a measurement, in the form of bench/results."""
+"""The machine, the commit and the numbers of a measurement, in the form of bench/results."""
 import os
 import pathlib
 import platform
 import subprocess
+
+
+def significant(value: float, digits: int = 4) -> float:
+    """Rounded to so many digits from the first that is no zero, so that nothing small becomes 0:
+    a program that the system held up for a second may be a thousandth as fast as another."""
+    return float(f"{value:.{digits}g}")
 
 
 def said_by(*command: str) -> str:

@@ -54,7 +54,8 @@ def measure(title, sources, folder, way, wanted):
     row = {"goal": "S9cp", "case": f"penstock cp{' --kernel' if way else ''} of {title}",
            "value": rounded(ours), "unit": "s", "baseline": "cp of coreutils",
            "baseline_value": rounded(theirs),
-           "ratio": round(statistics.median(a / b for a, b in zip(ours, theirs)), 3),
+           "ratio": bench_machine.significant(
+               statistics.median(a / b for a, b in zip(ours, theirs))),
            "cpu_seconds": rounded([cpu for _, cpu in taken["penstock"]]),
            "baseline_cpu_seconds": rounded([cpu for _, cpu in taken["cp"]]),
            "note": f"whole programs, median of {wanted.repeats} turns; page cache to page cache"}

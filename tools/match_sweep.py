@@ -74,7 +74,8 @@ class Sweep:
              "page_bytes": runtime["page_bytes"], "cache_bytes": runtime["cache_bytes"],
              "value": round(statistics.median(taken), 5), "unit": "s", "baseline":
              f"method {self.wanted.baseline}", "baseline_value": round(statistics.median(base), 5),
-             "ratio": round(statistics.median(base) / statistics.median(taken), 4),
+             "ratio": bench_machine.significant(
+                 statistics.median(base) / statistics.median(taken)),
              "values": [round(value, 5) for value in taken],
              "evictions": runtime["statistics"]["evictions"],
              "bytes_read": middle["bytes_read"], "note": f"median of {len(taken)}; files of "

@@ -170,8 +170,9 @@ def row(ours_name, figure, values, name, base, wanted):
     ours, theirs = statistics.median(values), statistics.median(base)
     spread = f"{min(values):.3g} to {max(values):.3g}; baseline {min(base):.3g} to {max(base):.3g}"
     return {"goal": "T6", "case": f"{ours_name}: {figure[0]}", "backend": "cpu", "page_bytes": 0,
-            "value": round(ours, 4), "unit": figure[1], "baseline": name,
-            "baseline_value": round(theirs, 4), "ratio": round(ours / theirs, 4),
+            "value": bench_machine.significant(ours, 5), "unit": figure[1], "baseline": name,
+            "baseline_value": bench_machine.significant(theirs, 5),
+            "ratio": bench_machine.significant(ours / theirs),
             "cpu_cores_used": None,
             "note": f"median of {wanted.repeats}, {spread}; {wanted.size} MiB"}
 

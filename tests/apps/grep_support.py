@@ -78,7 +78,7 @@ def differences(expected, found):
 
 
 def fail(message):
-    print("FAILED: " + message)
+    print(f"FAILED: {message}")
     sys.exit(1)
 
 

@@ -31,7 +31,7 @@ def must_run(program, *arguments, **more):
 
 
 def fail(message):
-    print("FAILED: " + message)
+    print(f"FAILED: {message}")
     sys.exit(1)
 
 

@@ -52,7 +52,7 @@ def wait_until_at_work(child):
 
 
 def fail(message):
-    print("FAILED: " + message)
+    print(f"FAILED: {message}")
     sys.exit(1)
 
 

@@ -94,7 +94,7 @@ def must_run(program, *arguments, **more):
 
 
 def fail(message):
-    print("FAILED: " + message)
+    print(f"FAILED: {message}")
     sys.exit(1)
 
 

@@ -40,7 +40,7 @@ def mount_flags():
 
 
 def fail(message):
-    print("FAILED: " + message)
+    print(f"FAILED: {message}")
     sys.exit(1)
 
 
