@@ -74,7 +74,9 @@ bool is_buffered(const tree& t, const fuse_file_info* open) {
 }
 
 // Counts an open in. With a buffer the kernel keeps no pages but mapped ones, so that each byte is
-// kept once. False: the program wants what the source does not allow.
+// kept once. Pages that are written it keeps: a write past its pages would meet a page that a
+// mapping brings in meanwhile and stores to, and that page goes to the file later with the bytes
+// from before the write. False: the program wants what the source does not allow.
 bool begin_use(tree& t, node& file_node, fuse_file_info* open) {
     const file_way way = begin_way(t, file_node, *open);
     if (way == file_way::refused) return false;
@@ -94,7 +96,7 @@ bool begin_use(tree& t, node& file_node, fuse_file_info* open) {
     if (is_buffered(t, open)) t.buffer->opened(file_node);
     const bool is_pooled = t.pooled != nullptr && (open->fh & (has_false_size | is_ours)) == 0;
     if (!is_pooled && !is_buffered(t, open)) return true;
-    if (t.agreed.uncached.reached) open->direct_io = 1;
+    if (t.agreed.uncached.reached) open->direct_io |= (open->flags & O_ACCMODE) == O_RDONLY;
     else if (is_pooled) t.pooled->say_copies();
     else t.buffer->say_copies();
     return true;
