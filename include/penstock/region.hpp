@@ -180,9 +180,9 @@ public:
     // region with promote_hot moves no pieces in a request, and one that is in place is asked at
     // once: nothing moves there, unless pages have left the file, and then the call waits. Errors:
     // as above, and -EBUSY for a stream that is being captured, -EBADF once close() has begun,
-    // -EAGAIN if the system gives no thread, -EOPNOTSUPP if the driver lets no stream wait for a
-    // word in memory. Costs the caller some tens of microseconds, and the first request of a region
-    // two threads.
+    // -EAGAIN if the system gives no thread or 4096 requests of the region are under way on a GPU,
+    // -EOPNOTSUPP if the driver lets no stream wait for a word in memory. Costs the caller 10 to 40
+    // microseconds, and the first request of a region two threads.
     region_request acquire_async(const region_part& part = {}, device_stream stream = nullptr);
     region_request release_async(const region_part& part = {}, device_stream stream = nullptr);
 

@@ -81,7 +81,7 @@ gpu_driver::gpu_driver() {
     find(PENSTOCK_NAME(cuCtxEnablePeerAccess), enable_peer_access);
     find(PENSTOCK_NAME(cuThreadExchangeStreamCaptureMode), exchange_mode);
     find(PENSTOCK_NAME(cuStreamIsCapturing), is_capturing);
-    find(PENSTOCK_NAME(cuStreamWaitValue32), wait_value);
+    find(PENSTOCK_NAME(cuStreamBatchMemOp), batch_of_words);
     find(PENSTOCK_NAME(cuPointerGetAttribute), pointer_attribute);
     find(PENSTOCK_NAME(cuMemGetAddressRange), address_range);
     find(PENSTOCK_NAME(cuMemGetInfo), memory_info);

@@ -49,7 +49,7 @@ struct gpu_driver {
     decltype(&cuCtxEnablePeerAccess) enable_peer_access = nullptr;
     decltype(&cuThreadExchangeStreamCaptureMode) exchange_mode = nullptr;
     decltype(&cuStreamIsCapturing) is_capturing = nullptr;
-    decltype(&cuStreamWaitValue32) wait_value = nullptr;
+    decltype(&cuStreamBatchMemOp) batch_of_words = nullptr;
     decltype(&cuPointerGetAttribute) pointer_attribute = nullptr;
     decltype(&cuMemGetAddressRange) address_range = nullptr;
     decltype(&cuMemGetInfo) memory_info = nullptr;
