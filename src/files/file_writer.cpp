@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "files/marked_runs.hpp"
 #include "penstock/base/atomic.hpp"
 
 namespace penstock::host {
@@ -18,33 +19,6 @@ constexpr std::uint64_t most_bytes = 8u << 20;
 constexpr int most_attempts = 1000;
 
 }  // namespace
-
-marked_runs::marked_runs(const std::byte* words, std::uint64_t page_bytes, bool whole)
-    : bytes_(page_bytes) {
-    if (whole) return;
-    words_.resize(page_bytes / 64);
-    std::memcpy(words_.data(), words, page_bytes / 8);
-}
-
-bool marked_runs::next(std::uint64_t from, std::uint64_t& begin, std::uint64_t& end) const {
-    if (words_.empty()) {
-        begin = from;
-        end = bytes_;
-        return from < bytes_;
-    }
-    begin = first(from, true);
-    end = begin < bytes_ ? first(begin, false) : bytes_;
-    return begin < bytes_;
-}
-
-std::uint64_t marked_runs::first(std::uint64_t from, bool marked) const {
-    for (std::uint64_t i = from / 64; i < words_.size(); ++i) {
-        std::uint64_t word = marked ? words_[i] : ~words_[i];
-        if (i == from / 64) word &= ~std::uint64_t{0} << (from % 64);
-        if (word != 0) return i * 64 + static_cast<std::uint64_t>(std::countr_zero(word));
-    }
-    return bytes_;
-}
 
 void file_writer::put(const std::vector<write_order>& orders) {
     std::lock_guard lock(list_mutex_);
@@ -80,9 +54,12 @@ void file_writer::list_pieces(write_scratch& s) const {
     for (std::size_t i = 0; i < s.taken.size(); ++i) {
         const write_order& order = s.taken[i];
         const std::size_t before = s.pieces.size();
-        const marked_runs runs(order.page + page_bytes_, page_bytes_, order.whole);
-        for (std::uint64_t begin = 0, end = 0; runs.next(end, begin, end);)
+        const auto add = [&](std::uint64_t begin, std::uint64_t end) {
             s.pieces.push_back({order.page + begin, end - begin, order.offset + begin, i});
+            return true;
+        };
+        if (order.whole) add(0, page_bytes_);
+        else for_marked_runs(order.page + page_bytes_, page_bytes_, add);
         s.orders.push_back({0, s.pieces.size() - before});
     }
     std::sort(s.pieces.begin(), s.pieces.end(),

@@ -30,28 +30,6 @@
 
 namespace penstock::host {
 
-// The runs of marked bytes of a page: a bit for each byte, in 64-bit words, first byte in the
-// lowest bit.
-//
-// The words lie in memory that the device can change meanwhile. Each word is copied once, and the
-// runs made of it stay within the page.
-class marked_runs {
-public:
-    // `whole`: every byte is marked, whatever the words say.
-    marked_runs(const std::byte* words, std::uint64_t page_bytes, bool whole);
-
-    // Finds the first run that begins at `from` or later: returns true, and the run is [begin,
-    // end).
-    bool next(std::uint64_t from, std::uint64_t& begin, std::uint64_t& end) const;
-
-private:
-    // The first byte from `from` on whose mark is `marked`; the size of the page if there is none.
-    [[nodiscard]] std::uint64_t first(std::uint64_t from, bool marked) const;
-
-    std::uint64_t bytes_;
-    std::vector<std::uint64_t> words_;
-};
-
 // The page of a request: its bytes and marks lie in the staging area of its ring slot, which
 // belongs to the order until it is answered.
 struct write_order {

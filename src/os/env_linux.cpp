@@ -121,10 +121,17 @@ ssize_t copy_gathered(const placed_piece* pieces, const iovec* to, std::size_t n
     return ::process_vm_readv(::getpid(), to, number, &from, 1, 0);
 }
 
+ssize_t copy_as_they_lie(const placed_piece* pieces, const iovec* to, std::size_t number) {
+    std::array<iovec, most_vectors> from;
+    for (std::size_t i = 0; i < number; ++i)
+        from[i] = {const_cast<std::byte*>(pieces[i].from), pieces[i].bytes};
+    return ::process_vm_writev(::getpid(), from.data(), number, to, number, 0);
+}
+
 // How many bytes, from the first piece on, or a negative errno if none.
 std::int64_t copy_to_mapping(std::byte* mapped, std::uint64_t mapped_from,
                              const placed_piece* pieces, std::size_t count) {
-    std::array<iovec, most_vectors> from, to;
+    std::array<iovec, most_vectors> to;
     std::unique_ptr<std::byte[]> room;
     std::int64_t all = 0;
     for (std::size_t first = 0; first < count; first += most_vectors) {
@@ -132,14 +139,12 @@ std::int64_t copy_to_mapping(std::byte* mapped, std::uint64_t mapped_from,
         std::uint64_t wanted = 0;
         for (std::size_t i = 0; i < number; ++i) {
             const placed_piece& piece = pieces[first + i];
-            from[i] = {const_cast<std::byte*>(piece.from), piece.bytes};
             to[i] = {mapped + (piece.offset - mapped_from), piece.bytes};
             wanted += piece.bytes;
         }
-        const ssize_t done =
-            wanted <= most_gathered_bytes
-                ? copy_gathered(pieces + first, to.data(), number, wanted, room)
-                : ::process_vm_writev(::getpid(), from.data(), number, to.data(), number, 0);
+        const ssize_t done = wanted <= most_gathered_bytes
+                                 ? copy_gathered(pieces + first, to.data(), number, wanted, room)
+                                 : copy_as_they_lie(pieces + first, to.data(), number);
         if (done < 0) return all != 0 ? all : -errno;
         all += done;
         if (static_cast<std::uint64_t>(done) != wanted) break;

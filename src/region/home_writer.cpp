@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "files/file_writer.hpp"
+#include "files/marked_runs.hpp"
 #include "os/file_kind.hpp"
 
 namespace penstock::region {
@@ -73,13 +73,6 @@ private:
     std::uint64_t bytes_ = 0, offset_ = 0;
 };
 
-unsigned count_runs(const host::marked_runs& runs, std::uint64_t limit) {
-    unsigned count = 0;
-    for (std::uint64_t at = 0, begin = 0; runs.next(at, begin, at) && begin < limit; ++count) {
-    }
-    return count;
-}
-
 // Makes the runs of pages, and writes them a few thousand at a time.
 class page_writer {
 public:
@@ -111,25 +104,16 @@ private:
                    ? 0
                    : std::min(page_bytes, pages_.end_bytes - start_of(i));
     }
-    [[nodiscard]] host::marked_runs runs_of(std::size_t i) const {
-        return {pages_.marks + i * mark_bytes, page_bytes, false};
-    }
     [[nodiscard]] bool is_whole(std::size_t i) const {
-        return !pages_.exactly && limit_of(i) != 0 &&
-               count_runs(runs_of(i), limit_of(i)) > most_runs;
+        if (pages_.exactly || limit_of(i) == 0) return false;
+        unsigned runs = 0;
+        return !for_runs_of(i, [&](std::uint64_t, std::uint64_t) { return ++runs <= most_runs; });
     }
 
-    // each(begin, end) for each run of the page; false: it said so.
+    // each(begin, end) for each run of the page, until it returns false; returns that.
     template <typename Each>
     bool for_runs_of(std::size_t i, const Each& each) const {
-        const host::marked_runs runs = runs_of(i);
-        const std::uint64_t limit = limit_of(i);
-        for (std::uint64_t at = 0, begin = 0, end = 0; runs.next(at, begin, end) && begin < limit;
-             at = end) {
-            end = std::min(end, limit);
-            if (!each(begin, end)) return false;
-        }
-        return true;
+        return host::for_marked_runs(pages_.marks + i * mark_bytes, limit_of(i), each);
     }
     bool add_runs(std::size_t i) {
         return for_runs_of(i, [&](std::uint64_t begin, std::uint64_t end) {
@@ -160,11 +144,13 @@ private:
             host::placed_piece& last = runs_.back();
             if (offset == last.offset + last.bytes && from == last.from + last.bytes) {
                 last.bytes += bytes;
+                bytes_ += bytes;
                 return true;
             }
         }
         if (runs_.size() == most_pieces && !flush()) return false;
         runs_.push_back({from, bytes, offset});
+        bytes_ += bytes;
         staged_.push_back(staged);
         return true;
     }
@@ -172,6 +158,11 @@ private:
     bool flush() {
         if (runs_.empty()) return true;
         const std::int64_t scattered = env_.write_scattered(fd_, runs_.data(), runs_.size());
+        if (scattered == static_cast<std::int64_t>(bytes_)) {
+            out_.note_written(bytes_, staged_.back() + runs_.back().bytes);
+            forget_runs();
+            return true;
+        }
         std::uint64_t left =
             scattered < 0 ? 0
                           : static_cast<std::uint64_t>(scattered);  // of what is written already
@@ -185,9 +176,13 @@ private:
                 well = out_.put(from + written, bytes - written, offset + written,
                                 staged_[i] + written);
         }
+        forget_runs();
+        return well && out_.flush();
+    }
+    void forget_runs() {
         runs_.clear();
         staged_.clear();
-        return well && out_.flush();
+        bytes_ = 0;
     }
 
     host::environment& env_;
@@ -197,6 +192,7 @@ private:
     std::vector<host::placed_piece> runs_;
     std::vector<std::uint64_t> staged_;  // of each run: where in the staged pages the bytes lie, or
                                          // the changes that they have
+    std::uint64_t bytes_ = 0;            // of all runs
 };
 
 }  // namespace

@@ -6,9 +6,12 @@
 #include <chrono>
 #include <cstring>
 #include <deque>
+#include <random>
 #include <thread>
 
 #include <gtest/gtest.h>
+
+#include "files/marked_runs.hpp"
 
 namespace penstock::host {
 
@@ -116,6 +119,38 @@ TEST_F(file_writing, neighbours_go_in_one_call_whatever_order_they_came_in) {
     EXPECT_EQ(counters.bytes, 5 * page);
     EXPECT_FALSE(writer.run(scratch, counters, write_errors)) << "nothing is left";
     EXPECT_EQ(counters.writes, 2u) << "there was nothing left";
+}
+
+// Beside a look at each bit: pages and parts of them, with marks from none to all.
+TEST(marked_runs, are_those_of_the_bits) {
+    using runs = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
+    std::mt19937_64 random(3);
+    for (int round = 0; round < 400; ++round) {
+        std::vector<std::uint64_t> words(64);
+        for (std::uint64_t& word : words)
+            word = round % 5 == 0   ? -(random() % 2)
+                   : round % 5 == 1 ? 1ull << random() % 64
+                                    : random();
+        const std::uint64_t bytes = round % 2 == 0 ? 4096 : random() % 4097;
+        runs expected, got;
+        for (std::uint64_t i = 0, before = 0; i < bytes; ++i) {
+            const std::uint64_t marked = words[i / 64] >> i % 64 & 1;
+            if (marked != 0 && before == 0) expected.emplace_back(i, i);
+            if (marked != 0) expected.back().second = i + 1;
+            before = marked;
+        }
+        const auto* const marks = reinterpret_cast<const std::byte*>(words.data());
+        EXPECT_TRUE(for_marked_runs(marks, bytes, [&](std::uint64_t begin, std::uint64_t end) {
+            got.emplace_back(begin, end);
+            return true;
+        }));
+        ASSERT_EQ(got, expected) << "round " << round;
+        std::size_t seen = 0;
+        const bool all =
+            for_marked_runs(marks, bytes, [&](std::uint64_t, std::uint64_t) { return ++seen < 3; });
+        ASSERT_EQ(all, expected.size() < 3);
+        ASSERT_EQ(seen, std::min<std::size_t>(3, expected.size()));
+    }
 }
 
 TEST_F(file_writing, marked_bytes_and_no_others) {
