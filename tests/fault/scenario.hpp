@@ -49,7 +49,7 @@ inline options tiny_options(const sample_folder& from, io_method io, bool tier =
     o.io = io;
     o.tier_bytes = tier ? 24 * page : 0;
     o.direct_io = direct;
-    o.request_wait_ms = 3000;
+    o.request_wait_ms = 60000;  // no time-out where none is meant, however busy the machine is
     return o;
 }
 
