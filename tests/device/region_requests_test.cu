@@ -135,6 +135,25 @@ TEST_F(region_streams, work_behind_an_acquire_waits_for_it) {
     }
 }
 
+// One too many is refused at once, and the others end.
+TEST_F(region_streams, more_requests_than_a_region_has_turns) {
+    constexpr int most = 4096, streams = 16;
+    std::vector<cudaStream_t> others(streams);
+    for (cudaStream_t& stream : others)
+        ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+    hold(first_);
+    std::vector<region_request> requests{reader_->acquire_async({}, first_)};
+    while (requests.size() < most)
+        requests.push_back(reader_->acquire_async({}, others[requests.size() % streams]));
+    EXPECT_FALSE(requests.back().is_done());
+    EXPECT_EQ(reader_->acquire_async({}, second_).wait(), -EAGAIN);
+    EXPECT_EQ(cudaStreamSynchronize(second_), cudaSuccess) << "nothing was put on the stream";
+    let_go();
+    for (const region_request& request : requests) ASSERT_EQ(request.wait(), 0);
+    EXPECT_EQ(reader_->acquire_async({}, second_).wait(), 0);
+    for (cudaStream_t stream : others) EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+}
+
 TEST_F(region_streams, a_stream_that_is_captured_is_refused_and_goes_on) {
     ASSERT_EQ(cudaStreamBeginCapture(first_, cudaStreamCaptureModeThreadLocal), cudaSuccess);
     EXPECT_EQ(writer_->release_async({}, first_).wait(), -EBUSY);
