@@ -42,7 +42,7 @@ std::uint32_t load(std::uint32_t& word, std::memory_order order) {
 
 CUstreamBatchMemOpParams write_of(std::uint32_t& word, std::uint32_t value) {
     CUstreamBatchMemOpParams out{};
-    // With a barrier before it: what the stream did before is seen by who sees the number.
+    // With a barrier before it: a thread that sees the number sees what the stream did before.
     out.writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
     out.writeValue.address = reinterpret_cast<CUdeviceptr>(&word);
     out.writeValue.value = value;
