@@ -3,13 +3,12 @@
 behind: bad_input_test.py PROGRAM."""
 import os
 import pathlib
-import pwd
 import shutil
 import subprocess
 import tempfile
 import unittest
 
-from support import FLAGS, PROGRAM, InFolder, clean_environment, penstock
+from support import FLAGS, PROGRAM, InFolder, another_user, clean_environment, penstock
 
 # Arguments after "penstock"; what the line must contain. FILE stands for a file that can be read.
 WRONG_USAGE = [
@@ -128,15 +127,9 @@ class BadInput(InFolder):
         if os.geteuid() != 0:
             self.cat(file, "secret", "EACCES", "permissions")
             return
-        # Root may read everything, so another user has to try, with a copy of the program that this
-        # user can reach.
-        account = pwd.getpwnam("nobody")
-        with tempfile.TemporaryDirectory() as place:
+        with tempfile.TemporaryDirectory() as place:  # root may read everything
             os.chmod(place, 0o755)
-            program = pathlib.Path(shutil.copy(PROGRAM, place))
-            program.chmod(0o755)
-            self.cat(file, "secret", "EACCES", "permissions", program=program, user=account.pw_uid,
-                     group=account.pw_gid, extra_groups=[], cwd=place)
+            self.cat(file, "secret", "EACCES", "permissions", **another_user(place))
 
 
 # An empty folder in the place of /proc, in a mount table of its own.

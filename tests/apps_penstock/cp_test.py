@@ -3,9 +3,7 @@
 import json
 import os
 import pathlib
-import pwd
 import resource
-import shutil
 import signal
 import stat
 import subprocess
@@ -13,7 +11,8 @@ import tempfile
 import time
 import unittest
 
-from support import FLAGS, SMALL, PROGRAM, InFolder, clean_environment, pattern, penstock
+from support import (FLAGS, SMALL, PROGRAM, InFolder, another_user, clean_environment, pattern,
+                     penstock)
 
 PAGE = 65536
 MIB = 1 << 20
@@ -202,14 +201,8 @@ class Copies:
             source.chmod(0o444)
             old.chmod(0o444)
             more = {}
-            # Root may write everything, so another user has to try, with a copy of the program that
-            # this user can reach.
-            if os.geteuid() == 0:
-                account = pwd.getpwnam("nobody")
-                program = pathlib.Path(shutil.copy(PROGRAM, place))
-                program.chmod(0o755)
-                more = {"program": program, "user": account.pw_uid, "group": account.pw_gid,
-                        "extra_groups": [], "cwd": place}
+            if os.geteuid() == 0:  # root may write everything
+                more = another_user(place)
             else:
                 os.chmod(place, 0o555)
             self.fails(source, old, parts=["old", "EACCES", "permissions"], **more)
@@ -218,7 +211,7 @@ class Copies:
             self.assertEqual(old.read_bytes(), b"precious")
             os.chmod(place, 0o777)
             if os.geteuid() == 0:  # a source that its owner may only read gives such a copy
-                os.chown(source, account.pw_uid, account.pw_gid)
+                os.chown(source, more["user"], more["group"])
             self.assertEqual(self.cp(source, pathlib.Path(place) / "new", **more).returncode, 0)
             self.assertEqual(stat.S_IMODE((pathlib.Path(place) / "new").stat().st_mode), 0o444)
 

@@ -1,6 +1,8 @@
 """What the tests of the program penstock share."""
 import os
 import pathlib
+import pwd
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -41,6 +43,17 @@ def pattern(size, seed=1):
         made += len(part)
         number += 1
     return b"".join(parts)[:size]
+
+
+def another_user(place):
+    """What penstock() takes, so that root runs a copy of the program as another user. The copy lies
+    in the folder `place`, which that user must reach; the program itself may lie where only root
+    does."""
+    account = pwd.getpwnam("nobody")
+    program = pathlib.Path(shutil.copy(PROGRAM, place))
+    program.chmod(0o755)
+    return {"program": program, "user": account.pw_uid, "group": account.pw_gid,
+            "extra_groups": [], "cwd": place}
 
 
 class InFolder(unittest.TestCase):
