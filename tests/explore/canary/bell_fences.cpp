@@ -2,12 +2,10 @@
 // them. Here each thread has such a buffer of one store, and a fiber of its own that brings the
 // store to memory at any time. A fence waits until the buffer is empty. Canary: without the fences
 // a wake-up is lost, in every run.
-#define penstock penstock_bell_fences
+#include "explore/canary/canary.hpp"
 
-#include <cstring>
+#ifdef CANARY_bell_fences
 
-#include "explore/canary/standard.hpp"
-#include "explore/hook.hpp"
 #include "penstock/base/atomic.hpp"
 #include "explore/explorer.hpp"
 
@@ -124,3 +122,5 @@ TEST(canary, bell_fences) {
 }
 
 }  // namespace penstock::explore_kit
+
+#endif

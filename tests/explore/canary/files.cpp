@@ -1,0 +1,219 @@
+// Canaries of files: how groups open one together, and how the last of them closes it.
+// Each section breaks one step of the engine and is compiled by itself (canary.hpp).
+#include "explore/canary/canary.hpp"
+
+// Two lanes that open one new name do not keep out of each other's way.
+#ifdef CANARY_no_name_lock
+
+#include "penstock/engine/file_word.hpp"
+
+#define try_lock(lock) (static_cast<void>(lock), true)
+#define unlock(lock) static_cast<void>(lock)
+
+#include "explore/scenario.hpp"
+
+namespace penstock::explore_kit {
+
+// Between the look and the claim of one lane another lane settles the name in an earlier slot.
+TEST(canary, no_name_lock) {
+    names s({.frames = 1, .names = 2});
+    s.held.references = 2;
+    for (int i = 0; i < 2; ++i) s.lane([&](auto g) { open(g, s.w.fs(), "a"); });
+    expect_caught(s.run(), "a name is in one slot only");
+}
+
+}  // namespace penstock::explore_kit
+
+#endif
+
+// A reference is added by a store, so one that came in between is lost.
+#ifdef CANARY_reference_by_store
+
+#include "penstock/engine/file_word.hpp"
+
+namespace penstock::engine {
+
+inline bool broken_reference(file_word* word, std::uint32_t generation) {
+    const file_word seen = look(word);
+    if (!is_open(seen, generation)) return false;
+    atomic_store<order::release>(word, seen + 1);
+    return true;
+}
+
+}  // namespace penstock::engine
+
+#define try_reference broken_reference
+
+#include "explore/scenario.hpp"
+
+namespace penstock::explore_kit {
+
+TEST(canary, reference_by_store) {
+    names s({.frames = 1});
+    for (int i = 0; i < 2; ++i)
+        s.lane([&](auto g) { explore::require(s.open_and_close(g, "a") == 0, "an open failed"); });
+    const auto out = s.run();
+    EXPECT_TRUE(out.violation == "a close failed" ||
+                out.violation == "only open descriptors hold references")
+        << out.violation;
+}
+
+}  // namespace penstock::explore_kit
+
+#endif
+
+// A lane that shares the copy of a page that is mapped to be changed stores the number of holders,
+// even if that number has changed since the lane looked.
+#ifdef CANARY_join_by_store
+
+#include "penstock/engine/dirty.hpp"
+
+namespace penstock::engine {
+
+inline bool broken_join(pristine_word* word, pristine_word seen) {
+    make_pristine(word, seen + 1);
+    return true;
+}
+
+}  // namespace penstock::engine
+
+#define join_pristine broken_join
+
+#include "explore/written_file.hpp"
+
+namespace penstock::explore_kit {
+
+TEST(canary, join_by_store) {
+    written_file s({.frames = 2});
+    s.warm(0, 0);
+    s.expect(0, 0, 70);
+    s.expect(0, 1, 71);
+    s.lane(s.changer(0, 0, 70));
+    s.lane(s.changer(0, 1, 71));
+    expect_caught(s.run({.preemptions = 2}), "no page is held to be changed");
+}
+
+}  // namespace penstock::explore_kit
+
+#endif
+
+// A lane that closes takes its reference from the word even if the word has changed since the lane
+// looked. So of two lanes that close at once neither is the last.
+#ifdef CANARY_last_close_unseen
+
+#include "penstock/engine/file_word.hpp"
+
+namespace penstock::engine {
+
+inline bool broken_release(file_word* word, file_word) {
+    atomic_fetch_add<order::release>(word, ~file_word{0});
+    return true;
+}
+
+}  // namespace penstock::engine
+
+#define try_release_from broken_release
+
+#include "explore/written_file.hpp"
+
+namespace penstock::explore_kit {
+
+TEST(canary, last_close_unseen) {
+    written_file s({.frames = 1});
+    s.warm(0, 0);
+    s.expect(0, 0, 70);
+    s.held.references = 0;
+    s.prepare = [&s, before = s.prepare] {
+        before();
+        ++s.w.memory.file_words[0];
+        ++s.w.memory.writes[0].writers;
+    };
+    s.also([&] {
+        explore::require(s.w.memory.disk[0] == 70, "closed by all, and the file does not have it");
+    });
+    s.lane([&](auto g) {
+        s.store(g, 0, 0, 70);
+        explore::require(close(g, s.w.fs(), s.fd) == 0, "a close failed");
+    });
+    s.lane([&](auto g) { explore::require(close(g, s.w.fs(), s.fd) == 0, "a close failed"); });
+    expect_caught(s.run({.preemptions = 3}), "closed by all, and the file does not have it");
+}
+
+}  // namespace penstock::explore_kit
+
+#endif
+
+// A close takes its share out of the file's count of dirty pages when it begins to write it back,
+// and not when the answers are there. So an fsync beside it finds nothing to write.
+#ifdef CANARY_share_counted_early
+
+#include "penstock/engine/flush.hpp"
+
+namespace penstock::engine {
+
+template <typename Group>
+std::int64_t broken_hold(const Group& g, const cache_view& c, std::uint64_t word_index,
+                         pending_write& w) {
+    const std::int64_t outcome = hold_together(g, c, word_index, w);
+    if (outcome == 1 && clear_dirty(&c.words[word_index]))
+        count_dirty(c, w.file_slot, ~std::uint64_t{0});
+    return outcome;
+}
+
+}  // namespace penstock::engine
+
+#define hold_together broken_hold
+#include "penstock/engine/close_share.hpp"
+#undef hold_together
+
+#include "explore/closing_groups.hpp"
+
+namespace penstock::explore_kit {
+
+TEST(canary, share_counted_early) {
+    closing_groups s;
+    s.held.references = 1;
+    s.lane(s.closer());
+    s.lane(s.syncer());
+    expect_caught(s.run({.preemptions = 2}), "fsync returned, and the file does not have it");
+}
+
+}  // namespace penstock::explore_kit
+
+#endif
+
+// A lane that closes goes on from the file word's newest value even if its reference has become the
+// last. So what was written before is not written back.
+#ifdef CANARY_close_passes_by
+
+#include "penstock/engine/close_share.hpp"
+
+namespace penstock::engine {
+
+inline std::uint64_t broken_limit(const cache_view&, std::uint32_t) { return 1; }
+
+}  // namespace penstock::engine
+
+#define references_without_share broken_limit
+#include "penstock/engine/write.hpp"
+#undef references_without_share
+
+#include "explore/closing_groups.hpp"
+
+namespace penstock::explore_kit {
+
+TEST(canary, close_passes_by) {
+    closing_groups s;
+    s.w.view.close_leaves_pages = 2;  // no share is due
+    s.also([&] {
+        explore::require(s.w.memory.disk[0] == 70 && s.w.memory.disk[words_per_page] == 72,
+                         "closed by all, and the file does not have it");
+    });
+    s.lane(s.closer());
+    s.lane(s.closer());
+    expect_caught(s.run({.preemptions = 2}), "closed by all, and the file does not have it");
+}
+
+}  // namespace penstock::explore_kit
+
+#endif
