@@ -1,10 +1,72 @@
 #include "files/shared_handle.hpp"
 
 #include <cerrno>
+#include <new>
 
+#include "penstock/base/hash.hpp"
 #include "penstock/error.hpp"
 
 namespace penstock::host {
+
+bool read_choice::is_warm() const {
+    return lately_cached_.load(std::memory_order_relaxed) >= proof;
+}
+
+bool read_choice::is_time_to_try() {
+    return tries_.fetch_add(1, std::memory_order_relaxed) % proof == 0;
+}
+
+void read_choice::found_cached() {
+    const std::uint32_t so_far = lately_cached_.load(std::memory_order_relaxed);
+    if (so_far < proof) lately_cached_.store(so_far + 1, std::memory_order_relaxed);
+}
+
+void read_choice::found_absent() {
+    if (lately_cached_.load(std::memory_order_relaxed) != 0)
+        lately_cached_.store(0, std::memory_order_relaxed);
+}
+
+bool read_choice::pays_to_go_past(std::uint64_t offset, std::uint32_t bytes) {
+    const bool random = looks_random(offset);
+    return random && bytes <= longest_random && is_first(offset);
+}
+
+// Many readers stride through one file at a time, so a read counts as sequential if it is near any
+// of the last sixteen reads. A few sequential reads outweigh many random reads.
+bool read_choice::looks_random(std::uint64_t offset) {
+    bool near = false;
+    for (const auto& recent : recent_) {
+        const std::uint64_t other = recent.load(std::memory_order_relaxed);
+        near = near ||
+               (other != none && (offset > other ? offset - other : other - offset) <= near_bytes);
+    }
+    recent_[turn_.fetch_add(1, std::memory_order_relaxed) % recent_.size()].store(
+        offset, std::memory_order_relaxed);
+    const std::int32_t before = far_.load(std::memory_order_relaxed);
+    const std::int32_t now = near ? before - 4 : before + 1;
+    far_.store(now < 0 ? 0 : now > 64 ? 64 : now, std::memory_order_relaxed);
+    return !near && now >= far_enough;
+}
+
+// Bits for the places of a file, made when they are first needed. Two places may share a bit, and
+// then the second place counts as known. Without memory for the bits no read goes past the page
+// cache.
+bool read_choice::is_first(std::uint64_t offset) {
+    std::uint64_t* bits = seen_.load(std::memory_order_acquire);
+    if (bits == nullptr) {
+        std::unique_ptr<std::uint64_t[]> fresh(new (std::nothrow) std::uint64_t[seen_words]());
+        // Release: pairs with the load above and below; the zeros are there.
+        if (fresh != nullptr &&
+            seen_.compare_exchange_strong(bits, fresh.get(), std::memory_order_acq_rel))
+            bits = fresh.release();
+    }
+    if (bits == nullptr) return false;
+    const std::uint64_t place = mix64(offset / 4096) % (seen_words * 64),
+                        bit = std::uint64_t{1} << place % 64;
+    return (std::atomic_ref<std::uint64_t>(bits[place / 64])
+                .fetch_or(bit, std::memory_order_relaxed) &
+            bit) == 0;
+}
 
 shared_handle::~shared_handle() {
     if (const int direct = direct_fd_.load(); direct >= 0) env_.close(direct);
