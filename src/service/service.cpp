@@ -49,6 +49,29 @@ std::unique_ptr<io_engine> with_registered_memory(std::unique_ptr<io_engine> io,
 }
 }  // namespace
 
+int handle_cache::find(std::uint32_t slot, std::uint32_t generation,
+                       std::shared_ptr<shared_handle>& out, std::uint64_t& size_bytes) {
+    forget_stale();
+    place& p = places_[slot % places_.size()];
+    if (p.handle == nullptr || p.slot != slot || p.generation != generation) {
+        std::shared_ptr<shared_handle> found;
+        if (const int code = files_.handle_of(slot, generation, found, size_bytes); code != 0)
+            return code;
+        const auto holder = std::make_shared<std::shared_ptr<shared_handle>>(found);
+        p = {slot, generation, size_bytes, std::shared_ptr<shared_handle>(holder, found.get())};
+    }
+    out = p.handle;
+    size_bytes = p.size_bytes;
+    return 0;
+}
+
+void handle_cache::forget_stale() {
+    const std::uint64_t changes = files_.handle_changes();
+    if (changes == seen_changes_) return;
+    places_ = {};
+    seen_changes_ = changes;
+}
+
 service::service(const std::vector<host_ring>& rings, file_registry& files, environment& env,
                  std::unique_ptr<io_engine> io, host_doorbell* doorbell,
                  const service_settings& settings)
@@ -315,7 +338,7 @@ void service::serve_fill(const fill_request& request, const ring_ticket& at) {
                                            : refuse(at, code != 0 ? code : -EINVAL);
     }
     note_asked(request.file_slot, request.generation, request.offset, request.bytes);
-    if (!start_fill_at_store(order, request.file_slot, request.generation, file))
+    if (!has_store() || !start_fill_at_store(order, request.file_slot, request.generation, file))
         start_fill(order, std::move(file));
 }
 
@@ -348,7 +371,7 @@ void service::serve_wish(const wish_request& request, const ring_ticket& at) {
         if (wanted.offset >= size_bytes) continue;
         wanted.bytes = std::min(wanted.bytes, size_bytes - wanted.offset);
         note_asked(wanted.slot, wanted.generation, wanted.offset, wanted.bytes);
-        if (wish_from_store(wanted, file)) continue;
+        if (has_store() && wish_from_store(wanted, file)) continue;
         if (!wishes_.add(wanted)) counters_.wishes_dropped.fetch_add(1, std::memory_order_relaxed);
     }
 }
@@ -364,13 +387,18 @@ void service::ask_for_wishes(std::uint32_t calls) {
     counters_.wishes.fetch_add(made, std::memory_order_relaxed);
 }
 
+void service::note_asked(std::uint32_t slot, std::uint32_t generation, std::uint64_t offset,
+                         std::uint64_t bytes) const {
+    if (settings_.asked != nullptr) settings_.asked->note(slot, generation, offset, bytes);
+}
+
 read_operation service::rest_of(std::uint32_t number) const {
     const flight& f = flights_[number];
     return {-1, staging_of(f.at) + f.done, f.wanted - f.done, f.offset + f.done, number};
 }
 
 void service::start_flight(std::uint32_t number) {
-    if (start_at_store(number)) return;
+    if (has_store() && start_at_store(number)) return;
     read_operation operation = rest_of(number);
     flights_[number].way = flights_[number].file->choose(operation, *io_);
     if (flights_[number].way == read_way::direct)

@@ -53,27 +53,8 @@ public:
 
     // As file_registry::handle_of.
     int find(std::uint32_t slot, std::uint32_t generation, std::shared_ptr<shared_handle>& out,
-             std::uint64_t& size_bytes) {
-        forget_stale();
-        place& p = places_[slot % places_.size()];
-        if (p.handle == nullptr || p.slot != slot || p.generation != generation) {
-            std::shared_ptr<shared_handle> found;
-            if (const int code = files_.handle_of(slot, generation, found, size_bytes); code != 0)
-                return code;
-            const auto holder = std::make_shared<std::shared_ptr<shared_handle>>(found);
-            p = {slot, generation, size_bytes, std::shared_ptr<shared_handle>(holder, found.get())};
-        }
-        out = p.handle;
-        size_bytes = p.size_bytes;
-        return 0;
-    }
-
-    void forget_stale() {
-        const std::uint64_t changes = files_.handle_changes();
-        if (changes == seen_changes_) return;
-        places_ = {};
-        seen_changes_ = changes;
-    }
+             std::uint64_t& size_bytes);
+    void forget_stale();
     void forget_all() { places_ = {}; }
 
 private:
@@ -188,9 +169,7 @@ private:
     void ask_for_wishes(std::uint32_t calls);
     // A request came for this range, so it lies in no window.
     void note_asked(std::uint32_t slot, std::uint32_t generation, std::uint64_t offset,
-                    std::uint64_t bytes) const {
-        if (settings_.asked != nullptr) settings_.asked->note(slot, generation, offset, bytes);
-    }
+                    std::uint64_t bytes) const;
     void serve_write(const engine::write_request& request, const engine::ring_ticket& at);
     void run_writers();
     void serve_leaf(const engine::leaf_request& request, const engine::ring_ticket& at);
@@ -202,7 +181,8 @@ private:
     bool take_from_frames(std::uint32_t number);
     void look_at_copies();
     void give_up_copies();
-    // service/store_blocks.cpp
+    // service/store_blocks.cpp: where there is a store.
+    [[nodiscard]] bool has_store() const { return settings_.blocks != nullptr; }
     bool start_at_store(std::uint32_t number);
     bool take_from_block(std::uint32_t number);
     bool start_fill_at_store(const fill_order& order, std::uint32_t slot, std::uint32_t generation,
