@@ -103,6 +103,9 @@ void cpu_rows::deliver(std::uint64_t begin, std::uint64_t end) {
 void cpu_rows::deliver_some(std::uint64_t begin, std::uint64_t end) {
     constexpr std::uint64_t batch_rows = row_batches::batch_rows;
     std::uint32_t left[most_rows / batch_rows];
+    // Asked before the windows are used: a row that lies in none because they are opened just now
+    // must not enter.
+    const bool may_enter = windows_ == nullptr || windows_->have_looked();
     {
         const window_visits::visit here(state_.windows_of_rows.visits);
         row_batches::copy(view_, job_, begin, end, left);
@@ -112,7 +115,6 @@ void cpu_rows::deliver_some(std::uint64_t begin, std::uint64_t end) {
         for (std::uint32_t rows = left[(first - begin) / batch_rows]; rows != 0; rows &= rows - 1) {
             if (turn == 0) turn = mix64(lane{}.now_ns());
             const std::uint64_t i = first + static_cast<std::uint64_t>(__builtin_ctz(rows));
-            const bool may_enter = windows_ == nullptr || windows_->have_looked();
             if (deliver_one(i, !may_enter || ++turn % rows_until_entry != 0)) ++by_call;
         }
     if (by_call != 0 && windows_ != nullptr) windows_->spend(by_call);

@@ -39,7 +39,7 @@ public:
     void spend(std::uint64_t rows);
     // True: at the last look all rows lay in windows.
     [[nodiscard]] bool are_whole() const { return is_whole_; }
-    // False: these rows may come from windows soon.
+    // False: these rows may come from windows soon. True: the caller sees what the look opened.
     [[nodiscard]] bool have_looked() const { return looks_ != 0; }
 
 private:
