@@ -18,14 +18,16 @@ std::uint64_t nap_of(std::uint32_t naps_before, const idle_watch::limits& at_mos
 
 }  // namespace
 
-// A watcher that naps for longer than a new sleeper bears is woken: it leaves, and whichever thread
-// watches next begins with short naps.
+// True: this thread watches. A watcher that naps for longer than a new sleeper bears is woken: it
+// leaves, and whichever thread watches next begins with short naps. So the length of the first nap
+// is known as soon as there is a watcher.
 bool idle_watch::enter(const place& self, const limits& at_most) {
     std::lock_guard lock(mutex_);
     resting_.push_back({self, at_most.look_ns});
     if (watcher_ == nullptr) {
         watcher_ = self.bell;
-        nap_ns_ = 0;
+        // Requests for other threads may have come since the last watcher looked for the last time.
+        wake_asked(self, at_most, 0);
         return true;
     }
     if (at_most.first_look_ns < nap_ns_) watcher_->ring();
@@ -42,10 +44,8 @@ void idle_watch::leave(const place& self, bool watched, bool hand_over) {
     if (hand_over && !resting_.empty()) resting_.back().bell->ring();
 }
 
-// Of the watcher. Returns how long it naps after so many naps.
-std::uint64_t idle_watch::wake_asked(const place& self, const limits& at_most,
-                                     std::uint32_t naps_before) {
-    std::lock_guard lock(mutex_);
+// Of the watcher, under the lock. Chooses how long it naps after so many naps.
+void idle_watch::wake_asked(const place& self, const limits& at_most, std::uint32_t naps_before) {
     nap_ns_ = nap_of(naps_before, at_most);
     for (const sleeper& each : resting_) {
         nap_ns_ = std::min(nap_ns_, each.look_ns);
@@ -55,7 +55,6 @@ std::uint64_t idle_watch::wake_asked(const place& self, const limits& at_most,
                 : nap_ns_ >= at_most.rare_look_ns ? looks::rare
                                                   : looks::often,
                 std::memory_order_relaxed);
-    return nap_ns_;
 }
 
 void idle_watch::wake_watcher() {
@@ -70,15 +69,16 @@ bool idle_watch::rest(const place& self, const limits& at_most, const std::atomi
     const auto ends = [&] {
         return stop.load(std::memory_order_seq_cst) || killed.load(std::memory_order_seq_cst);
     };
-    // Requests for other threads may have come since the last watcher looked for the last time.
     std::uint32_t naps = 0;
-    std::uint64_t nap_ns = watches ? wake_asked(self, at_most, naps) : at_most.sleep_ns;
     bool work = self.is_asked() || ends();
     for (std::uint64_t rested_ns = 0; !work && rested_ns < at_most.sleep_ns;) {
+        const std::uint64_t nap_ns = watches ? nap_ns_ : at_most.sleep_ns;
         const bool rung = self.bell->wait(nap_ns);
         rested_ns += nap_ns;
         work = rung || self.is_asked() || ends();
-        if (watches) nap_ns = wake_asked(self, at_most, ++naps);
+        if (!watches) continue;
+        std::lock_guard lock(mutex_);
+        wake_asked(self, at_most, ++naps);
     }
     leave(self, watches, work);
     self.bell->end_sleep();

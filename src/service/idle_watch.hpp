@@ -99,13 +99,12 @@ private:
     [[nodiscard]] bool enter(const place& self, const limits& at_most);
     void wake_watcher();
     void leave(const place& self, bool watched, bool hand_over);
-    [[nodiscard]] std::uint64_t wake_asked(const place& self, const limits& at_most,
-                                           std::uint32_t naps_before);
+    void wake_asked(const place& self, const limits& at_most, std::uint32_t naps_before);
 
     mutable std::mutex mutex_;  // guards the three below
     std::vector<sleeper> resting_;
     host_doorbell* watcher_ = nullptr;
-    std::uint64_t nap_ns_ = 0;               // of the watcher
+    std::uint64_t nap_ns_ = 0;               // of the watcher, which alone writes it
     std::atomic<looks> pace_{looks::often};  // of the watcher; written under the lock
 };
 
