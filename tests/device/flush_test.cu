@@ -19,9 +19,11 @@ constexpr std::uint64_t flushed_bytes = 300 * flushed_page + 1234;
 enum flush_result { opened, wrote, synced, closed, flush_results };
 enum class ending { fsync, msync, close };
 
-// One block writes the whole file and ends so.
-__global__ void write_and_end(const __grid_constant__ runtime_ref fs, const char* name,
-                              const std::uint8_t* source, ending how, std::int64_t* results) {
+// One block writes the whole file and ends so. The bounds: compiled fast or to be debugged, it
+// would use more registers than a block of so many threads may have.
+__global__ void __launch_bounds__(512)
+    write_and_end(const __grid_constant__ runtime_ref fs, const char* name,
+                  const std::uint8_t* source, ending how, std::int64_t* results) {
     const block g;
     const int fd = open(g, fs, name, open_read_write | open_create);
     std::int64_t done = 0, code = 0;
