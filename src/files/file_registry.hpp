@@ -276,7 +276,7 @@ private:
         // watch began were those of the file.
         watch_hold watch;
         bool was_as_file = false;
-        std::weak_ptr<shared_handle> last_handle;  // that settling took away
+        std::weak_ptr<const void> last_handle;  // the mark of the one that settling took away
         // Since when its last close of this epoch is being settled.
         struct {
             std::uint64_t epoch = 0;
@@ -352,7 +352,8 @@ private:
                     const write_watch::mark& seen);
     proof keep(const closing& of, const file_identity& now,
                const std::shared_ptr<file_writer>& writer);
-    bool is_in_own_way(const closing& of, std::uint64_t looks_before);
+    bool is_held_here(const closing& of);
+    bool was_looked_up(const closing& of, std::uint64_t looks_before);
     void forget_pages(const closing& of);
     bool look_up_plain(const std::string& name, bool check_roots, found_file& out);
     int look_up_thoroughly(const std::string& name, bool check_roots, found_file& out);

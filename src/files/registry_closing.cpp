@@ -114,7 +114,7 @@ file_registry::proof file_registry::begin_proof(const closing& of,
         steady_ns() - e->settling.since_ns < longest_wait_ns)
         return proof::not_yet;
     if (e->handle != nullptr) {
-        e->last_handle = e->handle;
+        e->last_handle = e->handle->open_mark();
         parked.push_back(take_handle(of.slot));
     }
     writer = e->writer;
@@ -122,16 +122,24 @@ file_registry::proof file_registry::begin_proof(const closing& of,
     return proof::given;
 }
 
-// Is a handle of this registry the reason, perhaps, for which the lease was refused? Counts and
-// time decide only between two safe answers.
-bool file_registry::is_in_own_way(const closing& of, std::uint64_t looks_before) {
+// Does this registry have the file open, but for the writer's handle? Time and counts, here and
+// below, decide only between two safe answers.
+bool file_registry::is_held_here(const closing& of) {
+    std::lock_guard lock(mutex_);
+    const entry* const e = closing_entry(of);
+    if (e == nullptr) return true;  // the next call finds out why
+    if (steady_ns() - e->settling.since_ns >= longest_wait_ns) return false;
+    return !e->last_handle.expired() || e->writer.use_count() > 2;
+}
+
+// Was the lease refused, perhaps, because a thread of this registry was looking up a name?
+bool file_registry::was_looked_up(const closing& of, std::uint64_t looks_before) {
     const std::uint64_t begun = looks_begun_.load();
     const bool looked = looks_ended_.load() != begun || begun != looks_before;
     std::lock_guard lock(mutex_);
     entry* const e = closing_entry(of);
-    if (e == nullptr) return true;  // the next call finds out why
+    if (e == nullptr) return true;
     if (steady_ns() - e->settling.since_ns >= longest_wait_ns) return false;
-    if (!e->last_handle.expired() || e->writer.use_count() > 2) return true;
     if (!looked || ++e->settling.attempts > most_refusals) return false;
     e->settling.looks_awaited = begun;
     return true;
@@ -145,9 +153,10 @@ file_registry::proof file_registry::try_proof(const closing& of,
                                               std::shared_ptr<file_writer>& writer,
                                               const write_watch::mark& seen) {
     const std::uint64_t looks_before = looks_ended_.load();
-    if (writer.use_count() > 2 && is_in_own_way(of, looks_before)) return proof::not_yet;
+    // Asked before the lease is: a handle that goes afterwards would still have it refused.
+    if (is_held_here(of)) return proof::not_yet;
     const int code = env_.take_sole_lease(writer->fd());
-    if (code == -EAGAIN && is_in_own_way(of, looks_before)) return proof::not_yet;
+    if (code == -EAGAIN && was_looked_up(of, looks_before)) return proof::not_yet;
     if (code != 0) return proof::none;
     file_facts now;
     proof got = proof::none;

@@ -84,6 +84,8 @@ public:
     shared_handle(const shared_handle&) = delete;
     shared_handle& operator=(const shared_handle&) = delete;
     [[nodiscard]] int fd() const { return fd_; }
+    // Expires once the handle is closed. A weak pointer to the handle itself expires before.
+    [[nodiscard]] std::weak_ptr<const void> open_mark() const { return open_mark_; }
     // Which file it is: asked once.
     [[nodiscard]] file_key key() const {
         // Acquire: pairs with the release below; both words are there.
@@ -120,6 +122,7 @@ private:
     // reads go the other way meanwhile.
     static constexpr int not_yet = -1, opening = -2, refused = -3;
 
+    const std::shared_ptr<const void> open_mark_ = std::make_shared<char>();
     environment& env_;
     const int fd_;
     read_settings* const settings_;

@@ -492,4 +492,48 @@ TEST_F(registry, a_loan_from_before_a_kept_write_is_no_longer_valid) {
     files->end_loan(next);
 }
 
+// A service thread lets its handle go, and the close takes a moment in which the file is settled:
+// the lease would be refused, and the pages lost.
+TEST_F(registry, a_handle_that_is_being_closed_does_not_cost_the_proof) {
+    using clock = std::chrono::steady_clock;
+    constexpr auto longest_wait = std::chrono::milliseconds(100);  // of the registry
+    let_files_settle();
+    registry_limits writable = small_limits;
+    writable.writable = true;
+    make(writable);
+    const open_reply a = must_open("a");
+    const auto write_and_settle = [&](const auto& meanwhile) {
+        const open_reply written = files->open("a", 0, 0, open_read_write);
+        const auto settle = [&] {
+            return files->settle(a.slot, a.generation, written.epoch, 5000);
+        };
+        bool settled = settle();
+        meanwhile(settle, settled);
+        while (!settled) settled = settle();
+    };
+    write_and_settle([](const auto&, bool&) {});
+    if (files->kept_files() == 0) GTEST_SKIP() << "this file system or kernel allows no proof";
+
+    std::shared_ptr<shared_handle> held;
+    std::uint64_t size = 0;
+    must_open("a");
+    ASSERT_EQ(files->handle_of(a.slot, a.generation, held, size), 0);
+    const auto begun = clock::now();
+    write_and_settle([&](const auto& settle, bool& settled) {
+        env.stall(fault::call_close);
+        std::thread closer([&] { held.reset(); });
+        while (env.stalled() == 0) std::this_thread::yield();
+        // In time for the registry, which waits no longer.
+        std::thread ender([&] {
+            while (clock::now() < begun + longest_wait / 2) std::this_thread::yield();
+            env.release();
+        });
+        while (!settled && env.stalled() != 0) settled = settle();
+        ender.join();
+        closer.join();
+    });
+    if (clock::now() >= begun + longest_wait) GTEST_SKIP() << "the machine was too busy";
+    EXPECT_EQ(files->kept_files(), 2u);
+}
+
 }  // namespace penstock::test
