@@ -11,6 +11,7 @@
 
 #include "fault/faulty_environment.hpp"
 #include "penstock/write.hpp"
+#include "unit/proof_of_writes.hpp"
 #include "unit/support.hpp"
 
 namespace penstock::test {
@@ -100,17 +101,7 @@ protected:
         hooks.env = &env;
         rt = make_runtime(o, hooks);
     }
-    // A file system where nothing can be proved, or an old kernel, keeps nothing.
-    bool can_prove() {
-        write_file(folder / "probe", {1});
-        host::file_facts facts;
-        const int fd = must_open(folder / "probe", O_RDWR);
-        const int code = env.take_sole_lease(fd);
-        env.end_lease(fd);
-        const bool known = env.facts(fd, facts) == 0 && facts.exact_times;
-        ::close(fd);
-        return code == 0 && known;
-    }
+    bool can_prove() { return can_prove_writes(folder, env); }
     std::uint64_t host_reads() { return rt->stats().file_reads; }
     std::uint64_t kept() { return rt->stats().kept_files; }
 
