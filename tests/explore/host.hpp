@@ -110,11 +110,16 @@ private:
         std::uint64_t inode = 0;
         std::uint32_t generation = 0;
         bool in_use = false;
+        bool is_settled = false;  // the host has no writer for it any more
+        std::uint64_t epoch = 0;  // how many opens were answered with it
     };
     struct extent {
         std::uint32_t at = 0, units = 0;
     };
 
+    static bool is_about_written(engine::op operation) {
+        return operation == engine::op::write || operation == engine::op::sync;
+    }
     const engine::ring_request& request(std::uint64_t ticket) const {
         return world_.memory.requests[engine::slot_of(world_.view.rings[0], ticket)];
     }
@@ -155,6 +160,8 @@ inline void host::answer(std::uint64_t ticket, const plan& planned) {
     explore::require(!of_file || (posted.file_slot < max_files && slots_[posted.file_slot].in_use &&
                                   slots_[posted.file_slot].generation == posted.generation),
                      "the host was asked about a file that it did not give");
+    explore::require(!is_about_written(posted.operation) || !slots_[posted.file_slot].is_settled,
+                     "a file was settled while a group wrote it");
     if (posted.lost_extent != 0)
         take_path_back(static_cast<std::uint32_t>(posted.lost_extent) - 1,
                        posted.lost_extent >> 32);
@@ -166,8 +173,10 @@ inline void host::answer(std::uint64_t ticket, const plan& planned) {
     } else if (posted.operation == engine::op::write) {
         ++asked.writes;
         reply.result = write_page(posted, staging, planned);
-    } else if (posted.operation == engine::op::sync || posted.operation == engine::op::settle) {
-        reply.result = planned.error;
+    } else if (posted.operation == engine::op::settle) {
+        const engine::file_request settled = engine::file_request::of(posted);
+        given_slot& s = slots_[settled.file_slot];
+        if (s.epoch == settled.epoch) s.is_settled = true;
     } else if (posted.operation == engine::op::fill) {
         ++asked.fills;
         fill_pages(posted, staging, planned);
@@ -283,6 +292,8 @@ inline std::int64_t host::open_name(const engine::ring_request& posted, const st
     reply.words[engine::reply_size_bytes] = file->size_bytes;
     reply.words[engine::reply_table] = slot * 8;
     if (file->two_level) reply.words[engine::reply_path_and_flags] |= std::uint64_t{1} << 32;
+    slots_[slot].is_settled = false;
+    reply.words[engine::reply_path_and_flags] |= ++slots_[slot].epoch << 33;
     reply.words[engine::reply_inode] = file->inode;
     reply.words[engine::reply_modified_ns] = 0;
     return 0;

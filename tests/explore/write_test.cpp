@@ -271,6 +271,37 @@ TEST(write, one_opens_writes_and_closes_while_another_closes) {
     expect_sound(s.run({.preemptions = 3}));
 }
 
+// The host has a writer for the file as long as a lane has it open to write: it drops the writer
+// with the last close, unless it has answered an open since.
+TEST(write, two_open_a_file_by_its_name_write_it_and_close_it) {
+    written_file s({.frames = 1, .ring_slots = 2});
+    s.warm(0, 0);
+    s.expect(0, 0, 70);
+    s.expect(0, 1, 71);
+    s.held.references = 0;
+    s.server.files = {{"a", 1, 2 * page_bytes}};
+    s.prepare = [&s, before = s.prepare] {
+        before();
+        --s.w.memory.file_words[0];
+        s.w.memory.writes[0].writers = 0;
+    };
+    for (std::uint64_t word = 0; word < 2; ++word)
+        s.lane([&s, word](auto g) {
+            const int fd = open(g, s.w.fs(), "a", open_write);
+            explore::require(fd >= 0, "an open failed");
+            const std::uint64_t value = 70 + word;
+            explore::require(
+                write(g, s.w.fs(), fd, &value, 8, static_cast<std::int64_t>(word * 8)) == 8,
+                "a write failed");
+            explore::require(close(g, s.w.fs(), fd) == 0, "a close failed");
+        });
+    s.also([&] {
+        explore::require(s.w.memory.disk[0] == 70 && s.w.memory.disk[1] == 71,
+                         "closed by all, and the file does not have it");
+    });
+    expect_sound(s.run({.preemptions = 2}));
+}
+
 // The reader has the file open, and no lane has written it when the reader begins to close.
 TEST(write, one_opens_for_writing_while_a_reader_closes) {
     written_file s({.frames = 1});

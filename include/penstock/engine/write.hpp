@@ -142,9 +142,9 @@ PENSTOCK_HD inline bool release_while(const cache_view& c, int fd, file_word see
 }
 
 // Leader only. Gives the reference back if the file word is still `seen`, or has at least `enough`
-// references. Then it returns true, and `error` is an error that no caller was told of yet. False:
-// try again, maybe with another `fd`. `mapped`: the file had writable mappings before the check for
-// dirty pages.
+// references and `seen` was not the last. Then it returns true, and `error` is an error that no
+// caller was told of yet. False: try again, maybe with another `fd`. `mapped`: the file had
+// writable mappings before the check for dirty pages.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE bool release_written(const Group& g, const cache_view& c, int& fd,
                                                    file_word seen, std::uint64_t enough,
@@ -159,7 +159,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool release_written(const Group& g, const cache_v
         if (const std::int64_t earlier = take_write_error(c, slot); error == 0) error = earlier;
         count_writers(c, slot, ~std::uint64_t{0});
     }
-    if (!release_while(c, fd, seen, enough)) {
+    // From another word than `seen` the reference would not be the last, which all above is for.
+    if (!release_while(c, fd, seen, last ? ~std::uint64_t{0} : enough)) {
         if (writes) count_writers(c, slot, 1);
         return false;
     }

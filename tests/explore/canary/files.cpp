@@ -143,6 +143,47 @@ TEST(canary, last_close_unseen) {
 
 #endif
 
+// A lane whose close would be the last goes on from the file word's newest value if another lane
+// has opened the file since. So it has the host drop the writer that the other lane needs.
+#ifdef CANARY_settles_for_others
+
+#include "penstock/engine/file_word.hpp"
+
+namespace penstock::engine {
+
+inline bool broken_release(file_word* word, file_word seen) {
+    if (try_release_from(word, seen)) return true;
+    const file_word newest = look(word);
+    return references_of(newest) >= 2 && try_release_from(word, newest);
+}
+
+}  // namespace penstock::engine
+
+#define try_release_from broken_release
+
+#include "explore/written_file.hpp"
+
+namespace penstock::explore_kit {
+
+TEST(canary, settles_for_others) {
+    written_file s({.frames = 1});
+    s.warm(0, 0);
+    s.held.references = 0;
+    s.anything_goes(0, 0);
+    s.lane([&](auto g) { explore::require(close(g, s.w.fs(), s.fd) == 0, "a close failed"); });
+    s.lane([&](auto g) {
+        if (engine::add_reference(g, s.w.view, s.fd) != s.fd) return;
+        engine::count_writers(s.w.view, 0, 1);
+        s.store(g, 0, 0, 70);
+        explore::require(close(g, s.w.fs(), s.fd) == 0, "a close failed");
+    });
+    expect_caught(s.run({.preemptions = 3}), "a file was settled while a group wrote it");
+}
+
+}  // namespace penstock::explore_kit
+
+#endif
+
 // A close takes its share out of the file's count of dirty pages when it begins to write it back,
 // and not when the answers are there. So an fsync beside it finds nothing to write.
 #ifdef CANARY_share_counted_early
