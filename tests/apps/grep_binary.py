@@ -52,6 +52,14 @@ def place_of_zero(rng, size):
     return min(max(rng.choice([near_edge, rng.randrange(size)]), 0), size - 1)
 
 
+# Short lines in front of a zero byte behind grep's first reads: grep counts the file in part.
+def write_cut_short(rng, path):
+    text = text_of_lines(rng, 4 * READ, 80)
+    text[rng.randrange(3 * READ, 4 * READ)] = 0
+    with open(path, "wb") as file:
+        file.write(text)
+
+
 def write_file(rng, path, longest_line):
     size = rng.choice([0, 10, READ - 1, READ, READ + 1, 2 * READ, rng.randint(1, 8 * READ)])
     text = text_of_lines(rng, size, longest_line)
@@ -85,7 +93,11 @@ def main():
             longest_line = rng.choice([10, 80] + ([700, 5000, 30000, 150000, 400000]
                                                   if measured_here else []))
             path = os.path.join(directory, f"file{number}")
-            write_file(rng, path, longest_line)
+            # By chance alone no file might be cut short, and the comparison would tell nothing.
+            if number % 10 == 0:
+                write_cut_short(rng, path)
+            else:
+                write_file(rng, path, longest_line)
             arguments = [*support.backend_flags(), "--quiet", "--dict", dictionary, "--page",
                          rng.choice(["512", "64KiB"]),
                          "--cache", "4MiB", "--piece", rng.choice(["1000", "64KiB", "1MiB"]),
@@ -104,7 +116,7 @@ def main():
                 text = file.read()
             cut_short += 0 in text and bool(expected)
             os.remove(path)
-    support.require(cut_short * 20 >= asked.rounds,
+    support.require(cut_short * 10 >= asked.rounds,
                     f"only {cut_short} files were cut short at a zero byte")
     print(f"{asked.rounds} files, {matches} matches, {cut_short} files counted in part")
 
