@@ -42,12 +42,14 @@ struct team<block> {
 };
 #endif
 
-// Changes to words that the members share. A lane shares with no other thread: it
-// need not pay.
+// Changes to words that the members share, in a block's shared memory. A lane shares with no other
+// thread: it need not pay.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE std::uint32_t add_shared(const Group& g, std::uint32_t* word,
                                                      std::uint32_t value) {
-    if (g.size() != 1) return atomic_fetch_add<order::relaxed>(word, value);
+#if PENSTOCK_ON_DEVICE
+    if (g.size() != 1) return ::atomicAdd(word, value);
+#endif
     const std::uint32_t before = *word;
     *word = before + value;
     return before;
@@ -70,7 +72,9 @@ PENSTOCK_HD PENSTOCK_INLINE void min_shared(const Group& g, std::uint64_t* word,
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE bool swap_shared(const Group& g, std::uint32_t* word,
                                              std::uint32_t expected, std::uint32_t desired) {
-    if (g.size() != 1) return atomic_compare_swap<order::relaxed>(word, expected, desired);
+#if PENSTOCK_ON_DEVICE
+    if (g.size() != 1) return ::atomicCAS(word, expected, desired) == expected;
+#endif
     if (*word != expected) return false;
     *word = desired;
     return true;

@@ -63,6 +63,9 @@ PENSTOCK_HD PENSTOCK_INLINE void atomic_store(T* address, T value) {
 #endif
 }
 
+// This and all changes of a word below: on the GPU the word lies in device or host memory, never in
+// shared memory, which would cost each of them a branch and two more ways.
+//
 // True if the word held `expected` and now holds `desired`. Strong: it does not fail without cause.
 template <order Order, scope Scope = scope::device, typename T>
 PENSTOCK_HD PENSTOCK_INLINE bool atomic_compare_swap(T* address, T expected, T desired) {
@@ -144,10 +147,7 @@ PENSTOCK_HD PENSTOCK_INLINE void atomic_raise(T* address, T value) {
 template <typename T>
 PENSTOCK_HD PENSTOCK_INLINE void atomic_add_relaxed(T* address, T value) {
 #if PENSTOCK_ON_DEVICE
-    if constexpr (sizeof(T) == 8)
-        ::atomicAdd(reinterpret_cast<unsigned long long*>(address),
-                    static_cast<unsigned long long>(value));
-    else ::atomicAdd(reinterpret_cast<unsigned*>(address), static_cast<unsigned>(value));
+    device_atomic::reduce_add(address, value);
 #else
     PENSTOCK_SCHEDULE_POINT(address, true);
     __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
@@ -176,10 +176,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t add_acquire(std::uint64_t* address, st
 
 PENSTOCK_HD PENSTOCK_INLINE void reduce_relaxed(std::uint64_t* address, std::uint64_t value) {
 #if PENSTOCK_ON_DEVICE
-    asm volatile(
-        "red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(__cvta_generic_to_global(address)),
-        "l"(value)
-        : "memory");
+    device_atomic::reduce_add(address, value);
 #else
     static_cast<void>(atomic_fetch_add<order::relaxed>(address, value));
 #endif
@@ -204,8 +201,7 @@ PENSTOCK_HD PENSTOCK_INLINE T fetch_add_relaxed(T* address, T value) {
 
 PENSTOCK_HD PENSTOCK_INLINE void atomic_or_relaxed(std::uint64_t* address, std::uint64_t bits) {
 #if PENSTOCK_ON_DEVICE
-    ::atomicOr(reinterpret_cast<unsigned long long*>(address),
-               static_cast<unsigned long long>(bits));
+    device_atomic::reduce_or(address, bits);
 #else
     PENSTOCK_SCHEDULE_POINT(address, true);
     __atomic_fetch_or(address, bits, __ATOMIC_RELAXED);
@@ -214,8 +210,7 @@ PENSTOCK_HD PENSTOCK_INLINE void atomic_or_relaxed(std::uint64_t* address, std::
 
 PENSTOCK_HD PENSTOCK_INLINE void atomic_and_relaxed(std::uint64_t* address, std::uint64_t bits) {
 #if PENSTOCK_ON_DEVICE
-    ::atomicAnd(reinterpret_cast<unsigned long long*>(address),
-                static_cast<unsigned long long>(bits));
+    device_atomic::reduce_and(address, bits);
 #else
     PENSTOCK_SCHEDULE_POINT(address, true);
     __atomic_fetch_and(address, bits, __ATOMIC_RELAXED);

@@ -89,43 +89,45 @@ PENSTOCK_D PENSTOCK_INLINE void store(T* address, T value) {
     else PENSTOCK_PTX_SCOPED("st.relaxed", ".b32 [%0],%1;", ::"l"(address), "r"(word) : "memory");
 }
 
-// Returns the value before, as do all below.
+// Returns the value before, as do all below. The word of a change lies in device or host memory,
+// never in shared memory: of an atomic at any address nvcc makes branches and several ways, of a
+// swap some forty instructions.
 template <order Order, scope Scope, typename T>
 PENSTOCK_D PENSTOCK_INLINE T compare_swap(T* address, T expected, T desired) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8);
     const auto word = to_word(expected), next = to_word(desired);
     word_of<T> before;
     if constexpr (sizeof(T) == 8)
-        PENSTOCK_PTX_ORDERED("atom.cas", ".b64 %0,[%1],%2,%3;",
+        PENSTOCK_PTX_ORDERED("atom.cas", ".global.b64 %0,[%1],%2,%3;",
                              : "=l"(before)
-                             : "l"(address), "l"(word), "l"(next)
+                             : "l"(__cvta_generic_to_global(address)), "l"(word), "l"(next)
                              : "memory");
     else
-        PENSTOCK_PTX_ORDERED("atom.cas", ".b32 %0,[%1],%2,%3;",
+        PENSTOCK_PTX_ORDERED("atom.cas", ".global.b32 %0,[%1],%2,%3;",
                              : "=r"(before)
-                             : "l"(address), "r"(word), "r"(next)
+                             : "l"(__cvta_generic_to_global(address)), "r"(word), "r"(next)
                              : "memory");
     return from_word<T>(before);
 }
 
 // name(address, value): the atomic `instruction` on words of the kinds `wide` and `narrow`.
-#define PENSTOCK_DEVICE_ATOMIC(name, instruction, wide, narrow)          \
-    template <order Order, scope Scope, typename T>                      \
-    PENSTOCK_D PENSTOCK_INLINE T name(T* address, T value) {             \
-        static_assert(sizeof(T) == 4 || sizeof(T) == 8);                 \
-        const auto word = to_word(value);                                \
-        word_of<T> before;                                               \
-        if constexpr (sizeof(T) == 8)                                    \
-            PENSTOCK_PTX_ORDERED(instruction, "." wide " %0,[%1],%2;",   \
-                                 : "=l"(before)                          \
-                                 : "l"(address), "l"(word)               \
-                                 : "memory");                            \
-        else                                                             \
-            PENSTOCK_PTX_ORDERED(instruction, "." narrow " %0,[%1],%2;", \
-                                 : "=r"(before)                          \
-                                 : "l"(address), "r"(word)               \
-                                 : "memory");                            \
-        return from_word<T>(before);                                     \
+#define PENSTOCK_DEVICE_ATOMIC(name, instruction, wide, narrow)                      \
+    template <order Order, scope Scope, typename T>                                  \
+    PENSTOCK_D PENSTOCK_INLINE T name(T* address, T value) {                         \
+        static_assert(sizeof(T) == 4 || sizeof(T) == 8);                             \
+        const auto word = to_word(value);                                            \
+        word_of<T> before;                                                           \
+        if constexpr (sizeof(T) == 8)                                                \
+            PENSTOCK_PTX_ORDERED(instruction, ".global." wide " %0,[%1],%2;",        \
+                                 : "=l"(before)                                      \
+                                 : "l"(__cvta_generic_to_global(address)), "l"(word) \
+                                 : "memory");                                        \
+        else                                                                         \
+            PENSTOCK_PTX_ORDERED(instruction, ".global." narrow " %0,[%1],%2;",      \
+                                 : "=r"(before)                                      \
+                                 : "l"(__cvta_generic_to_global(address)), "r"(word) \
+                                 : "memory");                                        \
+        return from_word<T>(before);                                                 \
     }
 PENSTOCK_DEVICE_ATOMIC(add_integers, "atom.add", "u64", "u32")
 PENSTOCK_DEVICE_ATOMIC(exchange, "atom.exch", "b64", "b32")
@@ -141,14 +143,14 @@ PENSTOCK_D PENSTOCK_INLINE T fetch_add(T* address, T value) {
     } else {
         T before;
         if constexpr (sizeof(T) == 8)
-            PENSTOCK_PTX_ORDERED("atom.add", ".f64 %0,[%1],%2;",
+            PENSTOCK_PTX_ORDERED("atom.add", ".global.f64 %0,[%1],%2;",
                                  : "=d"(before)
-                                 : "l"(address), "d"(value)
+                                 : "l"(__cvta_generic_to_global(address)), "d"(value)
                                  : "memory");
         else
-            PENSTOCK_PTX_ORDERED("atom.add", ".f32 %0,[%1],%2;",
+            PENSTOCK_PTX_ORDERED("atom.add", ".global.f32 %0,[%1],%2;",
                                  : "=f"(before)
-                                 : "l"(address), "f"(value)
+                                 : "l"(__cvta_generic_to_global(address)), "f"(value)
                                  : "memory");
         return before;
     }
@@ -159,6 +161,29 @@ PENSTOCK_D PENSTOCK_INLINE T fetch_max(T* address, T value) {
     static_assert(std::is_unsigned_v<T>);
     return max_unsigned<Order, Scope>(address, value);
 }
+
+// name(address, value): a relaxed change at device scope that gives nothing back. It is sent off
+// and not waited for. (An atomic whose result is unused comes back to the thread all the same.)
+#define PENSTOCK_DEVICE_REDUCTION(name, instruction, wide, narrow)             \
+    template <typename T>                                                      \
+    PENSTOCK_D PENSTOCK_INLINE void name(T* address, T value) {                \
+        static_assert(sizeof(T) == 4 || sizeof(T) == 8);                       \
+        const auto word = to_word(value);                                      \
+        if constexpr (sizeof(T) == 8)                                          \
+            asm volatile("red.relaxed.gpu.global." instruction "." wide        \
+                         " [%0],%1;" ::"l"(__cvta_generic_to_global(address)), \
+                         "l"(word)                                             \
+                         : "memory");                                          \
+        else                                                                   \
+            asm volatile("red.relaxed.gpu.global." instruction "." narrow      \
+                         " [%0],%1;" ::"l"(__cvta_generic_to_global(address)), \
+                         "r"(word)                                             \
+                         : "memory");                                          \
+    }
+PENSTOCK_DEVICE_REDUCTION(reduce_add, "add", "u64", "u32")
+PENSTOCK_DEVICE_REDUCTION(reduce_or, "or", "b64", "b32")
+PENSTOCK_DEVICE_REDUCTION(reduce_and, "and", "b64", "b32")
+#undef PENSTOCK_DEVICE_REDUCTION
 
 // Two-way.
 template <scope Scope>
