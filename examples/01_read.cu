@@ -1,6 +1,8 @@
 // Reads a file into memory and counts its lines: 01_read FILE.
 //
 // The work is a function object over a group: the same body runs on GPU warps and on CPU threads.
+#include <penstock/launch.hpp>
+
 #include "support.hpp"
 
 constexpr std::int64_t piece_bytes = 65536;

@@ -1,5 +1,8 @@
 // Adds up the bytes of a file through pointers into the page cache, without copying them: 03_map
 // FILE.
+#include <penstock/launch.hpp>
+#include <penstock/view.hpp>
+
 #include "support.hpp"
 
 struct add_bytes {

@@ -1,4 +1,6 @@
 // A kernel that writes its result to a file: 04_write FILE. Needs a GPU.
+#include <penstock/write.hpp>
+
 #include "support.hpp"
 
 // Every warp writes rows of a table of squares; the file has them when the last warp has closed it.

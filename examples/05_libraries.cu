@@ -7,6 +7,8 @@
 #include <cub/device/device_reduce.cuh>
 #include <cublas_v2.h>
 
+#include <penstock/region.hpp>
+
 #include "support.hpp"
 
 struct matrices {

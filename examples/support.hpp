@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include <penstock/penstock.hpp>
+#include <penstock/runtime.hpp>
 
 #if defined(__CUDACC__)
 #include <cuda_runtime.h>
