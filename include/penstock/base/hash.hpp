@@ -23,8 +23,8 @@ constexpr PENSTOCK_HD PENSTOCK_INLINE std::uint64_t mix64(std::uint64_t x) {
 // its end. Eight steps, however many are left: a loop that ended with the name was unrolled by
 // four, and where two characters remained ptxas 13.0 lost them in some kernels and not in others;
 // opens of names of such lengths failed (tests/device/open_test.cu, names_of_every_length).
-PENSTOCK_HD inline std::uint64_t name_chunk(const char* name, std::uint32_t bytes,
-                                            std::uint32_t at) {
+PENSTOCK_HD PENSTOCK_NOINLINE inline std::uint64_t name_chunk(const char* name, std::uint32_t bytes,
+                                                              std::uint32_t at) {
     std::uint64_t chunk = 0;
     for (std::uint32_t i = 0; i < 8; ++i)
         if (at + i < bytes)

@@ -28,6 +28,13 @@
 #define PENSTOCK_UNROLL
 #endif
 
+// Before a loop that is not worth being fast: a GPU's compiler would write its body out four times.
+#if defined(__CUDA_ARCH__)
+#define PENSTOCK_ROLLED _Pragma("unroll 1")
+#else
+#define PENSTOCK_ROLLED
+#endif
+
 // True inside a function body that is being compiled for the GPU.
 #if defined(__CUDA_ARCH__)
 #define PENSTOCK_ON_DEVICE 1

@@ -22,6 +22,7 @@
 #include "penstock/engine/load.hpp"
 #include "penstock/engine/lost_open.hpp"
 #include "penstock/engine/name_table.hpp"
+#include "penstock/group/leader.hpp"
 
 namespace penstock::engine {
 
@@ -118,6 +119,7 @@ PENSTOCK_HD inline std::int64_t attach_file(const Group& g, const cache_view& c,
 PENSTOCK_HD inline void remember_path(const cache_view& c, name_slot& slot, const name_key& key,
                                       std::uint32_t extent) {
     if (extent == 0) return;
+    PENSTOCK_ROLLED
     for (std::uint32_t i = 0; i < key.bytes; i += 8)
         atomic_store<order::relaxed>(c.paths + (extent - 1) + i / 8, path_chunk(key, i));
     atomic_store<order::relaxed>(&slot.path_at, extent - 1);
@@ -266,7 +268,7 @@ PENSTOCK_HD inline int add_reference(const Group& g, const cache_view& c, int fd
     if (g.is_leader() && fd >= 0 && slot < c.file_slots)
         added = has_number(look(&c.file_words[slot]), descriptor_number(c, fd)) &&
                 try_reference(&c.file_words[slot], descriptor_generation(fd));
-    return g.broadcast(added ? 1 : 0) != 0 ? with_number(c, fd, 0) : -EBADF;
+    return leader_says(g, added) ? with_number(c, fd, 0) : -EBADF;
 }
 
 }  // namespace penstock::engine

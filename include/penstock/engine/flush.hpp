@@ -12,6 +12,7 @@
 #include "penstock/group/concept.hpp"
 #if defined(__CUDACC__)
 #include "penstock/group/gpu_groups.cuh"
+#include "penstock/group/leader.hpp"
 #endif
 
 namespace penstock::engine {
@@ -65,7 +66,7 @@ public:
         posted_ = end_;
     }
     template <typename Group>
-    PENSTOCK_HD void finish_oldest(const Group& g, const cache_view& c) {
+    PENSTOCK_HD PENSTOCK_NOINLINE void finish_oldest(const Group& g, const cache_view& c) {
         post_all(g, c);
         const std::uint32_t frame = frames_[first_ % depth];
         const std::int64_t code = finish_write(g, c, frame);
@@ -74,7 +75,7 @@ public:
         if (code != 0 && error_ == 0) error_ = code;
     }
     template <typename Group>
-    PENSTOCK_HD void finish_all(const Group& g, const cache_view& c) {
+    PENSTOCK_HD PENSTOCK_NOINLINE void finish_all(const Group& g, const cache_view& c) {
         while (first_ != end_) finish_oldest(g, c);
     }
     // If there is no room for one more page, makes room for many, so that many are sent together
@@ -82,6 +83,7 @@ public:
     template <typename Group>
     PENSTOCK_HD void make_room(const Group& g, const cache_view& c) {
         if (end_ - first_ != depth) return;
+        PENSTOCK_ROLLED
         for (std::uint32_t i = 0; i < depth / 2; ++i) finish_oldest(g, c);
     }
     template <typename Group>
@@ -104,7 +106,7 @@ public:
             if (code == -EAGAIN) {
                 std::int64_t late = 0;
                 if (g.is_leader()) late = waiting.check(g, c);
-                late = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(late)));
+                late = code_of_leader(g, late);
                 code = late == -ETIME ? -ETIMEDOUT : late;
                 g.pause(round);
             }

@@ -40,6 +40,7 @@
 #include "penstock/engine/ring.hpp"
 #include "penstock/engine/tier.hpp"
 #include "penstock/engine/window.hpp"
+#include "penstock/group/leader.hpp"
 
 namespace penstock::engine {
 
@@ -182,11 +183,10 @@ PENSTOCK_HD PENSTOCK_INLINE bool may_post_first(const cache_view& c, const file_
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE bool post_first(const Group& g, const cache_view& c,
                                             const file_handle& f, bool written,
-                                            wait_deadline& deadline, pending_load& load,
-                                            keep_in_tier& keep) {
+                                            wait_deadline& deadline, pending_load& load) {
     if (post_load(g, c, f, false, written, load) != 0) return false;
     if (take_offered(c, deadline, load.frame) ||
-        take_frame(g, c, load.word_index, false, deadline, load.frame, keep) == 0) {
+        take_frame(g, c, load.word_index, false, deadline, load.frame, &load.save) == 0) {
         if (load.save.wanted) find_frame(g, c, load.save);
         return true;
     }
@@ -203,12 +203,12 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cach
                                                       pending_load& load, page_cover cover) {
     const std::int64_t stop = stop_code(c);  // on its way while the page word is looked at
     load.page = page;
-    load.word_index = find_word(c, f, page);
+    load.word_index = find_word_apart(c, f, page);
     if (load.word_index == no_word) {
         if (stop != 0) return stop;
         if (!may_wait) return -EAGAIN;
         if (const std::int64_t code = ask_for_leaf(g, c, f, page); code != 0) return code;
-        load.word_index = find_word(c, f, page);
+        load.word_index = find_word_apart(c, f, page);
     }
     page_word* const word = &c.words[load.word_index];
     const page_word seen = load_relaxed(word);
@@ -221,12 +221,11 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cach
         return 0;
     }
     // From here on no other group can load the page.
-    keep_in_tier keep{c, load.save};
     if (posts_first && !find_wanted(c, f, cover, load) &&
-        post_first(g, c, f, is_granted(c, f.slot), deadline, load, keep))
+        post_first(g, c, f, is_granted(c, f.slot), deadline, load))
         return 1;
     if (const std::int64_t code =
-            take_frame(g, c, load.word_index, may_wait, deadline, load.frame, keep);
+            take_frame(g, c, load.word_index, may_wait, deadline, load.frame, &load.save);
         code != 0) {
         abandon(word);
         leave_neighbours(c, load.neighbour);
@@ -250,11 +249,28 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cach
     return 1;
 }
 
+// The part of a load that its leader waits for and gives back. By value: a reference would bring
+// the load of every thread to memory.
+struct load_source {
+    std::uint64_t word_index;
+    const std::byte* bytes;
+    ring_ticket at;
+    pending_load::source from;
+    std::uint32_t wanted_bytes;
+
+    PENSTOCK_HD PENSTOCK_INLINE explicit load_source(const pending_load& load)
+        : word_index(load.word_index),
+          bytes(load.bytes),
+          at(load.at),
+          from(load.from),
+          wanted_bytes(load.wanted_bytes) {}
+};
+
 // Leader only. Waits for the bytes of a started load. Returns 0, or a negative errno; then it has
 // given up the ring slot or the tier's pin.
 template <typename Group>
-PENSTOCK_HD inline std::int64_t await_load(const Group& g, const cache_view& c,
-                                           const pending_load& load) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t await_load(const Group& g, const cache_view& c,
+                                                      const load_source load) {
     if (load.from == pending_load::source::tier_pending)
         return await_fill(g, c, load.word_index, load.bytes);
     if (load.from != pending_load::source::request) return 0;
@@ -276,7 +292,8 @@ PENSTOCK_HD inline std::int64_t await_load(const Group& g, const cache_view& c,
 // Leader only, after the page is published. Gives back the slot or pin that the load held, and
 // counts the load.
 template <typename Group>
-PENSTOCK_HD inline void settle_load(const Group& g, const cache_view& c, const pending_load& load) {
+PENSTOCK_HD PENSTOCK_NOINLINE void settle_load(const Group& g, const cache_view& c,
+                                               const load_source load) {
     switch (load.from) {
         case pending_load::source::request: recycle_slot(c, load.at); break;
         case pending_load::source::window: count(g, c, count_window_loads); break;
@@ -313,7 +330,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool is_neighbour_still(const Group& g, const cach
         good = is_as_seen(c, f, page);
         leave_neighbours(c, page);
     }
-    return g.broadcast(good ? 1 : 0) != 0;
+    return leader_says(g, good);
 }
 
 // Whole group, after a copy from a window of the file. The group is loading a page of that file, so
@@ -322,7 +339,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool is_neighbour_still(const Group& g, const cach
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE bool is_window_still(const Group& g, const cache_view& c,
                                                    const file_handle& f) {
-    return g.broadcast(g.is_leader() && load_relaxed(&c.windows[f.slot]) != 0 ? 1 : 0) != 0;
+    return leader_says(g, g.is_leader() && load_relaxed(&c.windows[f.slot]) != 0);
 }
 
 // Whole group, with a load that the leader's start_load filled in: brings the bytes into its frame.
@@ -336,10 +353,10 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t fetch_load(const Group& g, const cache_
     if (load.save.wanted) finish_save(g, c, load.save, to);  // while the bytes are on their way
     std::int64_t code = 0;
     if (g.is_leader()) {
-        code = await_load(g, c, load);
+        code = await_load(g, c, load_source(load));
         if (code != 0) give_back(c, load);
     }
-    code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
+    code = code_of_leader(g, code);
     g.sync();  // the leader's eviction of the frame and its acquire of the reply come before
                // every thread's copying
     if (code != 0) return code;
@@ -386,7 +403,7 @@ PENSTOCK_HD PENSTOCK_INLINE void publish_load(const Group& g, const cache_view& 
     if (is_linked(c) && !for_all) begin_publish_for_all();
     if (keep_pin) publish(&c.words[load.word_index], load.frame);
     else publish_and_unpin(&c.words[load.word_index], load.frame);
-    settle_load(g, c, load);
+    settle_load(g, c, load_source(load));
 }
 
 // Whole group. The leader calls start_load; every thread then gets its result and, if that is 1,
@@ -468,6 +485,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint32_t copy_at_hand(const Group& g, const cac
                                                        const file_handle& f, pending_load* loads,
                                                        std::uint32_t count) {
     bool any = false;
+    PENSTOCK_ROLLED
     for (std::uint32_t i = 0; i < count; ++i) {
         if (!is_at_hand(loads[i])) continue;
         any = true;
@@ -477,6 +495,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint32_t copy_at_hand(const Group& g, const cac
     g.sync();  // the leader's eviction of the frames comes before every thread's copying
     begin_overwrites_in(c);  // by every thread: a fence orders only the stores of the thread that
                              // makes it
+    PENSTOCK_ROLLED
     for (std::uint32_t i = 0; i < count; ++i) {
         if (!is_at_hand(loads[i])) continue;
         std::byte* const to = c.frame_address(loads[i].frame);
@@ -491,6 +510,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint32_t copy_at_hand(const Group& g, const cac
     std::uint32_t good = 0;
     if (g.is_leader()) {
         const bool open = c.windows != nullptr && load_relaxed(&c.windows[f.slot]) != 0;
+        PENSTOCK_ROLLED
         for (std::uint32_t i = 0; i < count; ++i) {
             if (!is_at_hand(loads[i])) continue;
             if (loads[i].from == pending_load::source::window

@@ -44,11 +44,17 @@ PENSTOCK_HD inline open_answer answer_of(const ring_reply& reply) {
     return out;
 }
 
+// Makes `count` words absent that no group can reach (reset).
+PENSTOCK_HD PENSTOCK_NOINLINE inline void reset_words(const cache_view& c, std::uint64_t first,
+                                                      std::uint64_t count) {
+    PENSTOCK_ROLLED
+    for (std::uint64_t i = 0; i < count; ++i) reset(&c.words[first + i]);
+}
+
 // Leader only, between begin_fill and the word that makes the file live.
 PENSTOCK_HD inline void fill_record(const cache_view& c, const open_answer& answer) {
     if (answer.two_level)
-        for (std::uint64_t i = 0; i < directory_entries(c, pages_of(c, answer.size_bytes)); ++i)
-            reset(&c.words[answer.table + i]);
+        reset_words(c, answer.table, directory_entries(c, pages_of(c, answer.size_bytes)));
     c.file_records[answer.file_slot] = {answer.size_bytes,
                                         pages_of(c, answer.size_bytes),
                                         answer.table,

@@ -61,6 +61,7 @@ PENSTOCK_HD inline std::uint64_t path_chunk(const name_key& key, std::uint32_t a
 
 // Copies the name to a ring slot's staging area.
 PENSTOCK_HD inline void put_name(std::byte* staging, const name_key& key) {
+    PENSTOCK_ROLLED
     for (std::uint32_t i = 0; i < key.bytes; i += 8)
         reinterpret_cast<std::uint64_t*>(staging)[i / 8] = path_chunk(key, i);
 }
@@ -70,6 +71,7 @@ PENSTOCK_HD inline void put_name(std::byte* staging, const name_key& key) {
 PENSTOCK_HD inline bool same_path(const cache_view& c, const name_slot& slot, const name_key& key) {
     if (atomic_load<order::relaxed>(&slot.path_bytes) != key.bytes) return false;
     const std::uint64_t* stored = c.paths + atomic_load<order::relaxed>(&slot.path_at);
+    PENSTOCK_ROLLED
     for (std::uint32_t i = 0; i < key.bytes; i += 8)
         if (atomic_load<order::relaxed>(stored + i / 8) != path_chunk(key, i)) return false;
     return true;

@@ -139,6 +139,13 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t find_word(const cache_view& c, const f
     return find_in_leaf(c, f.table, page);
 }
 
+// The same, for steps of a miss: one thread looks.
+PENSTOCK_HD PENSTOCK_NOINLINE inline std::uint64_t find_word_apart(const cache_view& c,
+                                                                   const file_handle& f,
+                                                                   std::uint64_t page) {
+    return find_word(c, f, page);
+}
+
 // Leader only: asks the host for a piece of the arena for the file, and makes room for it if need
 // be and the caller may wait. Returns 0 or a negative errno.
 template <typename Group>
@@ -185,8 +192,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t make_growth(const Group& g, const cac
         if (growth >= growth_first) return 0;
         if (growth == growth_none && begin_growth(c, f.slot)) {
             const std::int64_t code = ask_for_words(g, c, f, growth_directory, 0, directory);
-            for (std::uint32_t i = 0; code == 0 && i < c.growth_entries; ++i)
-                reset(&c.words[directory + i]);
+            if (code == 0) reset_words(c, directory, c.growth_entries);
             end_growth(c, f.slot, code == 0 ? directory + growth_first : growth_none);
             return code;
         }

@@ -10,6 +10,7 @@
 #include "penstock/engine/pin.hpp"
 #include "penstock/engine/read_ahead.hpp"
 #include "penstock/engine/through.hpp"
+#include "penstock/group/leader.hpp"
 
 namespace penstock::engine {
 
@@ -247,7 +248,7 @@ PENSTOCK_HD inline bool is_under_way(const Group& g, const cache_view& c, const 
         const std::uint64_t index = find_word(c, f, page);
         there = index != no_word && !is_absent(load_relaxed(&c.words[index]));
     }
-    return g.broadcast(there ? 1 : 0) != 0;
+    return leader_says(g, there);
 }
 
 // Whole group. Loads the absent pages that the byte range [begin, end), not empty and within the

@@ -33,6 +33,7 @@ PENSTOCK_HD inline bool sweep_word(const Pool& c, page_word* word, page_word see
 // here as loading. Fills that no group came for are settled first.
 PENSTOCK_HD PENSTOCK_NOINLINE inline bool sweep_tier(const cache_view& c, std::uint64_t first,
                                                      std::uint64_t end) {
+    PENSTOCK_ROLLED
     for (std::uint64_t i = first; i < end; ++i) {
         if (load_relaxed(&c.tier.words[i]) == 0) continue;  // never used, most often
         settle(c.tier, make_owned(0, i));
@@ -49,9 +50,14 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline bool sweep_words(const cache_view& c, std::
     constexpr std::uint64_t batch = 8;
     const std::uint64_t end = first + count_words;
     for (std::uint64_t i = first; i < end; i += batch) {
-        page_word seen[batch];
-        for (std::uint64_t k = 0; k < batch; ++k)
+        page_word seen[batch], any = 0;
+        PENSTOCK_UNROLL
+        for (std::uint64_t k = 0; k < batch; ++k) {
             seen[k] = i + k < end ? load_relaxed(&c.words[i + k]) : page_word{0};
+            any |= seen[k];
+        }
+        if (any == 0) continue;  // never used, most often
+        PENSTOCK_ROLLED
         for (std::uint64_t k = 0; k < batch; ++k)
             if (i + k < end && !sweep_word(c, &c.words[i + k], seen[k])) return false;
     }
@@ -64,9 +70,10 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline bool sweep_both(const cache_view& c, std::u
            (c.tier.words == nullptr || sweep_tier(c, first, first + count_words));
 }
 
-PENSTOCK_HD inline bool sweep_leaves(const cache_view& c, std::uint64_t directory,
-                                     std::uint64_t entries) {
+PENSTOCK_HD PENSTOCK_NOINLINE inline bool sweep_leaves(const cache_view& c, std::uint64_t directory,
+                                                       std::uint64_t entries) {
     bool clean = true;
+    PENSTOCK_ROLLED
     for (std::uint64_t i = 0; i < entries; ++i) {
         const page_word entry = load_relaxed(&c.words[directory + i]);
         if (entry != 0) clean = sweep_both(c, entry - 1, std::uint64_t{1} << c.leaf_shift) && clean;
@@ -84,8 +91,8 @@ PENSTOCK_HD inline bool sweep_table(const cache_view& c, const file_record& reco
     clean = sweep_leaves(c, growth - growth_first, grown_entries) && clean;
     if (!clean) return false;
     // The entries become page words of another file, whose state must be absent.
-    for (std::uint64_t i = 0; i < entries; ++i) reset(&c.words[record.table + i]);
-    for (std::uint64_t i = 0; i < grown_entries; ++i) reset(&c.words[growth - growth_first + i]);
+    reset_words(c, record.table, entries);
+    reset_words(c, growth - growth_first, grown_entries);
     return true;
 }
 

@@ -133,24 +133,8 @@ public:
 
     // 0 to go on, or the negative errno to give up with. Leader only.
     template <typename Group>
-    PENSTOCK_HD std::int64_t check(const Group& g, const cache_view& c) {
-        const std::uint64_t now = g.now_ns(), since_look = now - looked_ns_;
-        if (since_look < c.look_ns && now - start_ns_ <= limit_ns_) return 0;
-        looked_ns_ = now;
-        start_ns_ += time_away(since_look, limit_ns_);
-        beat_ns_ += time_away(since_look, c.host_wait_ns);
-        const std::int64_t code =
-            atomic_load<order::relaxed, scope::system>(&c.control->abort_code);
-        if (code != 0) return code;
-        const std::uint64_t beat =
-            atomic_load<order::relaxed, scope::system>(&c.control->heartbeat);
-        if (beat != beat_) {
-            beat_ = beat;
-            beat_ns_ = now;
-        } else if (now - beat_ns_ > c.host_wait_ns) {
-            return -ETIMEDOUT;
-        }
-        return now - start_ns_ > limit_ns_ ? -ETIME : 0;
+    PENSTOCK_HD PENSTOCK_INLINE std::int64_t check(const Group& g, const cache_view& c) {
+        return look(c, g.now_ns());
     }
 
     // The caller waited for something else until now, and all of that time counts. The next check
@@ -181,6 +165,26 @@ public:
     std::int64_t write_error = 0;
 
 private:
+    PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t look(const cache_view& c, std::uint64_t now) {
+        const std::uint64_t since_look = now - looked_ns_;
+        if (since_look < c.look_ns && now - start_ns_ <= limit_ns_) return 0;
+        looked_ns_ = now;
+        start_ns_ += time_away(since_look, limit_ns_);
+        beat_ns_ += time_away(since_look, c.host_wait_ns);
+        const std::int64_t code =
+            atomic_load<order::relaxed, scope::system>(&c.control->abort_code);
+        if (code != 0) return code;
+        const std::uint64_t beat =
+            atomic_load<order::relaxed, scope::system>(&c.control->heartbeat);
+        if (beat != beat_) {
+            beat_ = beat;
+            beat_ns_ = now;
+        } else if (now - beat_ns_ > c.host_wait_ns) {
+            return -ETIMEDOUT;
+        }
+        return now - start_ns_ > limit_ns_ ? -ETIME : 0;
+    }
+
     std::uint64_t start_ns_, limit_ns_, looked_ns_, beat_ns_, beat_ = 0;
 };
 
@@ -209,7 +213,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t shared_stop_code(const Group& g, const 
 
 // Leader only: one attempt at the ring that `out` names. The group that claims a slot posts a
 // request in it.
-PENSTOCK_HD inline bool try_take_slot(const cache_view& c, ring_ticket& out) {
+PENSTOCK_HD PENSTOCK_NOINLINE inline bool try_take_slot(const cache_view& c, ring_ticket& out) {
     const ring_view& r = c.rings[out.ring];
     bool given_up = false;
     if (!try_claim_slot(r, out.ticket, given_up)) return false;
@@ -222,9 +226,9 @@ PENSTOCK_HD inline bool try_take_slot(const cache_view& c, ring_ticket& out) {
 // Leader only: claims a slot of ring `first`, or of the ring `step` further on, and waits for a
 // slot if `may_wait`. Returns 0, -EAGAIN, or the code that ended the wait.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE std::int64_t claim_slot_of(const Group& g, const cache_view& c,
-                                                       bool may_wait, std::uint32_t first,
-                                                       std::uint32_t step, ring_ticket& out) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t claim_slot_of(const Group& g, const cache_view& c,
+                                                         bool may_wait, std::uint32_t first,
+                                                         std::uint32_t step, ring_ticket& out) {
     out.ring = first;
     if (try_take_slot(c, out)) return 0;
     if (c.ring_count > step) {
@@ -247,8 +251,8 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t claim_slot_of(const Group& g, const cac
 // The same for the group's own ring; if that is full, the ring of another service thread may not
 // be.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t claim_slot(const Group& g, const cache_view& c,
-                                                      bool may_wait, ring_ticket& out) {
+PENSTOCK_HD inline std::int64_t claim_slot(const Group& g, const cache_view& c, bool may_wait,
+                                           ring_ticket& out) {
     return claim_slot_of(g, c, may_wait, static_cast<std::uint32_t>(mix64(g.home()) % c.ring_count),
                          1, out);
 }

@@ -33,6 +33,29 @@ PENSTOCK_HD PENSTOCK_INLINE page_word absence_of(const cache_view& c, const file
     return word_index == no_word ? 0 : load_relaxed(&c.words[word_index]);
 }
 
+// Of `pages` pages from `page` on, those whose words lie side by side in the arena: one look finds
+// the place of all. The file is not being written, so it has not grown.
+PENSTOCK_HD PENSTOCK_INLINE std::uint32_t pages_side_by_side(const cache_view& c,
+                                                             const file_handle& f,
+                                                             std::uint64_t page,
+                                                             std::uint64_t pages) {
+    const std::uint64_t leaf_pages = std::uint64_t{1} << c.leaf_shift,
+                        in_leaf = leaf_pages - (page & (leaf_pages - 1)),
+                        most = f.two_level && in_leaf < most_through_pages ? in_leaf
+                                                                           : most_through_pages;
+    return static_cast<std::uint32_t>(pages < most ? pages : most);
+}
+
+// Their words, as absence_of gives each; all loads are under way together.
+PENSTOCK_HD PENSTOCK_INLINE void look_at_words(const cache_view& c, const file_handle& f,
+                                               std::uint64_t page, std::uint32_t pages,
+                                               page_word (&seen)[most_through_pages]) {
+    const std::uint64_t index = find_word(c, f, page);
+    PENSTOCK_UNROLL
+    for (std::uint32_t i = 0; i < most_through_pages; ++i)
+        seen[i] = i < pages && index != no_word ? load_relaxed(&c.words[index + i]) : 0;
+}
+
 // What the leader found; the other threads need `bytes` and `length` only.
 struct through_look {
     file_handle file;  // for the check, where that is another function
@@ -47,14 +70,10 @@ struct through_look {
 // Leader only, with a window and the words of `pages` pages. Takes the bytes of those that are
 // absent and lie in one chunk.
 PENSTOCK_HD PENSTOCK_INLINE void look_in_window(const cache_view& c, std::uint64_t offset,
-                                                std::uint64_t wanted, std::uint64_t pages,
+                                                std::uint64_t wanted, std::uint32_t pages,
                                                 through_look& out) {
-    bool run = true;
-    PENSTOCK_UNROLL
-    for (std::uint32_t i = 0; i < most_through_pages; ++i) {
-        run = run && i < pages && may_read_past(out.seen[i]);
-        if (run) out.pages = i + 1;
-    }
+    PENSTOCK_ROLLED
+    while (out.pages < pages && may_read_past(out.seen[out.pages])) ++out.pages;
     out.bytes = address_in_window(c, out.window, offset);
     if (out.bytes == nullptr) return;
     const std::uint64_t in_chunk = window_chunk_bytes - (offset & (window_chunk_bytes - 1));
@@ -64,10 +83,11 @@ PENSTOCK_HD PENSTOCK_INLINE void look_in_window(const cache_view& c, std::uint64
 }
 
 // Leader only. Takes the bytes from a neighbour at that distance, if it has the first page.
-PENSTOCK_HD PENSTOCK_INLINE bool look_next_door(const cache_view& c, const file_handle& f,
-                                                std::uint64_t offset, std::uint64_t wanted,
-                                                std::uint32_t nearest, std::uint32_t farthest,
-                                                through_look& out) {
+PENSTOCK_HD PENSTOCK_NOINLINE inline bool look_next_door(const cache_view& c, const file_handle& f,
+                                                         std::uint64_t offset, std::uint64_t wanted,
+                                                         std::uint32_t nearest,
+                                                         std::uint32_t farthest,
+                                                         through_look& out) {
     out.neighbour = look_at_neighbours(c, f, offset >> c.page_shift, nearest, farthest);
     if (out.neighbour.frame == nullptr) return false;
     const std::uint64_t in_page = offset & (c.page_bytes() - 1), left = c.page_bytes() - in_page;
@@ -92,11 +112,10 @@ PENSTOCK_HD PENSTOCK_INLINE void look_through(const cache_view& c, const file_ha
             look_next_door(c, f, offset, wanted, same_memory, by_nvlink, out))
             return;
     }
-    PENSTOCK_UNROLL
-    for (std::uint32_t i = 0; i < most_through_pages; ++i)
-        out.seen[i] = first + i <= last ? absence_of(c, f, first + i) : 0;
+    const std::uint32_t pages = pages_side_by_side(c, f, first, last - first + 1);
+    look_at_words(c, f, first, pages, out.seen);
     if (stop_code(c) != 0 || !may_read_past(out.seen[0])) return;
-    if (out.window != 0) look_in_window(c, offset, wanted, last - first + 1, out);
+    if (out.window != 0) look_in_window(c, offset, wanted, pages, out);
     if (linked && out.length == 0) look_next_door(c, f, offset, wanted, by_bus, by_bus, out);
 }
 
@@ -108,11 +127,12 @@ PENSTOCK_HD PENSTOCK_INLINE bool is_source_as_seen(const cache_view& c, const fi
 }
 PENSTOCK_HD PENSTOCK_INLINE bool are_pages_as_seen(const cache_view& c, const file_handle& f,
                                                    std::uint64_t offset, const through_look& look) {
-    const std::uint64_t first = offset >> c.page_shift;
+    page_word again[most_through_pages];
+    look_at_words(c, f, offset >> c.page_shift, look.pages, again);
     bool same = true;
     PENSTOCK_UNROLL
     for (std::uint32_t i = 0; i < most_through_pages; ++i)
-        if (i < look.pages) same = same_frame(absence_of(c, f, first + i), look.seen[i]) && same;
+        same = (i >= look.pages || same_frame(again[i], look.seen[i])) && same;
     return same;
 }
 
