@@ -203,7 +203,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cach
                                                       pending_load& load, page_cover cover) {
     const std::int64_t stop = stop_code(c);  // on its way while the page word is looked at
     load.page = page;
-    load.word_index = find_word_apart(c, f, page);
+    load.word_index = find_word(c, f, page);
     if (load.word_index == no_word) {
         if (stop != 0) return stop;
         if (!may_wait) return -EAGAIN;
@@ -249,28 +249,11 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cach
     return 1;
 }
 
-// The part of a load that its leader waits for and gives back. By value: a reference would bring
-// the load of every thread to memory.
-struct load_source {
-    std::uint64_t word_index;
-    const std::byte* bytes;
-    ring_ticket at;
-    pending_load::source from;
-    std::uint32_t wanted_bytes;
-
-    PENSTOCK_HD PENSTOCK_INLINE explicit load_source(const pending_load& load)
-        : word_index(load.word_index),
-          bytes(load.bytes),
-          at(load.at),
-          from(load.from),
-          wanted_bytes(load.wanted_bytes) {}
-};
-
 // Leader only. Waits for the bytes of a started load. Returns 0, or a negative errno; then it has
 // given up the ring slot or the tier's pin.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t await_load(const Group& g, const cache_view& c,
-                                                      const load_source load) {
+PENSTOCK_HD inline std::int64_t await_load(const Group& g, const cache_view& c,
+                                           const pending_load& load) {
     if (load.from == pending_load::source::tier_pending)
         return await_fill(g, c, load.word_index, load.bytes);
     if (load.from != pending_load::source::request) return 0;
@@ -292,8 +275,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t await_load(const Group& g, const cach
 // Leader only, after the page is published. Gives back the slot or pin that the load held, and
 // counts the load.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE void settle_load(const Group& g, const cache_view& c,
-                                               const load_source load) {
+PENSTOCK_HD inline void settle_load(const Group& g, const cache_view& c, const pending_load& load) {
     switch (load.from) {
         case pending_load::source::request: recycle_slot(c, load.at); break;
         case pending_load::source::window: count(g, c, count_window_loads); break;
@@ -353,7 +335,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t fetch_load(const Group& g, const cache_
     if (load.save.wanted) finish_save(g, c, load.save, to);  // while the bytes are on their way
     std::int64_t code = 0;
     if (g.is_leader()) {
-        code = await_load(g, c, load_source(load));
+        code = await_load(g, c, load);
         if (code != 0) give_back(c, load);
     }
     code = code_of_leader(g, code);
@@ -403,7 +385,7 @@ PENSTOCK_HD PENSTOCK_INLINE void publish_load(const Group& g, const cache_view& 
     if (is_linked(c) && !for_all) begin_publish_for_all();
     if (keep_pin) publish(&c.words[load.word_index], load.frame);
     else publish_and_unpin(&c.words[load.word_index], load.frame);
-    settle_load(g, c, load_source(load));
+    settle_load(g, c, load);
 }
 
 // Whole group. The leader calls start_load; every thread then gets its result and, if that is 1,

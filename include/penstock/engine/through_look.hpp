@@ -72,8 +72,12 @@ struct through_look {
 PENSTOCK_HD PENSTOCK_INLINE void look_in_window(const cache_view& c, std::uint64_t offset,
                                                 std::uint64_t wanted, std::uint32_t pages,
                                                 through_look& out) {
-    PENSTOCK_ROLLED
-    while (out.pages < pages && may_read_past(out.seen[out.pages])) ++out.pages;
+    bool run = true;
+    PENSTOCK_UNROLL
+    for (std::uint32_t i = 0; i < most_through_pages; ++i) {
+        run = run && i < pages && may_read_past(out.seen[i]);
+        out.pages += run ? 1 : 0;
+    }
     out.bytes = address_in_window(c, out.window, offset);
     if (out.bytes == nullptr) return;
     const std::uint64_t in_chunk = window_chunk_bytes - (offset & (window_chunk_bytes - 1));
