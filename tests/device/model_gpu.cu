@@ -31,6 +31,7 @@
 #include "model/actor.hpp"
 #include "model/far_drill.hpp"
 #include "model/host_files.hpp"
+#include "model/run_seeds.hpp"
 #include "model/view_faults.hpp"
 #include "model/window_keeper.hpp"
 #include "penstock/penstock.hpp"
@@ -378,6 +379,9 @@ private:
     bool good_ = true;
 };
 
+// Shorter runs need not have met everything.
+constexpr std::uint64_t operations_for_all = 900000;
+
 }  // namespace
 
 int main(int count, char** words) {
@@ -403,19 +407,13 @@ int main(int count, char** words) {
         return std::cout << "skipped: no GPU in this machine\n", 77;
     if (s.gpus < 1 || s.gpus > devices)
         return std::cout << "skipped: fewer GPUs than that in this machine\n", 77;
-    bool good = true;
     coverage met;
-    for (std::uint64_t i = 0; i < s.seeds; ++i) {
-        gpu_run test(s, s.seed + i);
-        good = test.run() && good;
-        met.add(test.met());
-    }
-    // Over so many operations everything is met; a run that has not met it does not test it any
-    // more.
-    if (const std::string missing = met.missing();
-        good && met.operations >= 900000 && !missing.empty()) {
-        std::cout << "model: never met: " << missing << ": FAILED" << std::endl;
-        good = false;
-    }
+    const bool good = run_seeds("model", s, s.seeds, operations_for_all, met,
+                                [](const settings& of_seed, coverage& all) {
+                                    gpu_run test(of_seed, of_seed.seed);
+                                    const bool right = test.run();
+                                    all.add(test.met());
+                                    return right;
+                                });
     return good ? 0 : 1;
 }
