@@ -187,8 +187,9 @@ private:
         engine::page_word* const word = &own.view.words[page];
         if (!engine::try_claim(word, engine::load_relaxed(word))) return;
         engine::wait_deadline deadline(g, own.view.frame_wait_ns);
+        engine::keep_nothing keep;
         std::uint32_t frame = 0;
-        if (engine::take_frame(g, own.view, page, true, deadline, frame, nullptr) != 0) {
+        if (engine::take_frame(g, own.view, page, true, deadline, frame, keep) != 0) {
             engine::abandon(word);
             return;
         }

@@ -13,7 +13,6 @@
 #include "penstock/engine/map_write.hpp"
 #include "penstock/engine/unlink.hpp"
 #include "penstock/file.hpp"
-#include "penstock/group/leader.hpp"
 
 namespace penstock {
 
@@ -154,7 +153,7 @@ PENSTOCK_HD inline bool is_held(const Group& g, const runtime_ref& fs,
         good = engine::is_valid(seen) && engine::pins_of(seen) > 0 &&
                engine::frame_of(seen) == mapped.frame && held != engine::pristine_none;
     }
-    return leader_says(g, good);
+    return g.broadcast(good ? 1 : 0) != 0;
 }
 
 }  // namespace detail
@@ -200,7 +199,8 @@ PENSTOCK_HD int fsync(const Group& g, const runtime_ref& fs, int fd) {
     engine::file_handle file{};
     if (!engine::find_file(g, fs.view, fd, file, engine::nothing_unwanted))
         return static_cast<int>(detail::counted(g, fs, -EBADF));
-    if (fs.view.writes == nullptr || !leader_says(g, engine::is_granted(fs.view, file.slot)))
+    if (fs.view.writes == nullptr ||
+        g.broadcast(engine::is_granted(fs.view, file.slot) ? 1 : 0) == 0)
         return 0;
     return static_cast<int>(
         detail::counted(g, fs, by_address(&engine::sync_file<Group>)(g, fs.view, file.slot)));

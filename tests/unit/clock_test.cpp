@@ -14,7 +14,8 @@ namespace {
 
 std::int64_t take(hand_cache& c, std::uint32_t& frame, bool may_wait = true) {
     wait_deadline deadline(lane{}, c.view.frame_wait_ns);
-    return take_frame(lane{}, c.view, 0, may_wait, deadline, frame, nullptr);
+    keep_nothing nothing;
+    return take_frame(lane{}, c.view, 0, may_wait, deadline, frame, nothing);
 }
 
 // All frames hold pages of file 0, words 0 to 7.

@@ -30,7 +30,6 @@
 #include "penstock/engine/counters.hpp"
 #include "penstock/engine/dirty.hpp"
 #include "penstock/engine/fill.hpp"
-#include "penstock/engine/keep.hpp"
 #include "penstock/engine/layout.hpp"
 #include "penstock/engine/ring.hpp"
 
@@ -50,11 +49,17 @@ PENSTOCK_HD PENSTOCK_INLINE void set_frame_word(const Pool& pool, std::uint32_t 
 
 enum class frame_step { taken, skipped, busy, dirty };
 
-// Leader only: tries to take this one frame. `save` gets its page, which goes to the tier; null:
-// the page is not kept.
-template <typename Group, typename Pool>
+// The policy for a page that is about to be evicted: begin(owner) is called before the eviction,
+// and undo() if the eviction failed. This policy does nothing.
+struct keep_nothing {
+    PENSTOCK_HD void begin(frame_word) {}
+    PENSTOCK_HD void undo() {}
+};
+
+// Leader only: tries to take this one frame.
+template <typename Group, typename Pool, typename Keep>
 PENSTOCK_HD inline frame_step try_take_frame(const Group& g, const cache_view& c, const Pool& pool,
-                                             std::uint32_t frame, tier_save* save) {
+                                             std::uint32_t frame, Keep& keep) {
     frame_word* const own = &pool.frame_words[frame];
     const frame_word owner = atomic_load<order::acquire>(own);
     const frame_word state = owner & frame_state_mask;
@@ -75,9 +80,9 @@ PENSTOCK_HD inline frame_step try_take_frame(const Group& g, const cache_view& c
         return frame_step::skipped;
     }
     if (is_dirty(seen)) return frame_step::dirty;
-    if (save != nullptr) begin_keep(c, owner, *save);
+    keep.begin(owner);
     if (!try_evict(word, seen)) {
-        if (save != nullptr) undo_keep(c, *save);
+        keep.undo();
         return frame_step::skipped;
     }
     set_frame_word(pool, frame, frame_busy);
@@ -123,11 +128,10 @@ struct sweep_notes {
 };
 
 // Leader only: one search of at most `budget` steps, from the shard that `start` picks on.
-template <typename Group, typename Pool>
-PENSTOCK_HD PENSTOCK_NOINLINE bool sweep_clock(const Group& g, const cache_view& c,
-                                               const Pool& pool, std::uint64_t start,
-                                               std::uint64_t budget, std::uint32_t& frame,
-                                               sweep_notes& notes, tier_save* save) {
+template <typename Group, typename Pool, typename Keep>
+PENSTOCK_HD inline bool sweep_clock(const Group& g, const cache_view& c, const Pool& pool,
+                                    std::uint64_t start, std::uint64_t budget, std::uint32_t& frame,
+                                    sweep_notes& notes, Keep& keep) {
     const std::uint32_t per_shard = pool.frame_count / pool.clock_shards;
     // Two rounds of a shard: the first clears use bits, the second evicts. Then the next shard.
     const std::uint64_t per_visit = 2 * std::uint64_t{per_shard};
@@ -141,7 +145,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool sweep_clock(const Group& g, const cache_view&
              ++i, ++step) {
             frame = shard * per_shard +
                     atomic_fetch_add<order::relaxed>(hand, std::uint32_t{1}) % per_shard;
-            const frame_step outcome = try_take_frame(g, c, pool, frame, save);
+            const frame_step outcome = try_take_frame(g, c, pool, frame, keep);
             taken = outcome == frame_step::taken;
             notes.saw_busy = notes.saw_busy || outcome == frame_step::busy;
             if (outcome == frame_step::dirty && notes.dirty_pages++ == 0) notes.dirty_frame = frame;
@@ -154,13 +158,13 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool sweep_clock(const Group& g, const cache_view&
 
 // Leader only, waits for nothing: takes a frame of the pool, in state busy, if a search of a few
 // steps finds it.
-template <typename Group, typename Pool>
+template <typename Group, typename Pool, typename Keep>
 PENSTOCK_HD inline bool try_take(const Group& g, const cache_view& c, const Pool& pool,
-                                 std::uint64_t spread, std::uint32_t& frame, tier_save* save) {
+                                 std::uint64_t spread, std::uint32_t& frame, Keep& keep) {
     const std::uint64_t start = mix64(spread), all = 2 * std::uint64_t{pool.frame_count};
     sweep_notes notes;
     return take_fresh(pool, start, frame) ||
-           sweep_clock(g, c, pool, start, all < 64 ? all : 64, frame, notes, save);
+           sweep_clock(g, c, pool, start, all < 64 ? all : 64, frame, notes, keep);
 }
 
 // A result of a search: no page could be evicted, but the page in `frame`, or another, could be
@@ -201,12 +205,12 @@ PENSTOCK_HD PENSTOCK_INLINE bool writes_first(const cache_view& c, const wait_de
 // which fail one after the other on the same page do not add up their waits. While loads hold
 // frames the search goes on for request_wait_ns: a slow disk is no reason to fail. Without
 // may_wait: one search of a few steps, -ENOBUFS if it finds nothing.
-template <typename Group>
+template <typename Group, typename Keep>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t take_frame(const Group& g, const cache_view& c,
                                                       std::uint64_t spread, bool may_wait,
                                                       wait_deadline& deadline, std::uint32_t& frame,
-                                                      tier_save* save) {
-    if (!may_wait) return try_take(g, c, c, spread, frame, save) ? 0 : -ENOBUFS;
+                                                      Keep& keep) {
+    if (!may_wait) return try_take(g, c, c, spread, frame, keep) ? 0 : -ENOBUFS;
     const std::uint64_t start = mix64(spread);
     if (take_offered(c, deadline, frame)) return 0;
     const bool failing = c.writes != nullptr && writes_fail(c);
@@ -225,7 +229,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t take_frame(const Group& g, const cach
         if (failing) notes.enough_dirty_pages = ~0u;
         if (sweep_clock(g, c, c, start + round,
                         crowded && slice > crowded_steps ? crowded_steps : slice, frame, notes,
-                        save))
+                        keep))
             return 0;
         if (crowded || notes.dirty_pages != 0) {
             frame = notes.dirty_frame;

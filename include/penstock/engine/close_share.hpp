@@ -36,7 +36,6 @@
 #include "penstock/base/standard.hpp"
 #include "penstock/engine/file_word.hpp"
 #include "penstock/engine/flush.hpp"
-#include "penstock/group/leader.hpp"
 
 namespace penstock::engine {
 
@@ -87,7 +86,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE void queue_free_pages(const Group& g, const cache_
         const bool passes = i + g.rank() >= run.pages || !is_free(i + g.rank());
         if (g.all(passes)) continue;
         for (std::uint64_t k = i; k < i + g.size() && k < run.pages; ++k) {
-            if (!leader_says(g, g.is_leader() && is_free(k))) continue;
+            if (g.broadcast(g.is_leader() && is_free(k) ? 1 : 0) == 0) continue;
             queue.make_room(g, c);
             pending_write w{};
             if (hold_together(g, c, run.index + k, w) == 1 && !queue.write_held(g, c, w))

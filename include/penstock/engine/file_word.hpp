@@ -146,9 +146,8 @@ PENSTOCK_HD PENSTOCK_INLINE coalesced_lanes lanes_at(const file_word* word,
 
 // Takes one more reference if the file is live with this generation and has at least `least`
 // references, 0 or 1. Lanes of a warp that want the same file take their references in one step.
-PENSTOCK_HD PENSTOCK_NOINLINE inline bool try_add_reference(file_word* word,
-                                                            std::uint32_t generation,
-                                                            std::uint32_t least) {
+PENSTOCK_HD inline bool try_add_reference(file_word* word, std::uint32_t generation,
+                                          std::uint32_t least) {
     const coalesced_lanes us = lanes_at(word, generation, least);
     std::uint32_t taken = 0;
     if (us.acts()) {

@@ -36,7 +36,6 @@
 #include "penstock/engine/page_word.hpp"
 #include "penstock/engine/ring.hpp"
 #include "penstock/engine/tier.hpp"
-#include "penstock/group/leader.hpp"
 
 namespace penstock::engine {
 
@@ -113,7 +112,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE void lend_part(const Group& g, const cache_view& c
     }
     from = reinterpret_cast<const std::byte*>(
         g.broadcast(pinned == nullptr ? 0 : reinterpret_cast<std::uintptr_t>(from)));
-    in_tier = leader_says(g, in_tier);
+    in_tier = g.broadcast(in_tier ? 1 : 0) != 0;
     if (from == nullptr) return;
     g.sync();  // the leader's acquire of the pin comes before every thread's reads of the frame
     const std::uint64_t left = loan.bytes - begin,

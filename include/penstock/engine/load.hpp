@@ -40,7 +40,6 @@
 #include "penstock/engine/ring.hpp"
 #include "penstock/engine/tier.hpp"
 #include "penstock/engine/window.hpp"
-#include "penstock/group/leader.hpp"
 
 namespace penstock::engine {
 
@@ -183,10 +182,11 @@ PENSTOCK_HD PENSTOCK_INLINE bool may_post_first(const cache_view& c, const file_
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE bool post_first(const Group& g, const cache_view& c,
                                             const file_handle& f, bool written,
-                                            wait_deadline& deadline, pending_load& load) {
+                                            wait_deadline& deadline, pending_load& load,
+                                            keep_in_tier& keep) {
     if (post_load(g, c, f, false, written, load) != 0) return false;
     if (take_offered(c, deadline, load.frame) ||
-        take_frame(g, c, load.word_index, false, deadline, load.frame, &load.save) == 0) {
+        take_frame(g, c, load.word_index, false, deadline, load.frame, keep) == 0) {
         if (load.save.wanted) find_frame(g, c, load.save);
         return true;
     }
@@ -208,7 +208,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cach
         if (stop != 0) return stop;
         if (!may_wait) return -EAGAIN;
         if (const std::int64_t code = ask_for_leaf(g, c, f, page); code != 0) return code;
-        load.word_index = find_word_apart(c, f, page);
+        load.word_index = find_word(c, f, page);
     }
     page_word* const word = &c.words[load.word_index];
     const page_word seen = load_relaxed(word);
@@ -221,11 +221,12 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t start_load(const Group& g, const cach
         return 0;
     }
     // From here on no other group can load the page.
+    keep_in_tier keep{c, load.save};
     if (posts_first && !find_wanted(c, f, cover, load) &&
-        post_first(g, c, f, is_granted(c, f.slot), deadline, load))
+        post_first(g, c, f, is_granted(c, f.slot), deadline, load, keep))
         return 1;
     if (const std::int64_t code =
-            take_frame(g, c, load.word_index, may_wait, deadline, load.frame, &load.save);
+            take_frame(g, c, load.word_index, may_wait, deadline, load.frame, keep);
         code != 0) {
         abandon(word);
         leave_neighbours(c, load.neighbour);
@@ -312,7 +313,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool is_neighbour_still(const Group& g, const cach
         good = is_as_seen(c, f, page);
         leave_neighbours(c, page);
     }
-    return leader_says(g, good);
+    return g.broadcast(good ? 1 : 0) != 0;
 }
 
 // Whole group, after a copy from a window of the file. The group is loading a page of that file, so
@@ -321,7 +322,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool is_neighbour_still(const Group& g, const cach
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE bool is_window_still(const Group& g, const cache_view& c,
                                                    const file_handle& f) {
-    return leader_says(g, g.is_leader() && load_relaxed(&c.windows[f.slot]) != 0);
+    return g.broadcast(g.is_leader() && load_relaxed(&c.windows[f.slot]) != 0 ? 1 : 0) != 0;
 }
 
 // Whole group, with a load that the leader's start_load filled in: brings the bytes into its frame.
@@ -338,7 +339,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t fetch_load(const Group& g, const cache_
         code = await_load(g, c, load);
         if (code != 0) give_back(c, load);
     }
-    code = code_of_leader(g, code);
+    code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
     g.sync();  // the leader's eviction of the frame and its acquire of the reply come before
                // every thread's copying
     if (code != 0) return code;
@@ -467,7 +468,6 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint32_t copy_at_hand(const Group& g, const cac
                                                        const file_handle& f, pending_load* loads,
                                                        std::uint32_t count) {
     bool any = false;
-    PENSTOCK_ROLLED
     for (std::uint32_t i = 0; i < count; ++i) {
         if (!is_at_hand(loads[i])) continue;
         any = true;
@@ -477,7 +477,6 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint32_t copy_at_hand(const Group& g, const cac
     g.sync();  // the leader's eviction of the frames comes before every thread's copying
     begin_overwrites_in(c);  // by every thread: a fence orders only the stores of the thread that
                              // makes it
-    PENSTOCK_ROLLED
     for (std::uint32_t i = 0; i < count; ++i) {
         if (!is_at_hand(loads[i])) continue;
         std::byte* const to = c.frame_address(loads[i].frame);
@@ -492,7 +491,6 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint32_t copy_at_hand(const Group& g, const cac
     std::uint32_t good = 0;
     if (g.is_leader()) {
         const bool open = c.windows != nullptr && load_relaxed(&c.windows[f.slot]) != 0;
-        PENSTOCK_ROLLED
         for (std::uint32_t i = 0; i < count; ++i) {
             if (!is_at_hand(loads[i])) continue;
             if (loads[i].from == pending_load::source::window

@@ -245,8 +245,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline bool is_next_door(const cache_view& c, cons
 }
 
 // One thread, after the copy and begin_recheck: do the bytes count?
-PENSTOCK_HD PENSTOCK_NOINLINE inline bool is_as_seen(const cache_view& c, const file_handle& f,
-                                                     const neighbour_page& page) {
+PENSTOCK_HD PENSTOCK_INLINE bool is_as_seen(const cache_view& c, const file_handle& f,
+                                            const neighbour_page& page) {
     // All looks are under way together.
     const page_word again = load_far(page.word);
     const file_word file = load_file_there(c.neighbours[page.place], page.life);

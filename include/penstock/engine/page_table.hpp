@@ -139,13 +139,6 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t find_word(const cache_view& c, const f
     return find_in_leaf(c, f.table, page);
 }
 
-// The same, for steps of a miss: one thread looks.
-PENSTOCK_HD PENSTOCK_NOINLINE inline std::uint64_t find_word_apart(const cache_view& c,
-                                                                   const file_handle& f,
-                                                                   std::uint64_t page) {
-    return find_word(c, f, page);
-}
-
 // Leader only: asks the host for a piece of the arena for the file, and makes room for it if need
 // be and the caller may wait. Returns 0 or a negative errno.
 template <typename Group>

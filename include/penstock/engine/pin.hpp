@@ -4,7 +4,6 @@
 
 #include "penstock/base/standard.hpp"
 #include "penstock/engine/load.hpp"
-#include "penstock/group/leader.hpp"
 
 namespace penstock::engine {
 
@@ -48,7 +47,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t pin_page(const Group& g, const cache_
         std::int64_t outcome = 0;
         out = {};
         if (g.is_leader()) {
-            out.word_index = find_word_apart(c, f, page);
+            out.word_index = find_word(c, f, page);
             if (const std::int64_t code = stop_code_in_turn(c); code != 0) {
                 outcome = code;
             } else if (out.word_index == no_word) {
@@ -67,7 +66,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t pin_page(const Group& g, const cache_
                 if (code != 0) outcome = code == -ETIME ? -ETIMEDOUT : code;
             }
         }
-        outcome = code_of_leader(g, outcome);
+        outcome = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(outcome)));
         if (outcome <= 0) {
             out.word_index = g.broadcast(out.word_index);
             out.frame = static_cast<std::uint32_t>(g.broadcast(out.frame));

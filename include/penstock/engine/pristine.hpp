@@ -36,7 +36,6 @@
 #include "penstock/base/standard.hpp"
 #include "penstock/engine/pin.hpp"
 #include "penstock/group/changed_bytes.hpp"
-#include "penstock/group/leader.hpp"
 
 namespace penstock::engine {
 
@@ -88,20 +87,21 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t take_copy_frame(const Group& g, const
                                                            std::uint32_t& frame) {
     for (std::uint64_t round = 0;; ++round) {
         std::int64_t code = 0;
+        keep_nothing nothing;
         if (g.is_leader()) {
             sweep_notes notes;
-            if (may_wait) code = take_frame(g, c, spread, true, deadline, frame, nullptr);
+            if (may_wait) code = take_frame(g, c, spread, true, deadline, frame, nothing);
             else if (!take_fresh(c, mix64(spread), frame) &&
                      !sweep_clock(
                          g, c, c, mix64(spread) + round,
                          2 * std::uint64_t{c.frame_count} < 1024 ? 2 * c.frame_count : 1024, frame,
-                         notes, nullptr)) {
+                         notes, nothing)) {
                 code = notes.dirty_pages != 0 ? must_write_back : -ENOBUFS;
                 frame = notes.dirty_frame;
             }
             if (code == 0) set_frame_word(c, frame, frame_copy);
         }
-        code = code_of_leader(g, code);
+        code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
         frame = static_cast<std::uint32_t>(g.broadcast(frame));
         if (code == 0) return 0;
         if (code == must_write_back) code = clean_victim(g, c, frame, deadline);
@@ -157,7 +157,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t hold_pristine(const Group& g, const c
             const std::int64_t late = code == -EAGAIN && round % 16 == 15 ? waiting.check(g, c) : 0;
             if (late != 0) code = late == -ETIME ? -ETIMEDOUT : late;
         }
-        code = code_of_leader(g, code);
+        code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
         if (code == -EAGAIN) {
             g.pause(round);
             continue;

@@ -10,7 +10,6 @@
 #include "penstock/engine/pin.hpp"
 #include "penstock/engine/read_ahead.hpp"
 #include "penstock/engine/through.hpp"
-#include "penstock/group/leader.hpp"
 
 namespace penstock::engine {
 
@@ -248,7 +247,7 @@ PENSTOCK_HD inline bool is_under_way(const Group& g, const cache_view& c, const 
         const std::uint64_t index = find_word(c, f, page);
         there = index != no_word && !is_absent(load_relaxed(&c.words[index]));
     }
-    return leader_says(g, there);
+    return g.broadcast(there ? 1 : 0) != 0;
 }
 
 // Whole group. Loads the absent pages that the byte range [begin, end), not empty and within the

@@ -45,7 +45,7 @@ PENSTOCK_HD inline advice_kind advice_of(const cache_view& c, const file_handle&
 // Is the page in the cache or in the tier, or on its way to one of them, or in a window? Leaves
 // that do not exist yet hold no page.
 PENSTOCK_HD inline bool is_at_hand(const cache_view& c, const file_handle& f, std::uint64_t page) {
-    const std::uint64_t index = find_word_apart(c, f, page);
+    const std::uint64_t index = find_word(c, f, page);
     if (index == no_word) return false;
     return !is_absent(load_relaxed(&c.words[index])) ||
            !is_absent(load_relaxed(&c.tier.words[index])) ||
@@ -53,7 +53,7 @@ PENSTOCK_HD inline bool is_at_hand(const cache_view& c, const file_handle& f, st
 }
 
 PENSTOCK_HD inline bool is_in_cache(const cache_view& c, const file_handle& f, std::uint64_t page) {
-    const std::uint64_t index = find_word_apart(c, f, page);
+    const std::uint64_t index = find_word(c, f, page);
     return index != no_word && !is_absent(load_relaxed(&c.words[index]));
 }
 
@@ -112,7 +112,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool claim_next(const Group& g, const cache_view& 
         is_next_door(c, handle_of(c, plan.file_slot), plan.first + plan.claimed) ||
         !try_claim(word, seen))
         return false;
-    if (!try_take(g, c, c.tier, plan.index, plan.frames[plan.claimed], nullptr)) {
+    keep_nothing nothing;
+    if (!try_take(g, c, c.tier, plan.index, plan.frames[plan.claimed], nothing)) {
         abandon(&c.tier.words[plan.index + plan.claimed]);
         return false;
     }
@@ -161,7 +162,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::uint64_t ask_for_fill(const Group& g, const c
         const file_handle f = handle_of(c, file_slot);
         if (is_granted(c, file_slot))
             return 0;  // no group uses the tier's pages of a file that is written
-        plan.index = find_word_apart(c, f, first);
+        plan.index = find_word(c, f, first);
         if (plan.index == no_word) return 0;
         // The words of one request follow each other: in a huge file they are words of one leaf.
         const std::uint64_t leaf_pages = std::uint64_t{1} << c.leaf_shift,

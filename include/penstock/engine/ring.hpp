@@ -133,8 +133,24 @@ public:
 
     // 0 to go on, or the negative errno to give up with. Leader only.
     template <typename Group>
-    PENSTOCK_HD PENSTOCK_INLINE std::int64_t check(const Group& g, const cache_view& c) {
-        return look(c, g.now_ns());
+    PENSTOCK_HD std::int64_t check(const Group& g, const cache_view& c) {
+        const std::uint64_t now = g.now_ns(), since_look = now - looked_ns_;
+        if (since_look < c.look_ns && now - start_ns_ <= limit_ns_) return 0;
+        looked_ns_ = now;
+        start_ns_ += time_away(since_look, limit_ns_);
+        beat_ns_ += time_away(since_look, c.host_wait_ns);
+        const std::int64_t code =
+            atomic_load<order::relaxed, scope::system>(&c.control->abort_code);
+        if (code != 0) return code;
+        const std::uint64_t beat =
+            atomic_load<order::relaxed, scope::system>(&c.control->heartbeat);
+        if (beat != beat_) {
+            beat_ = beat;
+            beat_ns_ = now;
+        } else if (now - beat_ns_ > c.host_wait_ns) {
+            return -ETIMEDOUT;
+        }
+        return now - start_ns_ > limit_ns_ ? -ETIME : 0;
     }
 
     // The caller waited for something else until now, and all of that time counts. The next check
@@ -165,26 +181,6 @@ public:
     std::int64_t write_error = 0;
 
 private:
-    PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t look(const cache_view& c, std::uint64_t now) {
-        const std::uint64_t since_look = now - looked_ns_;
-        if (since_look < c.look_ns && now - start_ns_ <= limit_ns_) return 0;
-        looked_ns_ = now;
-        start_ns_ += time_away(since_look, limit_ns_);
-        beat_ns_ += time_away(since_look, c.host_wait_ns);
-        const std::int64_t code =
-            atomic_load<order::relaxed, scope::system>(&c.control->abort_code);
-        if (code != 0) return code;
-        const std::uint64_t beat =
-            atomic_load<order::relaxed, scope::system>(&c.control->heartbeat);
-        if (beat != beat_) {
-            beat_ = beat;
-            beat_ns_ = now;
-        } else if (now - beat_ns_ > c.host_wait_ns) {
-            return -ETIMEDOUT;
-        }
-        return now - start_ns_ > limit_ns_ ? -ETIME : 0;
-    }
-
     std::uint64_t start_ns_, limit_ns_, looked_ns_, beat_ns_, beat_ = 0;
 };
 
@@ -213,7 +209,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t shared_stop_code(const Group& g, const 
 
 // Leader only: one attempt at the ring that `out` names. The group that claims a slot posts a
 // request in it.
-PENSTOCK_HD PENSTOCK_INLINE bool try_take_slot(const cache_view& c, ring_ticket& out) {
+PENSTOCK_HD inline bool try_take_slot(const cache_view& c, ring_ticket& out) {
     const ring_view& r = c.rings[out.ring];
     bool given_up = false;
     if (!try_claim_slot(r, out.ticket, given_up)) return false;
@@ -223,22 +219,23 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_take_slot(const cache_view& c, ring_ticket&
     return true;
 }
 
-// Leader only, with a full ring in `out`: the rest of claim_slot_of.
+// Leader only: claims a slot of ring `first`, or of the ring `step` further on, and waits for a
+// slot if `may_wait`. Returns 0, -EAGAIN, or the code that ended the wait.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t claim_other_slot(const Group& g, const cache_view& c,
-                                                            bool may_wait, std::uint32_t step,
-                                                            ring_ticket& out) {
-    bool tries_other = c.ring_count > step;
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t claim_slot_of(const Group& g, const cache_view& c,
+                                                       bool may_wait, std::uint32_t first,
+                                                       std::uint32_t step, ring_ticket& out) {
+    out.ring = first;
+    if (try_take_slot(c, out)) return 0;
+    if (c.ring_count > step) {
+        out.ring = (first + step) % c.ring_count;
+        if (try_take_slot(c, out)) return 0;
+    }
+    if (!may_wait) return -EAGAIN;
+    count(g, c, count_ring_waits);
     wait_deadline waiting(g, c.request_wait_ns);
-    for (std::uint32_t round = 0;;) {
-        if (tries_other) {
-            tries_other = false;
-            out.ring = (out.ring + step) % c.ring_count;
-        } else {
-            if (!may_wait) return -EAGAIN;
-            if (round == 0) count(g, c, count_ring_waits);
-            g.pause(round++);
-        }
+    for (std::uint32_t round = 0;; ++round) {
+        g.pause(round);
         if (try_take_slot(c, out)) return 0;
         if (round % 16 == 15) {
             const std::int64_t code = waiting.check(g, c);
@@ -247,23 +244,11 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t claim_other_slot(const Group& g, cons
     }
 }
 
-// Leader only: claims a slot of ring `first`, or of the ring `step` further on, and waits for a
-// slot if `may_wait`. Returns 0, -EAGAIN, or the code that ended the wait. What is common is
-// written out here: a call for each step made a round trip 1 us longer
-// (bench/results/h100/2026-11-28-miss-code.txt).
-template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t claim_slot_of(const Group& g, const cache_view& c,
-                                                         bool may_wait, std::uint32_t first,
-                                                         std::uint32_t step, ring_ticket& out) {
-    out.ring = first;
-    return try_take_slot(c, out) ? 0 : claim_other_slot(g, c, may_wait, step, out);
-}
-
 // The same for the group's own ring; if that is full, the ring of another service thread may not
 // be.
 template <typename Group>
-PENSTOCK_HD inline std::int64_t claim_slot(const Group& g, const cache_view& c, bool may_wait,
-                                           ring_ticket& out) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t claim_slot(const Group& g, const cache_view& c,
+                                                      bool may_wait, ring_ticket& out) {
     return claim_slot_of(g, c, may_wait, static_cast<std::uint32_t>(mix64(g.home()) % c.ring_count),
                          1, out);
 }
@@ -286,23 +271,6 @@ PENSTOCK_HD PENSTOCK_INLINE bool is_answered(const std::uint64_t* completed, std
     return true;
 }
 
-// How a group that waits for its answer pauses in round `round`. Thousands that look every moment
-// would use the whole bus, so pauses grow (device_pause), and an answer is noticed late by a third
-// of the wait. But where no request was posted after the caller's in its ring, it is the only group
-// there that looks so often: its pauses stay short.
-template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE void pause_for_answer(const Group& g,
-                                                  [[maybe_unused]] const ring_view& r,
-                                                  [[maybe_unused]] std::uint64_t ticket,
-                                                  std::uint32_t round) {
-#if PENSTOCK_ON_DEVICE
-    constexpr std::uint32_t short_round = 3;
-    if (round > short_round && atomic_load<order::relaxed>(r.tail) == ticket + 1)
-        round = short_round;
-#endif
-    g.pause(round);
-}
-
 // Leader only: waits for the answer. Returns 1 when it is there with all bytes of a read, 0 when it
 // is there and has to be looked at, else the negative errno of the wait. In that case the caller
 // has to pass the slot to orphan_slot, for the service thread may still write to it.
@@ -317,7 +285,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t await_whole(const Group& g, const cac
             count_latency(g, c, g.now_ns() - waiting.start_ns());
             return is_whole ? 1 : 0;
         }
-        pause_for_answer(g, r, at.ticket, round);
+        g.pause(round);
         if (round % 16 == 15) {
             const std::int64_t code = waiting.check(g, c);
             if (code != 0) return code == -ETIME ? -ETIMEDOUT : code;

@@ -19,7 +19,6 @@
 
 #if defined(__CUDACC__)
 #include "penstock/group/gpu_groups.cuh"
-#include "penstock/group/leader.hpp"
 #endif
 
 namespace penstock::engine {
@@ -187,7 +186,7 @@ PENSTOCK_HD PENSTOCK_INLINE void end_batch(const Group& g, const cache_view& c, 
             enters = is_drawn_again(c, source.file->slot, source.at >> c.page_shift);
         }
     }
-    if (!leader_says(g, enters)) return;
+    if (g.broadcast(enters ? 1 : 0) == 0) return;
     const row_source source = rows.source(first);
     if (g.rank() == entering.count) {
         entering.page = source.at >> c.page_shift;

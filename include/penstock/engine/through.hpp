@@ -27,7 +27,6 @@
 #include "penstock/engine/counters.hpp"
 #include "penstock/engine/load.hpp"
 #include "penstock/engine/through_look.hpp"
-#include "penstock/group/leader.hpp"
 
 namespace penstock::engine {
 
@@ -223,7 +222,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE void admit_pages(const Group g, const cache_view& 
             bool has_word = true;
             if (g.is_leader() && find_word(c, f, page) == no_word)
                 has_word = draws(g, leaf_rate) && ask_for_leaf(g, c, f, page, false) == 0;
-            if (leader_says(g, has_word)) list[count++] = page;
+            if (g.broadcast(has_word ? 1 : 0) != 0) list[count++] = page;
         }
         wait_deadline deadline(g, c.frame_wait_ns);
         load_listed(

@@ -22,7 +22,6 @@
 
 #include "penstock/base/standard.hpp"
 #include "penstock/engine/clock.hpp"
-#include "penstock/engine/keep.hpp"
 #include "penstock/engine/window.hpp"
 
 namespace penstock::engine {
@@ -30,6 +29,15 @@ namespace penstock::engine {
 // A result of a load: its page could not be read ahead. The code never leaves the engine, and no
 // file operation returns it.
 inline constexpr std::int64_t load_again = -ERESTART;
+
+// A page on its way from the cache to the tier: claimed there, with a frame; or nothing. Leader
+// only.
+struct tier_save {
+    std::uint64_t word_index;
+    std::uint32_t frame;
+    std::uint32_t file_slot;
+    bool wanted;
+};
 
 // Leader only. Undoes the save.
 PENSTOCK_HD PENSTOCK_NOINLINE inline void cancel_save(const cache_view& c, tier_save& save) {
@@ -39,12 +47,39 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline void cancel_save(const cache_view& c, tier_
     save.wanted = false;
 }
 
+// The policy for the clock's victims: claims the page's word in the tier if the page is worth
+// keeping. It is not if its file is closed or a window shows the page. The page's frame in the tier
+// is found afterwards (find_frame): a search within a search would cost every kernel registers.
+struct keep_in_tier {
+    const cache_view& c;
+    tier_save& save;
+
+    PENSTOCK_HD void begin(frame_word owner) {
+        save.wanted = false;
+        if (c.tier.words == nullptr) return;
+        save.word_index = owner_word_index(owner);
+        save.file_slot = owner_file_slot(owner);
+        const file_word file = look(&c.file_words[save.file_slot]);
+        const page_word seen = load_relaxed(&c.tier.words[save.word_index]);
+        if (!is_absent(seen) || is_closed(file) ||
+            has_window(c, save.file_slot, file_generation(file)))
+            return;
+        save.wanted = try_claim(&c.tier.words[save.word_index], seen);
+    }
+    PENSTOCK_HD void undo() {
+        if (save.wanted) abandon(&c.tier.words[save.word_index]);
+        save.wanted = false;
+    }
+};
+
 // Leader only; the clock has evicted the page. Gives the save a frame, or gives the save up.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE void find_frame(const Group& g, const cache_view& c,
                                               tier_save& save) {
-    if (save.wanted && !try_take(g, c, c.tier, save.word_index, save.frame, nullptr))
-        undo_keep(c, save);
+    keep_nothing nothing;
+    if (!save.wanted || try_take(g, c, c.tier, save.word_index, save.frame, nothing)) return;
+    abandon(&c.tier.words[save.word_index]);
+    save.wanted = false;
 }
 
 // Whole group; `victim` holds the bytes of the page and is the group's own. Puts the page into the

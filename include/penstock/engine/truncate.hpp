@@ -10,7 +10,6 @@
 #include "penstock/engine/file_table.hpp"
 #include "penstock/engine/write.hpp"
 #include "penstock/group/lane.hpp"
-#include "penstock/group/leader.hpp"
 
 namespace penstock::engine {
 
@@ -86,7 +85,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t truncate_file(const Group g, const ca
             if (size_bytes < old_bytes) code = cut_pages(g, c, slot, size_bytes, old_bytes);
         }
     }
-    return code_of_leader(g, code);
+    return static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
 }
 
 // Whole group. Opens a file with flags that may be for writing. Returns a descriptor or a negative
@@ -104,7 +103,7 @@ PENSTOCK_HD inline std::int64_t open_written(const Group& g, const cache_view& c
         if (g.is_leader()) end_cut(c, slot);
     } else {
         if (g.is_leader()) code = wait_for_cut(g, c, slot);
-        code = code_of_leader(g, code);
+        code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
     }
     if (code == 0) return fd;
     by_address (&close_written<Group>)(g, c, fd);

@@ -4,7 +4,6 @@
 
 #include "penstock/base/standard.hpp"
 #include "penstock/engine/file_table.hpp"
-#include "penstock/group/leader.hpp"
 
 namespace penstock::engine {
 
@@ -59,7 +58,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t unlink_file(const Group g, const cach
         if (code == 0 && removes) code = ask_to_unlink(g, c, key);
         if (code == 0) code = forget_name(g, c, key);
     }
-    return code_of_leader(g, code);
+    return static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
 }
 
 }  // namespace penstock::engine

@@ -26,7 +26,6 @@
 #include "penstock/base/standard.hpp"
 #include "penstock/engine/clock.hpp"
 #include "penstock/engine/flush.hpp"
-#include "penstock/group/leader.hpp"
 
 namespace penstock::engine {
 
@@ -85,7 +84,8 @@ PENSTOCK_HD inline std::uint32_t find_victim(const Group& g, const cache_view& c
     std::uint32_t frame = no_frame;
     sweep_notes notes;
     notes.enough_dirty_pages = 1;
-    if (!sweep_clock(g, c, c, mix64(g.now_ns()), all < 1024 ? all : 1024, frame, notes, nullptr))
+    keep_nothing nothing;
+    if (!sweep_clock(g, c, c, mix64(g.now_ns()), all < 1024 ? all : 1024, frame, notes, nothing))
         return notes.dirty_frame;
     set_frame_word(c, frame, frame_free);
     deadline.offered_frame = frame;
@@ -199,7 +199,8 @@ PENSTOCK_HD inline std::int64_t write_alone(const Group& g, const cache_view& c,
 template <typename Group>
 PENSTOCK_HD inline void free_written(const Group& g, const cache_view& c, std::uint32_t frame,
                                      wait_deadline& deadline) {
-    if (try_take_frame(g, c, c, frame, nullptr) != frame_step::taken) return;
+    keep_nothing nothing;
+    if (try_take_frame(g, c, c, frame, nothing) != frame_step::taken) return;
     set_frame_word(c, frame, frame_free);
     deadline.offered_frame = frame;
 }
@@ -221,8 +222,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t clean_victim(const Group& g, const ca
         code = find_write(g, c, frame, deadline, w, offers);
         if (code == 1) count_victim_writers(c, 1);
     }
-    code = code_of_leader(g, code);
-    offers = leader_says(g, offers);
+    code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
+    offers = g.broadcast(offers ? 1 : 0) != 0;
     const bool held = code == 1;
     if (held) {
         share_write(g, w);
@@ -250,7 +251,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t clean_victim(const Group& g, const ca
             (!others_write || g.now_ns() - deadline.start_ns() > c.request_wait_ns))
             code = deadline.write_error != 0 ? deadline.write_error : -ENOBUFS;
     }
-    return code_of_leader(g, code);
+    return static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
 }
 
 }  // namespace penstock::engine

@@ -16,7 +16,6 @@
 
 #include "penstock/base/standard.hpp"
 #include "penstock/engine/table_rows.hpp"
-#include "penstock/group/leader.hpp"
 
 namespace penstock::engine {
 
@@ -124,7 +123,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE void post_wishes(const Group& g, const cache_view&
                                                std::uint64_t begin, std::uint32_t far) {
     ring_ticket at{};
     const bool has_slot = g.is_leader() && claim_slot(g, c, false, at) == 0;
-    if (!leader_says(g, has_slot)) return;
+    if (g.broadcast(has_slot ? 1 : 0) == 0) return;
     at.ring = static_cast<std::uint32_t>(g.broadcast(at.ring));
     at.ticket = g.broadcast(at.ticket);
     const ring_view& r = c.rings[at.ring];

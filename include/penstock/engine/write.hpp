@@ -13,7 +13,6 @@
 #include "penstock/engine/flush.hpp"
 #include "penstock/engine/read.hpp"
 #include "penstock/engine/write_behind.hpp"
-#include "penstock/group/leader.hpp"
 
 namespace penstock::engine {
 
@@ -56,8 +55,10 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_file(const Group g, const cache
         if (code != 0) return done > 0 ? static_cast<std::int64_t>(done) : code;
         done += part.bytes;
         if (c.write_behind_pages != 0 &&
-            leader_says(g, g.is_leader() && turned_dirty &&
-                               dirty_pages_of(c, f.slot) > c.write_behind_pages))
+            g.broadcast(g.is_leader() && turned_dirty &&
+                                dirty_pages_of(c, f.slot) > c.write_behind_pages
+                            ? 1
+                            : 0) != 0)
             write_behind(g, c, f.slot, part.page);
     }
     g.sync();  // every thread has copied its part: the caller may use the buffer again
@@ -96,7 +97,7 @@ PENSTOCK_HD inline std::int64_t ask_about_file(const Group& g, const cache_view&
 // Whole group. Does the file have pages to write back?
 template <typename Group>
 PENSTOCK_HD inline bool has_dirty_pages(const Group& g, const cache_view& c, std::uint32_t slot) {
-    return leader_says(g, g.is_leader() && dirty_pages_of(c, slot) != 0);
+    return g.broadcast(g.is_leader() && dirty_pages_of(c, slot) != 0 ? 1 : 0) != 0;
 }
 
 // Whole group. Brings all bytes written to the file so far to storage. Returns 0, or the first
@@ -111,7 +112,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t sync_file(const Group g, const cache_
         const std::int64_t earlier = take_write_error(c, slot);
         if (code == 0) code = synced != 0 ? synced : earlier;
     }
-    return code_of_leader(g, code);
+    return static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
 }
 
 // Leader only, after the last reference was given back while the file had writable mappings.
@@ -205,21 +206,21 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t close_written(const Group g, const ca
     bool shared = descriptor_access(fd) == may_read;  // readers have no share
     for (std::uint32_t round = 0;; let_others_first(round++)) {
         const file_word seen = g.broadcast(look(&c.file_words[slot]));
-        if (!leader_says(g, g.is_leader() && is_close_of_open(c, fd, seen))) return -EBADF;
+        if (g.broadcast(g.is_leader() && is_close_of_open(c, fd, seen) ? 1 : 0) == 0) return -EBADF;
         // No group has written the file. This still holds when the reference goes, or the word has
         // changed.
-        if (!leader_says(g, g.is_leader() && is_granted(c, slot))) {
+        if (g.broadcast(g.is_leader() && is_granted(c, slot) ? 1 : 0) == 0) {
             const std::uint32_t number = descriptor_number(c, fd);
             const bool released =
                 g.is_leader() &&
                 (number == 0 ? try_release_together(&c.file_words[slot], seen)
                              : release_number_from(&c.file_words[slot], seen, number));
-            if (leader_says(g, released)) return 0;
+            if (g.broadcast(released ? 1 : 0) != 0) return 0;
             continue;
         }
         if (references_of(seen) > 1 && !shared) {
             const bool due = g.is_leader() && is_share_due(c, slot);
-            if (leader_says(g, due)) {
+            if (g.broadcast(due ? 1 : 0) != 0) {
                 shared = write_share(g, c, slot) || ++asked == most_asked;
                 continue;
             }
@@ -229,7 +230,9 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t close_written(const Group g, const ca
         // file does not have all bytes then. Mapped pages stay dirty, and the unmap writes them
         // back once more.
         const bool mapped =
-            leader_says(g, g.is_leader() && references_of(seen) == 1 && mappings_of(c, slot) != 0);
+            g.broadcast(g.is_leader() && references_of(seen) == 1 && mappings_of(c, slot) != 0
+                            ? 1
+                            : 0) != 0;
         if (references_of(seen) == 1 && flushes <= most_flushes && (flushes == 0 || !mapped) &&
             has_dirty_pages(g, c, slot)) {
             const std::int64_t flushed =
@@ -245,7 +248,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t close_written(const Group g, const ca
             if (descriptor_access(fd) == may_read) enough = ~std::uint64_t{0};
             released = release_written(g, c, fd, seen, enough, mapped, code);
         }
-        if (leader_says(g, released)) return code_of_leader(g, code);
+        if (g.broadcast(released ? 1 : 0) != 0)
+            return static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
     }
 }
 

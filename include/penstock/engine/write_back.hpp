@@ -19,7 +19,6 @@
 #include "penstock/engine/dirty.hpp"
 #include "penstock/engine/page_word.hpp"
 #include "penstock/engine/ring.hpp"
-#include "penstock/group/leader.hpp"
 
 namespace penstock::engine {
 
@@ -35,9 +34,8 @@ struct pending_write {
 // Any one thread. Pins and locks the page of `word_index` if it is dirty. Returns 1: done; 0:
 // nothing to write; -EAGAIN: a group has the lock. Whether the page is dirty is decided under the
 // lock: before that, the write-back of another group may be between its two looks.
-PENSTOCK_HD PENSTOCK_NOINLINE inline std::int64_t hold_dirty(const cache_view& c,
-                                                             std::uint64_t word_index,
-                                                             pending_write& out) {
+PENSTOCK_HD inline std::int64_t hold_dirty(const cache_view& c, std::uint64_t word_index,
+                                           pending_write& out) {
     page_word* const word = &c.words[word_index];
     if (!may_have_marks(load_relaxed(word))) return 0;
     const page_word seen = pin(word);
@@ -69,8 +67,7 @@ PENSTOCK_HD inline void let_go(const cache_view& c, const pending_write& w) {
 // goes down last, and only if the page stays clean: a group that finds the count 0 does not look at
 // the pages at all.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE void settle_page(const Group& g, const cache_view& c,
-                                               const pending_write& w) {
+PENSTOCK_HD inline void settle_page(const Group& g, const cache_view& c, const pending_write& w) {
     page_word* const word = &c.words[w.word_index];
     const bool cleaned = g.is_leader() && clear_dirty(word);
     g.sync();  // marks made before the bit was cleared are seen below; a group that marks later
@@ -111,8 +108,9 @@ PENSTOCK_HD inline bool copy_marked(const Group& g, const cache_view& c, const p
 // group chooses among the rings of that thread, for many groups at one tail get in each other's
 // way.
 template <typename Group>
-PENSTOCK_HD inline std::int64_t claim_write_slot(const Group& g, const cache_view& c, bool may_wait,
-                                                 const pending_write& w, ring_ticket& out) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t claim_write_slot(const Group& g, const cache_view& c,
+                                                            bool may_wait, const pending_write& w,
+                                                            ring_ticket& out) {
     const std::uint64_t part = page_in_frame(c, w.frame) >> c.write_behind_shift;
     const std::uint64_t thread = mix64(part ^ std::uint64_t{w.file_slot} << 40) % c.ring_threads,
                         own = mix64(g.home()) % (c.ring_count / c.ring_threads);
@@ -141,7 +139,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t begin_write(const Group& g, const cac
         if (code != 0) let_go(c, w);
         else keeps_marks = has_copy(c, w.frame);
     }
-    code = code_of_leader(g, code);
+    code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
     if (code != 0) return code;
     at = {static_cast<std::uint32_t>(g.broadcast(at.ring)), g.broadcast(at.ticket)};
     const ring_view& r = c.rings[at.ring];
@@ -200,7 +198,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t finish_write(const Group& g, const ca
         waited = await(g, c, at);
         code = waited != 0 ? waited : r.replies[slot].result;
     }
-    code = code_of_leader(g, code);
+    code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
     g.sync();  // the leader's acquire of the answer comes before the next steps
     if (code != 0 || (noted & lock_keeps_marks) != 0) {
         const auto* const marks = reinterpret_cast<const std::uint64_t*>(
@@ -247,7 +245,7 @@ PENSTOCK_HD inline std::int64_t hold_together(const Group& g, const cache_view& 
     std::int64_t outcome = 0;
     w = {};
     if (g.is_leader()) outcome = hold_dirty(c, word_index, w);
-    outcome = code_of_leader(g, outcome);
+    outcome = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(outcome)));
     if (outcome == 1) share_write(g, w);
     return outcome;
 }

@@ -304,8 +304,7 @@ public:
         : rank_(detail::device_thread_in_block() % Lanes),
           mask_(Lanes == 32 ? 0xffffffffu
                             : ((1u << (Lanes % 32)) - 1u)
-                                  << ((detail::device_thread_in_block() % 32u) & ~(Lanes - 1u))),
-          home_(detail::device_warp_number()) {}
+                                  << ((detail::device_thread_in_block() % 32u) & ~(Lanes - 1u))) {}
 
     PENSTOCK_D PENSTOCK_INLINE std::uint32_t size() const { return Lanes; }
     PENSTOCK_D PENSTOCK_INLINE std::uint32_t rank() const { return rank_; }
@@ -329,7 +328,7 @@ public:
         return (of_warp & mask_) >>
                (static_cast<std::uint32_t>(__ffs(static_cast<int>(mask_))) - 1u);
     }
-    PENSTOCK_D PENSTOCK_INLINE std::uint32_t home() const { return home_; }
+    PENSTOCK_D PENSTOCK_INLINE std::uint32_t home() const { return detail::device_warp_number(); }
     PENSTOCK_D PENSTOCK_INLINE std::uint64_t now_ns() const { return detail::device_now_ns(); }
     PENSTOCK_D PENSTOCK_INLINE void pause(std::uint32_t round) const {
         detail::device_pause(round);
@@ -339,10 +338,7 @@ public:
 
 private:
     std::uint32_t rank_;
-    // A whole warp's too: with a constant mask an exchange between lanes has fewer instructions,
-    // and a round trip of a request took 1 us longer (bench/results/h100/2026-11-28-miss-code.txt).
     std::uint32_t mask_;
-    std::uint32_t home_;  // kept: its parts come from six registers of their own
 };
 
 using warp = tile<32>;

@@ -177,10 +177,10 @@ TEST(canary, frame_named_late) {
 
 namespace penstock::engine {
 
-template <typename Group>
+template <typename Group, typename Keep>
 std::int64_t take_waiting(const Group& g, const cache_view& c, std::uint64_t spread, bool,
-                          wait_deadline& deadline, std::uint32_t& frame, tier_save* save) {
-    return take_frame(g, c, spread, true, deadline, frame, save);
+                          wait_deadline& deadline, std::uint32_t& frame, Keep& keep) {
+    return take_frame(g, c, spread, true, deadline, frame, keep);
 }
 
 }  // namespace penstock::engine

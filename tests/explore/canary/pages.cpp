@@ -371,26 +371,21 @@ TEST(canary, evict_same_generation) {
 // The page is claimed in the tier only after it has left the cache.
 #ifdef CANARY_keep_after_eviction
 
-#include "penstock/engine/keep.hpp"
-
-namespace penstock::engine {
-
-inline void note_for_later(const cache_view& c, frame_word owner, tier_save& save) {
-    save.word_index = owner_word_index(owner);
-    save.file_slot = owner_file_slot(owner);
-    save.wanted = c.tier.words != nullptr && !is_closed(look(&c.file_words[save.file_slot]));
-}
-inline void forget_note(const cache_view&, tier_save& save) { save.wanted = false; }
-
-}  // namespace penstock::engine
-
-#define begin_keep note_for_later
-#define undo_keep forget_note
-#include "penstock/engine/clock.hpp"
-#undef undo_keep
 #include "penstock/engine/tier.hpp"
 
 namespace penstock::engine {
+
+struct keep_afterwards {
+    const cache_view& c;
+    tier_save& save;
+
+    void begin(frame_word owner) {
+        save.word_index = owner_word_index(owner);
+        save.file_slot = owner_file_slot(owner);
+        save.wanted = c.tier.words != nullptr && !is_closed(look(&c.file_words[save.file_slot]));
+    }
+    void undo() { save.wanted = false; }
+};
 
 template <typename Group>
 void claim_and_find_frame(const Group& g, const cache_view& c, tier_save& save) {
@@ -401,6 +396,7 @@ void claim_and_find_frame(const Group& g, const cache_view& c, tier_save& save) 
 
 }  // namespace penstock::engine
 
+#define keep_in_tier keep_afterwards
 #define find_frame claim_and_find_frame
 
 #include "explore/tier_scenario.hpp"
