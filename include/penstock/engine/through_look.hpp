@@ -116,6 +116,8 @@ PENSTOCK_HD PENSTOCK_INLINE void look_through(const cache_view& c, const file_ha
             look_next_door(c, f, offset, wanted, same_memory, by_nvlink, out))
             return;
     }
+    // A file that is being written may have grown, and the words of such pages lie elsewhere.
+    if (out.window == 0 && !linked) return;
     const std::uint32_t pages = pages_side_by_side(c, f, first, last - first + 1);
     look_at_words(c, f, first, pages, out.seen);
     if (stop_code(c) != 0 || !may_read_past(out.seen[0])) return;
