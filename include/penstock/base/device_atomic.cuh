@@ -3,8 +3,8 @@
 // well, relaxed.
 //
 // They are the instructions of libcu++'s atomic_ref, whose header costs each file that includes it
-// three seconds of compiling. The address is generic, and every instruction is volatile and
-// clobbers memory: the compiler moves no access across it.
+// three seconds of compiling. The address of a load or store is generic, that of a change global.
+// Every instruction is volatile and clobbers memory: the compiler moves no access across it.
 #pragma once
 
 #include "penstock/base/macros.hpp"

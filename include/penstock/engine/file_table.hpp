@@ -22,7 +22,6 @@
 #include "penstock/engine/load.hpp"
 #include "penstock/engine/lost_open.hpp"
 #include "penstock/engine/name_table.hpp"
-#include "penstock/group/leader.hpp"
 
 namespace penstock::engine {
 
@@ -268,7 +267,7 @@ PENSTOCK_HD inline int add_reference(const Group& g, const cache_view& c, int fd
     if (g.is_leader() && fd >= 0 && slot < c.file_slots)
         added = has_number(look(&c.file_words[slot]), descriptor_number(c, fd)) &&
                 try_reference(&c.file_words[slot], descriptor_generation(fd));
-    return leader_says(g, added) ? with_number(c, fd, 0) : -EBADF;
+    return g.broadcast(added ? 1 : 0) != 0 ? with_number(c, fd, 0) : -EBADF;
 }
 
 }  // namespace penstock::engine

@@ -12,7 +12,6 @@
 #include "penstock/group/concept.hpp"
 #if defined(__CUDACC__)
 #include "penstock/group/gpu_groups.cuh"
-#include "penstock/group/leader.hpp"
 #endif
 
 namespace penstock::engine {
@@ -106,7 +105,7 @@ public:
             if (code == -EAGAIN) {
                 std::int64_t late = 0;
                 if (g.is_leader()) late = waiting.check(g, c);
-                late = code_of_leader(g, late);
+                late = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(late)));
                 code = late == -ETIME ? -ETIMEDOUT : late;
                 g.pause(round);
             }
