@@ -51,7 +51,7 @@ PENSTOCK_HD PENSTOCK_INLINE bool ends_last(const Group& g, std::uint64_t* ended,
         last = atomic_fetch_add<order::acq_rel>(ended, std::uint64_t{1}) + 1 == parts;
         if (last) *ended = 0;  // no other group looks before the next product in this memory
     }
-    last = g.broadcast(last ? 1 : 0) != 0;
+    last = g.broadcast(last);
     g.sync();  // the leader's acquire comes before what any thread reads now
     return last;
 }

@@ -320,8 +320,7 @@ PENSTOCK_HD PENSTOCK_INLINE void take_jobs(const Group& g, const search_view& v,
         const auto job_index = static_cast<std::uint32_t>(taken);
         // Nothing of the file counts any more if another job met a zero byte near its beginning.
         const std::uint64_t* const zero = &v.first_zero[v.jobs[job_index].file];
-        const bool settled =
-            g.broadcast(atomic_load<order::relaxed>(zero) < first_read_bytes ? 1 : 0) != 0;
+        const bool settled = g.broadcast(atomic_load<order::relaxed>(zero) < first_read_bytes);
         const int code = settled ? 0 : count(t, job_index);
         if (!g.is_leader()) continue;
         v.status[job_index] = code;

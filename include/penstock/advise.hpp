@@ -59,7 +59,7 @@ PENSTOCK_HD std::int64_t advise(const Group& g, const runtime_ref& fs, int fd, a
             engine::set_advice(c, file, static_cast<engine::advice_kind>(kind));
         }
     }
-    return static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(result)));
+    return g.broadcast(result);
 }
 
 }  // namespace penstock

@@ -141,8 +141,7 @@ PENSTOCK_HD int close(const Group& g, const runtime_ref& fs, int fd) {
             engine::count(g, fs.view, engine::count_errors);
         }
     }
-    return static_cast<int>(
-        static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(result))));
+    return g.broadcast(static_cast<int>(result));
 }
 
 // Copies up to `bytes` bytes from byte `offset` of the file to `buffer` (any alignment; 16 bytes is
@@ -236,8 +235,7 @@ PENSTOCK_HD int unmap(const Group& g, const runtime_ref& fs, const mapping& mapp
             result = 0;
         if (result < 0) engine::count(g, fs.view, engine::count_errors);
     }
-    return static_cast<int>(
-        static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(result))));
+    return g.broadcast(static_cast<int>(result));
 }
 
 // Fills in the file_stat of an open file. Returns 0 or -EBADF; never waits, and does not ask the

@@ -208,8 +208,8 @@ PENSTOCK_D held_mapping look_for_mapping(const Group& g, const void* address, bo
     }
     const std::uint64_t told =
         g.broadcast(std::uint64_t{found.end} << 2 | (found.held ? 2 : 0) | (found.changes ? 1 : 0));
-    found = {static_cast<std::uint32_t>(g.broadcast(found.frame)),
-             static_cast<std::uint32_t>(told >> 2), (told & 2) != 0, (told & 1) != 0};
+    found = {g.broadcast(found.frame), static_cast<std::uint32_t>(told >> 2), (told & 2) != 0,
+             (told & 1) != 0};
     if (!found.held) return found;
     const std::uint64_t word_index =
         g.broadcast(engine::owner_word_index(engine::look_at_frame(c, found.frame)));

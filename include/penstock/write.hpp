@@ -153,7 +153,7 @@ PENSTOCK_HD inline bool is_held(const Group& g, const runtime_ref& fs,
         good = engine::is_valid(seen) && engine::pins_of(seen) > 0 &&
                engine::frame_of(seen) == mapped.frame && held != engine::pristine_none;
     }
-    return g.broadcast(good ? 1 : 0) != 0;
+    return g.broadcast(good);
 }
 
 }  // namespace detail
@@ -199,9 +199,7 @@ PENSTOCK_HD int fsync(const Group& g, const runtime_ref& fs, int fd) {
     engine::file_handle file{};
     if (!engine::find_file(g, fs.view, fd, file, engine::nothing_unwanted))
         return static_cast<int>(detail::counted(g, fs, -EBADF));
-    if (fs.view.writes == nullptr ||
-        g.broadcast(engine::is_granted(fs.view, file.slot) ? 1 : 0) == 0)
-        return 0;
+    if (fs.view.writes == nullptr || !g.broadcast(engine::is_granted(fs.view, file.slot))) return 0;
     return static_cast<int>(
         detail::counted(g, fs, by_address(&engine::sync_file<Group>)(g, fs.view, file.slot)));
 }

@@ -21,6 +21,11 @@ __device__ unsigned use_group(const Group& g) {
     const std::uint64_t told = g.broadcast(own);
     wrong += !leads || told == own ? 0 : 1;
     wrong += (told & 0xff) == 7 && (told >> 40) <= threadIdx.x ? 0 : 1;
+    // Of each size, with its sign.
+    wrong += g.broadcast(leads) && !g.broadcast(!leads) ? 0 : 1;
+    wrong += g.broadcast(leads ? -7 : static_cast<int>(threadIdx.x)) == -7 ? 0 : 1;
+    wrong += g.broadcast(leads ? std::int64_t{-1} << 40 : 5) == std::int64_t{-1} << 40 ? 0 : 1;
+    wrong += g.broadcast(leads ? std::uint16_t{65535} : std::uint16_t{1}) == 65535 ? 0 : 1;
     wrong += g.all(true) && !g.all(!leads) ? 0 : 1;
     // One number, in every thread.
     wrong += g.broadcast(g.home()) == g.home() ? 0 : 1;

@@ -86,7 +86,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE void queue_free_pages(const Group& g, const cache_
         const bool passes = i + g.rank() >= run.pages || !is_free(i + g.rank());
         if (g.all(passes)) continue;
         for (std::uint64_t k = i; k < i + g.size() && k < run.pages; ++k) {
-            if (g.broadcast(g.is_leader() && is_free(k) ? 1 : 0) == 0) continue;
+            if (!g.broadcast(g.is_leader() && is_free(k))) continue;
             queue.make_room(g, c);
             pending_write w{};
             if (hold_together(g, c, run.index + k, w) == 1 && !queue.write_held(g, c, w))
@@ -158,7 +158,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool write_share(const Group g, const cache_view& 
         most_sent = 1 + 2 * dirty_pages_of(c, slot) / (closes != 0 ? closes : 1);
         most_looked = pages < most_looked_pages ? pages : most_looked_pages;
     }
-    outcome = static_cast<seat_outcome>(g.broadcast(static_cast<std::uint64_t>(outcome)));
+    outcome = g.broadcast(outcome);
     if (outcome != seat_outcome::taken) return outcome == seat_outcome::none_in_time;
     most_sent = g.broadcast(most_sent);
     most_looked = g.broadcast(most_looked);

@@ -170,7 +170,7 @@ PENSTOCK_D PENSTOCK_NOINLINE T element_missing(const cache_view& c, std::uint32_
     const std::uint64_t wanted = g.size() * sizeof(T);
     const bool enters =
         g.is_leader() && admits(g, c, slot, page, wanted, unwanted_of_page(c, wanted));
-    bool through = g.broadcast(enters ? 1 : 0) == 0;
+    bool through = !g.broadcast(enters);
     const auto consume = [&](std::uint64_t loaded, const std::byte* frame) {
         if (have || loaded != page) return;
         value = load_element<T>(frame + (at & (c.page_bytes() - 1)));

@@ -252,7 +252,7 @@ PENSTOCK_HD inline std::int64_t open_file(const Group& g, const cache_view& c, c
         count(g, c, count_opens);
         if (result < 0) count(g, c, count_errors);
     }
-    result = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(result)));
+    result = g.broadcast(result);
     g.sync();  // the leader's acquire of the file word comes before every thread's reads of the
                // record
     return result;
@@ -267,7 +267,7 @@ PENSTOCK_HD inline int add_reference(const Group& g, const cache_view& c, int fd
     if (g.is_leader() && fd >= 0 && slot < c.file_slots)
         added = has_number(look(&c.file_words[slot]), descriptor_number(c, fd)) &&
                 try_reference(&c.file_words[slot], descriptor_generation(fd));
-    return g.broadcast(added ? 1 : 0) != 0 ? with_number(c, fd, 0) : -EBADF;
+    return g.broadcast(added) ? with_number(c, fd, 0) : -EBADF;
 }
 
 }  // namespace penstock::engine

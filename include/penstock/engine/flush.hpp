@@ -105,7 +105,7 @@ public:
             if (code == -EAGAIN) {
                 std::int64_t late = 0;
                 if (g.is_leader()) late = waiting.check(g, c);
-                late = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(late)));
+                late = share_code(g, late);
                 code = late == -ETIME ? -ETIMEDOUT : late;
                 g.pause(round);
             }
@@ -158,6 +158,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE void queue_pages(const Group& g, const cache_view&
             if (g.all(own_index >= run.pages ||
                       !may_have_marks(load_relaxed(&c.words[run.index + own_index]))))
                 continue;
+            PENSTOCK_ROLLED
             for (std::uint64_t k = i; k < i + g.size() && k < run.pages; ++k)
                 queue.write(g, c, run.index + k);
         }

@@ -112,7 +112,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE void lend_part(const Group& g, const cache_view& c
     }
     from = reinterpret_cast<const std::byte*>(
         g.broadcast(pinned == nullptr ? 0 : reinterpret_cast<std::uintptr_t>(from)));
-    in_tier = g.broadcast(in_tier ? 1 : 0) != 0;
+    in_tier = g.broadcast(in_tier);
     if (from == nullptr) return;
     g.sync();  // the leader's acquire of the pin comes before every thread's reads of the frame
     const std::uint64_t left = loan.bytes - begin,

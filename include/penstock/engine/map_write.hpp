@@ -47,7 +47,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t map_to_change(const Group g, const ca
             spare = no_frame;
             code = 0;
             if (g.is_leader()) code = for_copy.check(g, c);
-            code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
+            code = share_code(g, code);
             if (code == 0) continue;
             return code == -ETIME ? -ENOBUFS : code;
         }

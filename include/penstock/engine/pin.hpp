@@ -66,10 +66,10 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t pin_page(const Group& g, const cache_
                 if (code != 0) outcome = code == -ETIME ? -ETIMEDOUT : code;
             }
         }
-        outcome = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(outcome)));
+        outcome = share_code(g, outcome);
         if (outcome <= 0) {
             out.word_index = g.broadcast(out.word_index);
-            out.frame = static_cast<std::uint32_t>(g.broadcast(out.frame));
+            out.frame = g.broadcast(out.frame);
             g.sync();  // the leader's acquire comes before every thread's reads of the frame
             return outcome;
         }
@@ -86,7 +86,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t pin_page(const Group& g, const cache_
         if (code == load_again) continue;
         if (code != 0) return code;
         publish_load(g, c, f, load, true);
-        out = {load.word_index, load.frame, load.from == pending_load::source::blank};
+        out = {g.broadcast(load.word_index), load.frame, load.from == pending_load::source::blank};
         return 0;
     }
 }

@@ -101,8 +101,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t take_copy_frame(const Group& g, const
             }
             if (code == 0) set_frame_word(c, frame, frame_copy);
         }
-        code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
-        frame = static_cast<std::uint32_t>(g.broadcast(frame));
+        code = share_code(g, code);
+        frame = g.broadcast(frame);
         if (code == 0) return 0;
         if (code == must_write_back) code = clean_victim(g, c, frame, deadline);
         if (code == 0) continue;
@@ -157,7 +157,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t hold_pristine(const Group& g, const c
             const std::int64_t late = code == -EAGAIN && round % 16 == 15 ? waiting.check(g, c) : 0;
             if (late != 0) code = late == -ETIME ? -ETIMEDOUT : late;
         }
-        code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
+        code = share_code(g, code);
         if (code == -EAGAIN) {
             g.pause(round);
             continue;

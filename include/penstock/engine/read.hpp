@@ -247,7 +247,7 @@ PENSTOCK_HD inline bool is_under_way(const Group& g, const cache_view& c, const 
         const std::uint64_t index = find_word(c, f, page);
         there = index != no_word && !is_absent(load_relaxed(&c.words[index]));
     }
-    return g.broadcast(there ? 1 : 0) != 0;
+    return g.broadcast(there);
 }
 
 // Whole group. Loads the absent pages that the byte range [begin, end), not empty and within the

@@ -200,11 +200,18 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t stop_code_in_turn(const cache_view& c) 
 #endif
     return stop_code(c);
 }
+
+// Whole group: the leader's code, 0, a negative errno or a small number, in all threads. In 32
+// bits, for each register takes an exchange of its own.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t share_code(const Group& g, std::int64_t code) {
+    return g.broadcast(static_cast<std::int32_t>(code));
+}
+
 // Whole group: the leader looks, and all threads get its result.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t shared_stop_code(const Group& g, const cache_view& c) {
-    return static_cast<std::int64_t>(
-        g.broadcast(static_cast<std::uint64_t>(g.is_leader() ? stop_code(c) : 0)));
+    return share_code(g, g.is_leader() ? stop_code(c) : 0);
 }
 
 // Leader only: one attempt at the ring that `out` names. The group that claims a slot posts a

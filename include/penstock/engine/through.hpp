@@ -222,7 +222,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE void admit_pages(const Group g, const cache_view& 
             bool has_word = true;
             if (g.is_leader() && find_word(c, f, page) == no_word)
                 has_word = draws(g, leaf_rate) && ask_for_leaf(g, c, f, page, false) == 0;
-            if (g.broadcast(has_word ? 1 : 0) != 0) list[count++] = page;
+            if (g.broadcast(has_word)) list[count++] = page;
         }
         wait_deadline deadline(g, c.frame_wait_ns);
         load_listed(

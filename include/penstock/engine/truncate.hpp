@@ -85,7 +85,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t truncate_file(const Group g, const ca
             if (size_bytes < old_bytes) code = cut_pages(g, c, slot, size_bytes, old_bytes);
         }
     }
-    return static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
+    return share_code(g, code);
 }
 
 // Whole group. Opens a file with flags that may be for writing. Returns a descriptor or a negative
@@ -103,7 +103,7 @@ PENSTOCK_HD inline std::int64_t open_written(const Group& g, const cache_view& c
         if (g.is_leader()) end_cut(c, slot);
     } else {
         if (g.is_leader()) code = wait_for_cut(g, c, slot);
-        code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
+        code = share_code(g, code);
     }
     if (code == 0) return fd;
     by_address (&close_written<Group>)(g, c, fd);

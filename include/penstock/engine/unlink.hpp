@@ -58,7 +58,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t unlink_file(const Group g, const cach
         if (code == 0 && removes) code = ask_to_unlink(g, c, key);
         if (code == 0) code = forget_name(g, c, key);
     }
-    return static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
+    return share_code(g, code);
 }
 
 }  // namespace penstock::engine

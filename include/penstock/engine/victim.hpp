@@ -222,8 +222,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t clean_victim(const Group& g, const ca
         code = find_write(g, c, frame, deadline, w, offers);
         if (code == 1) count_victim_writers(c, 1);
     }
-    code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
-    offers = g.broadcast(offers ? 1 : 0) != 0;
+    code = share_code(g, code);
+    offers = g.broadcast(offers);
     const bool held = code == 1;
     if (held) {
         share_write(g, w);
@@ -251,7 +251,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t clean_victim(const Group& g, const ca
             (!others_write || g.now_ns() - deadline.start_ns() > c.request_wait_ns))
             code = deadline.write_error != 0 ? deadline.write_error : -ENOBUFS;
     }
-    return static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
+    return share_code(g, code);
 }
 
 }  // namespace penstock::engine

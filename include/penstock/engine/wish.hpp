@@ -123,8 +123,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE void post_wishes(const Group& g, const cache_view&
                                                std::uint64_t begin, std::uint32_t far) {
     ring_ticket at{};
     const bool has_slot = g.is_leader() && claim_slot(g, c, false, at) == 0;
-    if (g.broadcast(has_slot ? 1 : 0) == 0) return;
-    at.ring = static_cast<std::uint32_t>(g.broadcast(at.ring));
+    if (!g.broadcast(has_slot)) return;
+    at.ring = g.broadcast(at.ring);
     at.ticket = g.broadcast(at.ticket);
     const ring_view& r = c.rings[at.ring];
     auto* const entries =

@@ -97,7 +97,7 @@ PENSTOCK_HD inline std::int64_t ask_about_file(const Group& g, const cache_view&
 // Whole group. Does the file have pages to write back?
 template <typename Group>
 PENSTOCK_HD inline bool has_dirty_pages(const Group& g, const cache_view& c, std::uint32_t slot) {
-    return g.broadcast(g.is_leader() && dirty_pages_of(c, slot) != 0 ? 1 : 0) != 0;
+    return g.broadcast(g.is_leader() && dirty_pages_of(c, slot) != 0);
 }
 
 // Whole group. Brings all bytes written to the file so far to storage. Returns 0, or the first
@@ -112,7 +112,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t sync_file(const Group g, const cache_
         const std::int64_t earlier = take_write_error(c, slot);
         if (code == 0) code = synced != 0 ? synced : earlier;
     }
-    return static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
+    return share_code(g, code);
 }
 
 // Leader only, after the last reference was given back while the file had writable mappings.
@@ -206,21 +206,21 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t close_written(const Group g, const ca
     bool shared = descriptor_access(fd) == may_read;  // readers have no share
     for (std::uint32_t round = 0;; let_others_first(round++)) {
         const file_word seen = g.broadcast(look(&c.file_words[slot]));
-        if (g.broadcast(g.is_leader() && is_close_of_open(c, fd, seen) ? 1 : 0) == 0) return -EBADF;
+        if (!g.broadcast(g.is_leader() && is_close_of_open(c, fd, seen))) return -EBADF;
         // No group has written the file. This still holds when the reference goes, or the word has
         // changed.
-        if (g.broadcast(g.is_leader() && is_granted(c, slot) ? 1 : 0) == 0) {
+        if (!g.broadcast(g.is_leader() && is_granted(c, slot))) {
             const std::uint32_t number = descriptor_number(c, fd);
             const bool released =
                 g.is_leader() &&
                 (number == 0 ? try_release_together(&c.file_words[slot], seen)
                              : release_number_from(&c.file_words[slot], seen, number));
-            if (g.broadcast(released ? 1 : 0) != 0) return 0;
+            if (g.broadcast(released)) return 0;
             continue;
         }
         if (references_of(seen) > 1 && !shared) {
             const bool due = g.is_leader() && is_share_due(c, slot);
-            if (g.broadcast(due ? 1 : 0) != 0) {
+            if (g.broadcast(due)) {
                 shared = write_share(g, c, slot) || ++asked == most_asked;
                 continue;
             }
@@ -248,8 +248,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t close_written(const Group g, const ca
             if (descriptor_access(fd) == may_read) enough = ~std::uint64_t{0};
             released = release_written(g, c, fd, seen, enough, mapped, code);
         }
-        if (g.broadcast(released ? 1 : 0) != 0)
-            return static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
+        if (g.broadcast(released)) return share_code(g, code);
     }
 }
 

@@ -34,8 +34,9 @@ struct pending_write {
 // Any one thread. Pins and locks the page of `word_index` if it is dirty. Returns 1: done; 0:
 // nothing to write; -EAGAIN: a group has the lock. Whether the page is dirty is decided under the
 // lock: before that, the write-back of another group may be between its two looks.
-PENSTOCK_HD inline std::int64_t hold_dirty(const cache_view& c, std::uint64_t word_index,
-                                           pending_write& out) {
+PENSTOCK_HD PENSTOCK_NOINLINE inline std::int64_t hold_dirty(const cache_view& c,
+                                                             std::uint64_t word_index,
+                                                             pending_write& out) {
     page_word* const word = &c.words[word_index];
     if (!may_have_marks(load_relaxed(word))) return 0;
     const page_word seen = pin(word);
@@ -139,9 +140,9 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t begin_write(const Group& g, const cac
         if (code != 0) let_go(c, w);
         else keeps_marks = has_copy(c, w.frame);
     }
-    code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
+    code = share_code(g, code);
     if (code != 0) return code;
-    at = {static_cast<std::uint32_t>(g.broadcast(at.ring)), g.broadcast(at.ticket)};
+    at = {g.broadcast(at.ring), g.broadcast(at.ticket)};
     const ring_view& r = c.rings[at.ring];
     const bool whole = copy_marked(g, c, w, r.staging + r.staging_stride * slot_of(r, at.ticket));
     if (g.is_leader()) note_request(c, w.frame, at.ring, at.ticket, keeps_marks, whole);
@@ -198,7 +199,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t finish_write(const Group& g, const ca
         waited = await(g, c, at);
         code = waited != 0 ? waited : r.replies[slot].result;
     }
-    code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
+    code = share_code(g, code);
     g.sync();  // the leader's acquire of the answer comes before the next steps
     if (code != 0 || (noted & lock_keeps_marks) != 0) {
         const auto* const marks = reinterpret_cast<const std::uint64_t*>(
@@ -245,7 +246,7 @@ PENSTOCK_HD inline std::int64_t hold_together(const Group& g, const cache_view& 
     std::int64_t outcome = 0;
     w = {};
     if (g.is_leader()) outcome = hold_dirty(c, word_index, w);
-    outcome = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(outcome)));
+    outcome = share_code(g, outcome);
     if (outcome == 1) share_write(g, w);
     return outcome;
 }

@@ -24,11 +24,12 @@ public:
     }
     PENSTOCK_D PENSTOCK_INLINE bool is_leader() const { return lane_number() == leader(); }
     PENSTOCK_D PENSTOCK_INLINE void sync() const { __syncwarp(mask_); }
-    PENSTOCK_D PENSTOCK_INLINE std::uint64_t broadcast(std::uint64_t value) const {
-        return shuffle(value, leader());
+    template <typename T>
+    PENSTOCK_D PENSTOCK_INLINE T broadcast(T value) const {
+        return static_cast<T>(shuffle(static_cast<std::uint64_t>(value), leader()));
     }
     PENSTOCK_D PENSTOCK_INLINE bool all(bool flag) const { return __all_sync(mask_, flag) != 0; }
-    PENSTOCK_D PENSTOCK_INLINE std::uint32_t home() const { return detail::device_warp_number(); }
+    PENSTOCK_D PENSTOCK_INLINE std::uint32_t home() const { return detail::device_warp_place(); }
     PENSTOCK_D PENSTOCK_INLINE std::uint64_t now_ns() const { return detail::device_now_ns(); }
     PENSTOCK_D PENSTOCK_INLINE void pause(std::uint32_t round) const {
         detail::device_pause(round);

@@ -9,7 +9,8 @@
 //   size(), rank(), is_leader()   how many, and which one calls; constant for the life of the value
 //   sync()         all threads of the group arrive; afterwards every thread sees the writes that
 //                  any of them made before
-//   broadcast(v)   the leader's 64-bit value, in every thread; orders nothing else
+//   broadcast(v)   the leader's value, a number of at most 64 bits, in every thread; orders nothing
+//                  else
 //   all(b)         true in every thread if b was true in every thread
 //   home()         a number that spreads groups over shards; equal in all threads of the group
 //   now_ns()       a clock that only moves forward; its zero is arbitrary

@@ -48,9 +48,19 @@ PENSTOCK_D PENSTOCK_INLINE std::uint32_t device_thread_in_block() {
     return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
 }
 
-PENSTOCK_D PENSTOCK_INLINE std::uint32_t device_warp_number() {
-    return device_block_number() * 32u + device_thread_in_block() / 32u;
+// A number that the warps on a GPU at one time seldom share: of the multiprocessor, and the warp's
+// place on it. Made of two registers, for a miss asks for it at each count.
+PENSTOCK_D PENSTOCK_INLINE std::uint32_t device_warp_place() {
+    constexpr std::uint32_t multiprocessors = 160;  // about as many as the largest GPUs have
+    std::uint32_t multiprocessor, place;
+    asm volatile("mov.u32 %0, %%smid;" : "=r"(multiprocessor));
+    asm volatile("mov.u32 %0, %%warpid;" : "=r"(place));
+    return place * multiprocessors + multiprocessor;
 }
+
+// How a value of one thread goes to others: in one register, or in two.
+template <typename T>
+using shuffled = std::conditional_t<sizeof(T) <= 4, unsigned, unsigned long long>;
 
 PENSTOCK_D PENSTOCK_INLINE uint4 load_frame_16(const std::byte* from) {
     uint4 v;
@@ -310,8 +320,10 @@ public:
     PENSTOCK_D PENSTOCK_INLINE std::uint32_t rank() const { return rank_; }
     PENSTOCK_D PENSTOCK_INLINE bool is_leader() const { return rank_ == 0; }
     PENSTOCK_D PENSTOCK_INLINE void sync() const { __syncwarp(mask_); }
-    PENSTOCK_D PENSTOCK_INLINE std::uint64_t broadcast(std::uint64_t value) const {
-        return __shfl_sync(mask_, static_cast<unsigned long long>(value), 0, Lanes);
+    template <typename T>
+    PENSTOCK_D PENSTOCK_INLINE T broadcast(T value) const {
+        using word = detail::shuffled<T>;
+        return static_cast<T>(__shfl_sync(mask_, static_cast<word>(value), 0, Lanes));
     }
     PENSTOCK_D PENSTOCK_INLINE bool all(bool flag) const { return __all_sync(mask_, flag) != 0; }
     PENSTOCK_D PENSTOCK_INLINE std::uint32_t from_rank(std::uint32_t value,
@@ -328,7 +340,7 @@ public:
         return (of_warp & mask_) >>
                (static_cast<std::uint32_t>(__ffs(static_cast<int>(mask_))) - 1u);
     }
-    PENSTOCK_D PENSTOCK_INLINE std::uint32_t home() const { return detail::device_warp_number(); }
+    PENSTOCK_D PENSTOCK_INLINE std::uint32_t home() const { return detail::device_warp_place(); }
     PENSTOCK_D PENSTOCK_INLINE std::uint64_t now_ns() const { return detail::device_now_ns(); }
     PENSTOCK_D PENSTOCK_INLINE void pause(std::uint32_t round) const {
         detail::device_pause(round);
@@ -354,12 +366,13 @@ public:
     PENSTOCK_D PENSTOCK_INLINE bool is_leader() const { return rank() == 0; }
     PENSTOCK_D PENSTOCK_INLINE void sync() const { __syncthreads(); }
 
-    PENSTOCK_D PENSTOCK_INLINE std::uint64_t broadcast(std::uint64_t value) const {
+    template <typename T>
+    PENSTOCK_D PENSTOCK_INLINE T broadcast(T value) const {
         __shared__ unsigned long long word;
         __syncthreads();  // all threads have read the word of the last broadcast
-        if (is_leader()) word = value;
+        if (is_leader()) word = static_cast<unsigned long long>(value);
         __syncthreads();  // the leader's value is there
-        return word;
+        return static_cast<T>(word);
     }
 
     PENSTOCK_D PENSTOCK_INLINE bool all(bool flag) const { return __syncthreads_and(flag) != 0; }

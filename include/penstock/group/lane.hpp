@@ -86,7 +86,10 @@ struct lane {
     PENSTOCK_HD std::uint32_t rank() const { return 0; }
     PENSTOCK_HD bool is_leader() const { return true; }
     PENSTOCK_HD void sync() const {}
-    PENSTOCK_HD std::uint64_t broadcast(std::uint64_t value) const { return value; }
+    template <typename T>
+    PENSTOCK_HD T broadcast(T value) const {
+        return value;
+    }
     PENSTOCK_HD bool all(bool flag) const { return flag; }
     template <typename Value>
     PENSTOCK_HD Value from_rank(Value value, std::uint32_t) const {
@@ -96,7 +99,7 @@ struct lane {
 
     PENSTOCK_HD std::uint32_t home() const {
 #if PENSTOCK_ON_DEVICE
-        return detail::device_warp_number();
+        return detail::device_warp_place();
 #else
         return detail::host_thread_number();
 #endif
