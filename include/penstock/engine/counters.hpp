@@ -30,13 +30,14 @@ PENSTOCK_HD PENSTOCK_INLINE void count(const Group& g, const cache_view& c, coun
     reduce_relaxed(&shard_of(g, c).count[kind], amount);
 }
 
-constexpr PENSTOCK_HD std::uint32_t latency_bucket(std::uint64_t ns) {
-    std::uint32_t bucket = 0;
-    while (ns > 1 && bucket + 1 < latency_buckets) {
-        ns >>= 1;
-        ++bucket;
-    }
-    return bucket;
+// The largest power of two that is not above `ns`, 0 for 0.
+PENSTOCK_HD PENSTOCK_INLINE std::uint32_t latency_bucket(std::uint64_t ns) {
+#if PENSTOCK_ON_DEVICE
+    const auto bucket = static_cast<std::uint32_t>(63 - __clzll(static_cast<long long>(ns | 1)));
+#else
+    const auto bucket = static_cast<std::uint32_t>(std::bit_width(ns | 1) - 1);
+#endif
+    return bucket < latency_buckets ? bucket : latency_buckets - 1;
 }
 
 template <typename Group>

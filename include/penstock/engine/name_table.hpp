@@ -29,6 +29,7 @@ struct name_key {
 PENSTOCK_HD inline std::int64_t make_key(const char* path, std::uint32_t flags, name_key& out) {
     if (path == nullptr) return -EFAULT;
     out = {path, 0, 0, flags};
+    PENSTOCK_ROLLED
     while (out.bytes <= max_path_bytes && path[out.bytes] != '\0') ++out.bytes;
     if (out.bytes == 0) return -ENOENT;
     if (out.bytes > max_path_bytes) return -ENAMETOOLONG;

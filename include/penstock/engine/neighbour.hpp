@@ -196,6 +196,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline neighbour_page look_at_neighbours(
         visit = enter_neighbours(c, page);
     }
     std::uint32_t best = farthest + 1;
+    PENSTOCK_ROLLED
     for (std::uint32_t first = 0; first < c.neighbour_places; first += at_once) {
         neighbour_look look[at_once];
         PENSTOCK_UNROLL
