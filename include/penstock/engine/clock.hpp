@@ -156,6 +156,9 @@ PENSTOCK_HD inline bool sweep_clock(const Group& g, const cache_view& c, const P
     return taken;
 }
 
+// A search that waits for nothing scans at most this many frames.
+inline constexpr std::uint64_t few_steps = 64;
+
 // Leader only, waits for nothing: takes a frame of the pool, in state busy, if a search of a few
 // steps finds it.
 template <typename Group, typename Pool, typename Keep>
@@ -164,7 +167,7 @@ PENSTOCK_HD inline bool try_take(const Group& g, const cache_view& c, const Pool
     const std::uint64_t start = mix64(spread), all = 2 * std::uint64_t{pool.frame_count};
     sweep_notes notes;
     return take_fresh(pool, start, frame) ||
-           sweep_clock(g, c, pool, start, all < 64 ? all : 64, frame, notes, keep);
+           sweep_clock(g, c, pool, start, all < few_steps ? all : few_steps, frame, notes, keep);
 }
 
 // A result of a search: no page could be evicted, but the page in `frame`, or another, could be
@@ -199,6 +202,24 @@ PENSTOCK_HD PENSTOCK_INLINE bool writes_first(const cache_view& c, const wait_de
            (!deadline.tried_write || has_write_error(c, deadline.file_slot));
 }
 
+// Leader only, after search number `round` found no frame and no dirty page. Returns 0: search
+// again; or the code that ends the search.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t wait_for_frame(const Group& g, const cache_view& c,
+                                                          std::uint32_t round, bool saw_busy,
+                                                          wait_deadline& deadline) {
+    if (round == 0) {
+        count(g, c, count_frame_waits);
+        deadline.come_back(g, c);
+    }
+    const std::int64_t code = deadline.check(g, c);
+    if (code != 0 && code != -ETIME) return code;
+    if (code == -ETIME && !(saw_busy && g.now_ns() - deadline.start_ns() < c.request_wait_ns))
+        return -ENOBUFS;
+    g.pause(round);
+    return 0;
+}
+
 // Leader only: takes a frame for the caller, in state busy; `spread` picks the shard to start at.
 // Returns 0, must_write_back (then `frame` holds a dirty page, or is no_frame if the search met
 // none), -ENOBUFS, or the abort code. `deadline` started when the verb first missed, so that groups
@@ -210,41 +231,38 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t take_frame(const Group& g, const cach
                                                       std::uint64_t spread, bool may_wait,
                                                       wait_deadline& deadline, std::uint32_t& frame,
                                                       Keep& keep) {
-    if (!may_wait) return try_take(g, c, c, spread, frame, keep) ? 0 : -ENOBUFS;
     const std::uint64_t start = mix64(spread);
-    if (take_offered(c, deadline, frame)) return 0;
-    const bool failing = c.writes != nullptr && writes_fail(c);
-    if (failing && writes_first(c, deadline)) {
-        frame = no_frame;
-        return must_write_back;
+    bool failing = false, crowded = false;
+    if (may_wait) {
+        if (take_offered(c, deadline, frame)) return 0;
+        failing = c.writes != nullptr && writes_fail(c);
+        if (failing && writes_first(c, deadline)) {
+            frame = no_frame;
+            return must_write_back;
+        }
     }
     if (take_fresh(c, start, frame)) return 0;
-    const bool crowded = c.writes != nullptr && !failing && victim_writers(c) != 0;
+    if (may_wait) crowded = c.writes != nullptr && !failing && victim_writers(c) != 0;
     // Two rounds over all frames clear every use bit and then look again; more would only repeat
     // that before the pause.
     const std::uint64_t all = 2 * std::uint64_t{c.frame_count},
-                        most = failing ? patient_steps : 1024, slice = all < most ? all : most;
+                        most = !may_wait ? few_steps
+                               : failing ? patient_steps
+                               : crowded ? crowded_steps
+                                         : 1024,
+                        slice = all < most ? all : most;
     for (std::uint32_t round = 0;; ++round) {
         sweep_notes notes;
         if (failing) notes.enough_dirty_pages = ~0u;
-        if (sweep_clock(g, c, c, start + round,
-                        crowded && slice > crowded_steps ? crowded_steps : slice, frame, notes,
-                        keep))
-            return 0;
+        if (sweep_clock(g, c, c, start + round, slice, frame, notes, keep)) return 0;
+        if (!may_wait) return -ENOBUFS;
         if (crowded || notes.dirty_pages != 0) {
             frame = notes.dirty_frame;
             return must_write_back;
         }
-        if (round == 0) {
-            count(g, c, count_frame_waits);
-            deadline.come_back(g, c);
-        }
-        const std::int64_t code = deadline.check(g, c);
-        if (code != 0 && code != -ETIME) return code;
-        if (code == -ETIME &&
-            !(notes.saw_busy && g.now_ns() - deadline.start_ns() < c.request_wait_ns))
-            return -ENOBUFS;
-        g.pause(round);
+        if (const std::int64_t code = wait_for_frame(g, c, round, notes.saw_busy, deadline);
+            code != 0)
+            return code;
     }
 }
 

@@ -43,9 +43,9 @@
 
 namespace penstock::engine {
 
-// A load in flight; equal in all threads of the group.
+// A load in flight. Equal in all threads of the group; what is marked L the leader alone knows.
 struct pending_load {
-    std::uint64_t word_index;
+    std::uint64_t word_index;  // L
     std::uint64_t page;
     std::uint32_t frame;
     std::uint32_t wanted_bytes;  // of the page, up to the end of the file
@@ -57,11 +57,11 @@ struct pending_load {
         blank,
         neighbour
     } from;
-    const std::byte* bytes;  // where the bytes are or will be; if they come by request: the
-                             // staging area of ring slot `at`
-    ring_ticket at;
-    neighbour_page neighbour;  // where it was seen there; the leader alone knows it
-    tier_save save;            // the frame's last page
+    const std::byte* bytes;    // where the bytes are or will be; if they come by request: the
+                               // staging area of ring slot `at`
+    ring_ticket at;            // L
+    neighbour_page neighbour;  // L: where it was seen there
+    tier_save save;            // the frame's last page; L but for `wanted` and `frame`
 };
 
 // Is there a copy of the page in a window or at a neighbour?
@@ -80,7 +80,7 @@ struct page_cover {
 };
 
 // Leader only.
-PENSTOCK_HD inline void give_back(const cache_view& c, const pending_load& load) {
+PENSTOCK_HD PENSTOCK_NOINLINE inline void give_back(const cache_view& c, const pending_load& load) {
     set_frame_word(c, load.frame, frame_free);
     abandon(&c.words[load.word_index]);
 }
@@ -156,6 +156,8 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t post_load(const Group& g, const cache_v
                                                    bool written, pending_load& load) {
     load.from = pending_load::source::request;
     if (const std::int64_t code = claim_slot(g, c, may_wait, load.at); code != 0) return code;
+    const ring_view& r = c.rings[load.at.ring];
+    load.bytes = r.staging + r.staging_stride * slot_of(r, load.at.ticket);
     const read_request request{f.slot, f.generation, load.wanted_bytes, load.page << c.page_shift,
                                written};
     post(g, c, load.at, request.packed());
@@ -313,7 +315,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool is_neighbour_still(const Group& g, const cach
         good = is_as_seen(c, f, page);
         leave_neighbours(c, page);
     }
-    return g.broadcast(good ? 1 : 0) != 0;
+    return g.broadcast(good);
 }
 
 // Whole group, after a copy from a window of the file. The group is loading a page of that file, so
@@ -322,16 +324,17 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool is_neighbour_still(const Group& g, const cach
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE bool is_window_still(const Group& g, const cache_view& c,
                                                    const file_handle& f) {
-    return g.broadcast(g.is_leader() && load_relaxed(&c.windows[f.slot]) != 0 ? 1 : 0) != 0;
+    return g.broadcast(g.is_leader() && load_relaxed(&c.windows[f.slot]) != 0);
 }
 
 // Whole group, with a load that the leader's start_load filled in: brings the bytes into its frame.
 // Returns 0 or a negative errno; on error the page is absent again and the group holds nothing.
 // load_again: the page could not be read ahead; try again.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE std::int64_t fetch_load(const Group& g, const cache_view& c,
-                                                    const file_handle& f, const pending_load& load,
-                                                    const page_cover& cover = {}) {
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t fetch_load_here(const Group& g, const cache_view& c,
+                                                         const file_handle& f,
+                                                         const pending_load& load,
+                                                         const page_cover& cover = {}) {
     std::byte* const to = c.frame_address(load.frame);
     if (load.save.wanted) finish_save(g, c, load.save, to);  // while the bytes are on their way
     std::int64_t code = 0;
@@ -339,7 +342,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t fetch_load(const Group& g, const cache_
         code = await_load(g, c, load);
         if (code != 0) give_back(c, load);
     }
-    code = static_cast<std::int64_t>(g.broadcast(static_cast<std::uint64_t>(code)));
+    code = share_code(g, code);
     g.sync();  // the leader's eviction of the frame and its acquire of the reply come before
                // every thread's copying
     if (code != 0) return code;
@@ -347,15 +350,10 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t fetch_load(const Group& g, const cache_
         fill_blank(g, c, load, cover);
         return 0;
     }
-    const std::byte* from = load.bytes;
-    if (load.from == pending_load::source::request) {
-        const ring_view& r = c.rings[load.at.ring];
-        from = r.staging + r.staging_stride * slot_of(r, load.at.ticket);
-    }
     begin_overwrite_in(c);  // by every thread: a fence orders only the stores of the thread that
                             // makes it
     const std::uint64_t whole = (std::uint64_t{load.wanted_bytes} + 15) & ~std::uint64_t{15};
-    g.copy_in(to, from, whole);
+    g.copy_in(to, load.bytes, whole);
     const bool is_copy =
         load.from == pending_load::source::window || load.from == pending_load::source::neighbour;
     if (is_copy) begin_recheck();  // the bytes were read before their source is looked at again
@@ -371,6 +369,15 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t fetch_load(const Group& g, const cache_
     g.zero(to + load.wanted_bytes, c.page_bytes() - load.wanted_bytes);
     g.sync();
     return 0;
+}
+
+// The same as a function: a load of one page has it in place.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t fetch_load(const Group& g, const cache_view& c,
+                                                      const file_handle& f,
+                                                      const pending_load& load,
+                                                      const page_cover& cover = {}) {
+    return fetch_load_here(g, c, f, load, cover);
 }
 
 // Whole group, after fetch_load. The frame word names the page before the page is valid: publishing
@@ -392,52 +399,54 @@ PENSTOCK_HD PENSTOCK_INLINE void publish_load(const Group& g, const cache_view& 
 // Whole group. The leader calls start_load; every thread then gets its result and, if that is 1,
 // `load`.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE std::int64_t begin_load(const Group& g, const cache_view& c,
-                                                    const file_handle& f, std::uint64_t page,
-                                                    bool may_wait, wait_deadline& deadline,
-                                                    pending_load& load, page_cover cover = {}) {
-    // Only the leader has the whole `load`. The other threads take part in the broadcasts and keep
-    // nothing of it in memory.
-    std::uint64_t code = 0, word_index = 0, place = 0, flags = 0, bytes = 0, saved_index = 0,
-                  saved_place = 0;
-    load.neighbour = {};
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t begin_load_here(const Group& g, const cache_view& c,
+                                                         const file_handle& f, std::uint64_t page,
+                                                         bool may_wait, wait_deadline& deadline,
+                                                         pending_load& load,
+                                                         page_cover cover = {}) {
+    // What every thread has to know, in as few broadcasts as it goes: is_started with the source,
+    // or the code with which nothing was started.
+    constexpr std::int32_t is_started = 256, is_saving = 128, source_mask = 127;
+    std::int32_t told = 0;
+    std::uint64_t place = 0, bytes = 0;
+    std::uint32_t saved_frame = 0;
+    load.word_index = 0;
     if (g.is_leader()) {
         pending_load started{};
-        code = static_cast<std::uint64_t>(
-            start_load(g, c, f, page, may_wait, deadline, started, cover));
-        word_index = started.word_index;
+        const std::int64_t code = start_load(g, c, f, page, may_wait, deadline, started, cover);
+        told = code != 1 ? static_cast<std::int32_t>(code)
+                         : is_started | (started.save.wanted ? is_saving : 0) |
+                               static_cast<std::int32_t>(started.from);
         place = std::uint64_t{started.frame} << 32 | started.wanted_bytes;
-        flags = std::uint64_t{started.at.ring} << 8 | (started.save.wanted ? 128u : 0u) |
-                static_cast<std::uint64_t>(started.from);
-        bytes = started.from == pending_load::source::request
-                    ? started.at.ticket
-                    : reinterpret_cast<std::uintptr_t>(started.bytes);
-        saved_index = started.save.word_index;
-        saved_place = std::uint64_t{started.save.file_slot} << 32 | started.save.frame;
+        bytes = reinterpret_cast<std::uintptr_t>(started.bytes);
+        saved_frame = started.save.frame;
+        load.word_index = started.word_index;
+        load.at = started.at;
         load.neighbour = started.neighbour;
+        load.save = started.save;
     }
-    code = g.broadcast(code);
-    if (code == must_write_back)
+    told = g.broadcast(told);
+    if (told == must_write_back)
         return clean_victim(g, c, static_cast<std::uint32_t>(g.broadcast(place) >> 32), deadline);
-    if (code != 1) return static_cast<std::int64_t>(code);
-    load.page = page;
-    load.word_index = g.broadcast(word_index);
+    if (told < is_started) return told;
     place = g.broadcast(place);
+    load.page = page;
     load.frame = static_cast<std::uint32_t>(place >> 32);
     load.wanted_bytes = static_cast<std::uint32_t>(place);
-    flags = g.broadcast(flags);
-    load.from = static_cast<pending_load::source>(flags & 127);
-    bytes = g.broadcast(bytes);
-    load.bytes =
-        reinterpret_cast<const std::byte*>(load.from == pending_load::source::request ? 0 : bytes);
-    load.at = {static_cast<std::uint32_t>(flags >> 8), bytes};
-    load.save = {0, 0, 0, (flags & 128) != 0};
-    if (!load.save.wanted) return 1;
-    load.save.word_index = g.broadcast(saved_index);
-    saved_place = g.broadcast(saved_place);
-    load.save.frame = static_cast<std::uint32_t>(saved_place);
-    load.save.file_slot = static_cast<std::uint32_t>(saved_place >> 32);
+    load.from = static_cast<pending_load::source>(told & source_mask);
+    load.bytes = reinterpret_cast<const std::byte*>(g.broadcast(bytes));
+    load.save.wanted = (told & is_saving) != 0;
+    if (load.save.wanted) load.save.frame = g.broadcast(saved_frame);
     return 1;
+}
+
+// The same as a function.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t begin_load(const Group& g, const cache_view& c,
+                                                      const file_handle& f, std::uint64_t page,
+                                                      bool may_wait, wait_deadline& deadline,
+                                                      pending_load& load, page_cover cover = {}) {
+    return begin_load_here(g, c, f, page, may_wait, deadline, load, cover);
 }
 
 // Whole group. Loads one page if it is absent; `consume(frame_address)` is called by the whole
@@ -450,9 +459,9 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t load_one(const Group& g, const cache_vi
                                                   const file_handle& f, std::uint64_t page,
                                                   wait_deadline& deadline, const Consume& consume) {
     pending_load load;
-    std::int64_t code = begin_load(g, c, f, page, true, deadline, load);
+    std::int64_t code = begin_load_here(g, c, f, page, true, deadline, load);
     if (code != 1) return code;
-    code = fetch_load(g, c, f, load);
+    code = fetch_load_here(g, c, f, load);
     if (code != 0) return code == load_again ? 0 : code;
     consume(static_cast<const std::byte*>(c.frame_address(load.frame)));
     g.sync();  // every thread has consumed before the leader lets the frame go
@@ -468,6 +477,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint32_t copy_at_hand(const Group& g, const cac
                                                        const file_handle& f, pending_load* loads,
                                                        std::uint32_t count) {
     bool any = false;
+    PENSTOCK_ROLLED
     for (std::uint32_t i = 0; i < count; ++i) {
         if (!is_at_hand(loads[i])) continue;
         any = true;
@@ -477,6 +487,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint32_t copy_at_hand(const Group& g, const cac
     g.sync();  // the leader's eviction of the frames comes before every thread's copying
     begin_overwrites_in(c);  // by every thread: a fence orders only the stores of the thread that
                              // makes it
+    PENSTOCK_ROLLED
     for (std::uint32_t i = 0; i < count; ++i) {
         if (!is_at_hand(loads[i])) continue;
         std::byte* const to = c.frame_address(loads[i].frame);
@@ -491,6 +502,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint32_t copy_at_hand(const Group& g, const cac
     std::uint32_t good = 0;
     if (g.is_leader()) {
         const bool open = c.windows != nullptr && load_relaxed(&c.windows[f.slot]) != 0;
+        PENSTOCK_ROLLED
         for (std::uint32_t i = 0; i < count; ++i) {
             if (!is_at_hand(loads[i])) continue;
             if (loads[i].from == pending_load::source::window
@@ -501,7 +513,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint32_t copy_at_hand(const Group& g, const cac
         }
         if (is_linked(c)) begin_publish_for_all();
     }
-    return static_cast<std::uint32_t>(g.broadcast(good));
+    return g.broadcast(good);
 }
 
 // Whole group. Loads the absent pages among `pages` different pages, at most max_pending_loads, all

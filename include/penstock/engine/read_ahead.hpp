@@ -112,8 +112,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool claim_next(const Group& g, const cache_view& 
         is_next_door(c, handle_of(c, plan.file_slot), plan.first + plan.claimed) ||
         !try_claim(word, seen))
         return false;
-    keep_nothing nothing;
-    if (!try_take(g, c, c.tier, plan.index, plan.frames[plan.claimed], nothing)) {
+    if (!take_tier_frame(g, c, plan.index, plan.frames[plan.claimed])) {
         abandon(&c.tier.words[plan.index + plan.claimed]);
         return false;
     }

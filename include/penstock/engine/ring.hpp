@@ -134,23 +134,7 @@ public:
     // 0 to go on, or the negative errno to give up with. Leader only.
     template <typename Group>
     PENSTOCK_HD std::int64_t check(const Group& g, const cache_view& c) {
-        const std::uint64_t now = g.now_ns(), since_look = now - looked_ns_;
-        if (since_look < c.look_ns && now - start_ns_ <= limit_ns_) return 0;
-        looked_ns_ = now;
-        start_ns_ += time_away(since_look, limit_ns_);
-        beat_ns_ += time_away(since_look, c.host_wait_ns);
-        const std::int64_t code =
-            atomic_load<order::relaxed, scope::system>(&c.control->abort_code);
-        if (code != 0) return code;
-        const std::uint64_t beat =
-            atomic_load<order::relaxed, scope::system>(&c.control->heartbeat);
-        if (beat != beat_) {
-            beat_ = beat;
-            beat_ns_ = now;
-        } else if (now - beat_ns_ > c.host_wait_ns) {
-            return -ETIMEDOUT;
-        }
-        return now - start_ns_ > limit_ns_ ? -ETIME : 0;
+        return look(c, g.now_ns());
     }
 
     // The caller waited for something else until now, and all of that time counts. The next check
@@ -181,6 +165,27 @@ public:
     std::int64_t write_error = 0;
 
 private:
+    // A function of its own: a kernel has some twenty waits.
+    PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t look(const cache_view& c, std::uint64_t now) {
+        const std::uint64_t since_look = now - looked_ns_;
+        if (since_look < c.look_ns && now - start_ns_ <= limit_ns_) return 0;
+        looked_ns_ = now;
+        start_ns_ += time_away(since_look, limit_ns_);
+        beat_ns_ += time_away(since_look, c.host_wait_ns);
+        const std::int64_t code =
+            atomic_load<order::relaxed, scope::system>(&c.control->abort_code);
+        if (code != 0) return code;
+        const std::uint64_t beat =
+            atomic_load<order::relaxed, scope::system>(&c.control->heartbeat);
+        if (beat != beat_) {
+            beat_ = beat;
+            beat_ns_ = now;
+        } else if (now - beat_ns_ > c.host_wait_ns) {
+            return -ETIMEDOUT;
+        }
+        return now - start_ns_ > limit_ns_ ? -ETIME : 0;
+    }
+
     std::uint64_t start_ns_, limit_ns_, looked_ns_, beat_ns_, beat_ = 0;
 };
 
@@ -226,19 +231,11 @@ PENSTOCK_HD inline bool try_take_slot(const cache_view& c, ring_ticket& out) {
     return true;
 }
 
-// Leader only: claims a slot of ring `first`, or of the ring `step` further on, and waits for a
-// slot if `may_wait`. Returns 0, -EAGAIN, or the code that ended the wait.
+// Leader only: waits for a slot of the ring that `out` names. Returns 0, -EAGAIN, or the code that
+// ended the wait.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE std::int64_t claim_slot_of(const Group& g, const cache_view& c,
-                                                       bool may_wait, std::uint32_t first,
-                                                       std::uint32_t step, ring_ticket& out) {
-    out.ring = first;
-    if (try_take_slot(c, out)) return 0;
-    if (c.ring_count > step) {
-        out.ring = (first + step) % c.ring_count;
-        if (try_take_slot(c, out)) return 0;
-    }
-    if (!may_wait) return -EAGAIN;
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t await_slot(const Group& g, const cache_view& c,
+                                                      ring_ticket& out) {
     count(g, c, count_ring_waits);
     wait_deadline waiting(g, c.request_wait_ns);
     for (std::uint32_t round = 0;; ++round) {
@@ -251,6 +248,20 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t claim_slot_of(const Group& g, const cac
     }
 }
 
+// Leader only: claims a slot of ring `first`, or of the ring `step` further on, and waits for a
+// slot if `may_wait`. Returns 0, -EAGAIN, or the code that ended the wait.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t claim_slot_of(const Group& g, const cache_view& c,
+                                                       bool may_wait, std::uint32_t first,
+                                                       std::uint32_t step, ring_ticket& out) {
+    const std::uint32_t last = c.ring_count > step ? (first + step) % c.ring_count : first;
+    for (out.ring = first;; out.ring = last) {
+        if (try_take_slot(c, out)) return 0;
+        if (out.ring == last) break;
+    }
+    return may_wait ? await_slot(g, c, out) : -EAGAIN;
+}
+
 // The same for the group's own ring; if that is full, the ring of another service thread may not
 // be.
 template <typename Group>
@@ -259,6 +270,9 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t claim_slot(const Group& g, const cach
     return claim_slot_of(g, c, may_wait, static_cast<std::uint32_t>(mix64(g.home()) % c.ring_count),
                          1, out);
 }
+
+// A waiter looks this often before it starts a deadline.
+inline constexpr std::uint32_t quick_rounds = 16;
 
 // Leader only: has the service thread answered? `is_whole`: with all bytes of a read. Acquire:
 // pairs with its release; the group may read reply and staging. On a GPU the load itself is
@@ -278,6 +292,22 @@ PENSTOCK_HD PENSTOCK_INLINE bool is_answered(const std::uint64_t* completed, std
     return true;
 }
 
+// Leader only: goes on waiting for an answer, as await_whole. Returns 0 when it is there.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t await_late(const Group& g, const cache_view& c,
+                                                      const std::uint64_t* completed,
+                                                      std::uint64_t ticket, bool& is_whole) {
+    wait_deadline waiting(g, c.request_wait_ns);
+    for (std::uint32_t round = quick_rounds;; ++round) {
+        if (is_answered(completed, ticket, is_whole)) return 0;
+        if (round % 16 == 0) {
+            const std::int64_t code = waiting.check(g, c);
+            if (code != 0) return code == -ETIME ? -ETIMEDOUT : code;
+        }
+        g.pause(round);
+    }
+}
+
 // Leader only: waits for the answer. Returns 1 when it is there with all bytes of a read, 0 when it
 // is there and has to be looked at, else the negative errno of the wait. In that case the caller
 // has to pass the slot to orphan_slot, for the service thread may still write to it.
@@ -286,18 +316,18 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t await_whole(const Group& g, const cac
                                                        const ring_ticket& at) {
     const ring_view& r = c.rings[at.ring];
     const std::uint64_t* completed = &r.replies[slot_of(r, at.ticket)].completed;
-    wait_deadline waiting(g, c.request_wait_ns);
-    for (std::uint32_t round = 0;; ++round) {
-        if (bool is_whole = false; is_answered(completed, at.ticket, is_whole)) {
-            count_latency(g, c, g.now_ns() - waiting.start_ns());
-            return is_whole ? 1 : 0;
-        }
-        g.pause(round);
-        if (round % 16 == 15) {
-            const std::int64_t code = waiting.check(g, c);
-            if (code != 0) return code == -ETIME ? -ETIMEDOUT : code;
-        }
+    const std::uint64_t start_ns = g.now_ns();
+    bool is_whole = false, answered = false;
+    for (std::uint32_t round = 0; !answered && round < quick_rounds; ++round) {
+        answered = is_answered(completed, at.ticket, is_whole);
+        if (!answered) g.pause(round);
     }
+    if (!answered) {
+        const std::int64_t code = await_late(g, c, completed, at.ticket, is_whole);
+        if (code != 0) return code;
+    }
+    count_latency(g, c, g.now_ns() - start_ns);
+    return is_whole ? 1 : 0;
 }
 
 // The same, for a caller that looks at the answer in any case.

@@ -72,12 +72,18 @@ struct keep_in_tier {
     }
 };
 
+// Leader only, waits for nothing: takes a frame of the tier, if a search of a few steps finds one.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE bool take_tier_frame(const Group& g, const cache_view& c,
+                                                   std::uint64_t spread, std::uint32_t& frame) {
+    keep_nothing nothing;
+    return try_take(g, c, c.tier, spread, frame, nothing);
+}
+
 // Leader only; the clock has evicted the page. Gives the save a frame, or gives the save up.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE void find_frame(const Group& g, const cache_view& c,
-                                              tier_save& save) {
-    keep_nothing nothing;
-    if (!save.wanted || try_take(g, c, c.tier, save.word_index, save.frame, nothing)) return;
+PENSTOCK_HD inline void find_frame(const Group& g, const cache_view& c, tier_save& save) {
+    if (!save.wanted || take_tier_frame(g, c, save.word_index, save.frame)) return;
     abandon(&c.tier.words[save.word_index]);
     save.wanted = false;
 }
