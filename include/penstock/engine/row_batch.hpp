@@ -186,7 +186,7 @@ PENSTOCK_HD PENSTOCK_INLINE void end_batch(const Group& g, const cache_view& c, 
             enters = is_drawn_again(c, source.file->slot, source.at >> c.page_shift);
         }
     }
-    if (g.broadcast(enters ? 1 : 0) == 0) return;
+    if (!g.broadcast(enters)) return;
     const row_source source = rows.source(first);
     if (g.rank() == entering.count) {
         entering.page = source.at >> c.page_shift;
@@ -213,13 +213,15 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t copy_rows(const Group& g, const cache_
     for (std::uint64_t i = begin; i < end; i += at_once) {
         const std::uint32_t batch =
             end - i < at_once ? static_cast<std::uint32_t>(end - i) : at_once;
-        // Every call looks once at least, and then in turn; the caller tells why.
-        const bool stopped =
-            g.is_leader() && (i == begin ? stop_code(c) : stop_code_in_turn(c)) != 0;
+        // Every call looks once at least, and then in turn; the caller tells why. All threads take
+        // the code, since a branch would wait for it: it comes while the rows are looked for.
+        std::int64_t stop = 0;
+        if (i == begin) stop = stop_code(c);
+        else if (g.is_leader()) stop = stop_code_in_turn(c);
         typename Pass::part mine;
         if (my_row < batch) mine = Pass::find(c, rows, i + my_row, my_part);
         end_load_for_read();
-        std::uint32_t done = leading_votes(g.votes(mine.is_found && !stopped));
+        std::uint32_t done = leading_votes(g.votes(mine.is_found && stop == 0));
         if (parts != 1) done /= parts;
         if (done > batch) done = batch;
         g.sync();  // every thread's look comes before any thread's copy
