@@ -280,7 +280,7 @@ PENSTOCK_HD inline std::int64_t await_load(const Group& g, const cache_view& c,
 template <typename Group>
 PENSTOCK_HD inline void settle_load(const Group& g, const cache_view& c, const pending_load& load) {
     switch (load.from) {
-        case pending_load::source::request: recycle_slot(c, load.at); break;
+        case pending_load::source::request: recycle_published(c, load.at); break;
         case pending_load::source::window: count(g, c, count_window_loads); break;
         case pending_load::source::neighbour: count(g, c, count_neighbour_loads); break;
         case pending_load::source::blank: return;

@@ -167,18 +167,28 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_claim(page_word* word, page_word seen) {
                                                ((seen + pin_one) | state_loading) & ~use_bit);
 }
 
+// The release of publish. On a GPU the fence stands alone: so the loads and stores before it come
+// before every later store of this thread, not only before this change (recycle_published in
+// engine/ring.hpp).
+PENSTOCK_HD PENSTOCK_INLINE page_word add_and_release(page_word* word, page_word amount) {
+#if PENSTOCK_ON_DEVICE
+    release_fence();
+    return atomic_fetch_add<order::relaxed>(word, amount);
+#else
+    return atomic_fetch_add<order::release>(word, amount);
+#endif
+}
+
 // loading -> valid. Release: the bytes of the frame come before the word that names it.
 PENSTOCK_HD PENSTOCK_INLINE void publish(page_word* word, std::uint32_t frame) {
-    const page_word before =
-        atomic_fetch_add<order::release>(word, (state_valid - state_loading) + frame);
+    const page_word before = add_and_release(word, (state_valid - state_loading) + frame);
     PENSTOCK_ASSERT(is_loading(before) && frame_of(before) == 0);
     static_cast<void>(before);
 }
 
 // The same, and the loader's pin goes with it. The frame may change hands at once.
 PENSTOCK_HD PENSTOCK_INLINE void publish_and_unpin(page_word* word, std::uint32_t frame) {
-    const page_word before =
-        atomic_fetch_add<order::release>(word, (state_valid - state_loading) + frame - pin_one);
+    const page_word before = add_and_release(word, (state_valid - state_loading) + frame - pin_one);
     PENSTOCK_ASSERT(is_loading(before) && frame_of(before) == 0 && pins_of(before) > 0);
     static_cast<void>(before);
 }

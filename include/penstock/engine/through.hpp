@@ -173,7 +173,8 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t read_through_here(const Group& g, cons
     through_room room;
     through_bytes found;
     if (g.is_leader()) found = begin_through(g, c, slot, wanted, offset, must, room);
-    const std::uint64_t length = g.broadcast(found.length);
+    // It lies in one chunk of a window, or in one page.
+    const std::uint32_t length = g.broadcast(static_cast<std::uint32_t>(found.length));
     if (length == 0) return 0;
     const auto* const from = reinterpret_cast<const std::byte*>(
         g.broadcast(reinterpret_cast<std::uintptr_t>(found.from)));

@@ -119,6 +119,7 @@ inline void recycled_already(const cache_view&, const ring_ticket&) {}
 
 #define begin_overwrite_in(c) recycle_early(c, load.at)
 #define recycle_slot recycled_already
+#define recycle_published recycled_already
 
 #include "explore/scenario.hpp"
 
