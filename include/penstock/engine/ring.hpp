@@ -129,7 +129,10 @@ class wait_deadline {
 public:
     template <typename Group>
     PENSTOCK_HD wait_deadline(const Group& g, std::uint64_t limit_ns)
-        : start_ns_(g.now_ns()), limit_ns_(limit_ns), looked_ns_(start_ns_), beat_ns_(start_ns_) {}
+        : wait_deadline(g.now_ns(), limit_ns) {}
+    // The wait began at `start_ns`.
+    PENSTOCK_HD wait_deadline(std::uint64_t start_ns, std::uint64_t limit_ns)
+        : start_ns_(start_ns), limit_ns_(limit_ns), looked_ns_(start_ns), beat_ns_(start_ns) {}
 
     // 0 to go on, or the negative errno to give up with. Leader only.
     template <typename Group>
@@ -271,7 +274,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t claim_slot(const Group& g, const cach
                          1, out);
 }
 
-// A waiter looks this often before it starts a deadline.
+// A waiter looks this often before it looks at its deadline.
 inline constexpr std::uint32_t quick_rounds = 16;
 
 // Leader only: has the service thread answered? `is_whole`: with all bytes of a read. Acquire:
@@ -292,12 +295,14 @@ PENSTOCK_HD PENSTOCK_INLINE bool is_answered(const std::uint64_t* completed, std
     return true;
 }
 
-// Leader only: goes on waiting for an answer, as await_whole. Returns 0 when it is there.
+// Leader only: goes on with a wait for an answer that began at `start_ns`, as await_whole. Returns
+// 0 when it is there.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t await_late(const Group& g, const cache_view& c,
                                                       const std::uint64_t* completed,
-                                                      std::uint64_t ticket, bool& is_whole) {
-    wait_deadline waiting(g, c.request_wait_ns);
+                                                      std::uint64_t ticket, std::uint64_t start_ns,
+                                                      bool& is_whole) {
+    wait_deadline waiting(start_ns, c.request_wait_ns);
     for (std::uint32_t round = quick_rounds;; ++round) {
         if (is_answered(completed, ticket, is_whole)) return 0;
         if (round % 16 == 0) {
@@ -323,7 +328,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t await_whole(const Group& g, const cac
         if (!answered) g.pause(round);
     }
     if (!answered) {
-        const std::int64_t code = await_late(g, c, completed, at.ticket, is_whole);
+        const std::int64_t code = await_late(g, c, completed, at.ticket, start_ns, is_whole);
         if (code != 0) return code;
     }
     count_latency(g, c, g.now_ns() - start_ns);
