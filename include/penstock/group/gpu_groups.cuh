@@ -7,8 +7,8 @@
 //            arguments. A block whose size is not a multiple of N has no last tile; do not call
 //            from it.
 //   block    every thread of the block calls together with equal arguments; each call synchronises
-//            the block several times. Uses up to 64 bytes of static shared memory, 8 for each type of
-//            number that it tells.
+//            the block several times. Uses up to 64 bytes of static shared memory, 8 for each type
+//            of number that it tells.
 // group/coalesced.cuh has the group of lanes that happen to be together.
 //
 // Frames are read with relaxed device-scope loads. These loads go to the second-level cache, where
