@@ -64,9 +64,10 @@ TEST(group, every_thread_gets_what_the_leader_says) {
     use_groups<<<blocks, block_threads>>>(wrong.get(), homes.get());
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     EXPECT_EQ(wrong.read()[0], 0u);
-    // The warps of a launch spread over the shards of what they share.
+    // Warps that run at one time spread over the shards of what they share. Those of a block do;
+    // blocks may follow each other in one place.
     const std::set<unsigned> different(homes.get(), homes.get() + warps);
-    EXPECT_EQ(different.size(), warps);
+    EXPECT_GE(different.size(), block_threads / 32);
 }
 
 }  // namespace penstock::test

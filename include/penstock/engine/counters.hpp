@@ -30,7 +30,7 @@ PENSTOCK_HD PENSTOCK_INLINE void count(const Group& g, const cache_view& c, coun
     reduce_relaxed(&shard_of(g, c).count[kind], amount);
 }
 
-// The largest power of two that is not above `ns`, 0 for 0.
+// The exponent of the largest power of two that is not above `ns`; 0 for 0.
 PENSTOCK_HD PENSTOCK_INLINE std::uint32_t latency_bucket(std::uint64_t ns) {
 #if PENSTOCK_ON_DEVICE
     const auto bucket = static_cast<std::uint32_t>(63 - __clzll(static_cast<long long>(ns | 1)));
