@@ -11,9 +11,12 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "core/dlpack.hpp"
 #include "core/log_queue.hpp"
 #include "penstock/error.hpp"
 #include "penstock/runtime.hpp"
@@ -67,6 +70,9 @@ struct open_table {
     const std::shared_ptr<runtime> rt;
     const bool on_gpu;
     std::unique_ptr<table> rows;
+    // What an array of rows must have; no type: frameworks tell it in different ways.
+    std::optional<dlpack::data_type> elements{};
+    std::vector<std::int64_t> row_shape{};
 };
 
 struct table_box {

@@ -117,9 +117,9 @@ public:
         use.strides.assign(shape.size(), 1);
         for (std::size_t i = shape.size(); i-- > 1;) use.strides[i - 1] = use.strides[i] * shape[i];
         return {static_cast<std::byte*>(use.region->data()) + front,
-                {on_gpu_ ? 2 : 1, device},
+                {on_gpu_ ? dlpack::cuda : dlpack::host_memory, device},
                 static_cast<std::int32_t>(shape.size()),
-                {static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(bits), 1},
+                {static_cast<dlpack::kind>(code), static_cast<std::uint8_t>(bits), 1},
                 use.shape.data(),
                 use.strides.data(),
                 0};

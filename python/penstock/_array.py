@@ -172,6 +172,11 @@ class Array(Opened[_core.Table]):
         the GIL.
         """
         framework = framework_of(ids)
+        if stream is None and framework.tells and ids.dtype in framework.types:
+            if out is None:
+                out = framework.empty((*ids.shape, *self._row_shape), self._dtype, ids)
+            if framework_of(out).tells and self._core.gather_arrays(ids, out, pad):
+                return out
         numbers = framework.numbers(ids)
         shape = numbers.shape + self._row_shape
         used = 0
@@ -240,9 +245,11 @@ class Array(Opened[_core.Table]):
         file. ``values`` has shape ``ids.shape + t.shape[1:]``, the dtype of the array, and lies
         where ``ids`` lie. If a number repeats, each byte of its row comes from one of the rows.
         Stream, ``pad`` and errors are as of ``gather``; OSError: EROFS in mode ``"r"``."""
-        framework = framework_of(ids)
+        framework, kind = framework_of(ids), framework_of(values)
+        if (stream is None and framework.tells and kind.tells
+                and self._core.scatter_arrays(ids, values, pad)):
+            return
         numbers = framework.numbers(ids)
-        kind = framework_of(values)
         if kind is NUMPY:
             values = NUMPY.values(values, self._dtype)
         rows = kind.rows(values, numbers.shape + self._row_shape, self._dtype, False)

@@ -89,6 +89,8 @@ class Torch:
         # Not public, but what torch's own compiled kernels call: the public way makes an object of
         # a stream each time, which takes longer than the rest of these questions together.
         self.raw_stream = getattr(getattr(torch, "_C", None), "_cuda_getCurrentRawStream", None)
+        self.tells = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
+        self.dtypes: dict[str, Any] = {}
 
     def numbers(self, ids: Any) -> Numbers:
         number = self.types.get(ids.dtype)
@@ -101,8 +103,13 @@ class Torch:
         return Numbers(ids.data_ptr(), number, ids.numel(), tuple(ids.shape), where, ids)
 
     def dtype(self, name: str) -> Any:
-        found = getattr(self.torch, name, None)
-        return found if isinstance(found, self.torch.dtype) else self.torch.uint8
+        found = self.dtypes.get(name)
+        if found is None:
+            found = getattr(self.torch, name, None)
+            if not isinstance(found, self.torch.dtype):
+                found = self.torch.uint8
+            self.dtypes[name] = found
+        return found
 
     def empty(self, shape: tuple[int, ...], dtype: str, ids: Any) -> Any:
         return self.torch.empty(shape, dtype=self.dtype(dtype), device=ids.device)
@@ -145,6 +152,9 @@ class Torch:
 
 class CudaArray:
     """Arrays with ``__cuda_array_interface__`` (cupy, numba): results are made by ``make``."""
+
+    tells = False
+    types: dict[Any, int] = {}
 
     def __init__(self, make: Any, current_stream: Any, use: Any = None) -> None:
         self.make = make

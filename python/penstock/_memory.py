@@ -35,7 +35,12 @@ class Rows(NamedTuple):
 
 
 class Framework(Protocol):
-    """How a library's arrays are made and looked at."""
+    """How a library's arrays are made and looked at. ``tells``: they can all be written, and tell
+    of themselves and of the current stream through DLPack's functions, which the core asks; lists
+    are then of a dtype in ``types``."""
+
+    tells: bool
+    types: dict[Any, int]
 
     def numbers(self, ids: Any) -> Numbers: ...
     def empty(self, shape: tuple[int, ...], dtype: str, ids: Any) -> Any: ...
@@ -105,6 +110,9 @@ def _find_numpy_dtype(name: str) -> Any:
 
 class Unordered:
     """Arrays that know no stream: their work is done when a call returns."""
+
+    tells = False
+    types: dict[Any, int] = {}
 
     def empty(self, shape: tuple[int, ...], dtype: str, ids: Any) -> Any:
         raise NotImplementedError

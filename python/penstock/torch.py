@@ -74,13 +74,16 @@ if has_operator:
 
     _registry.register_fake("penstock::gather", _fake, lib=_library)
 
-    def _call(array: Array, table: int, ids: Tensor, out: Tensor, pad: Optional[int]) -> None:
+    def _call(array: Array, table: Optional[int], ids: Tensor, out: Tensor,
+              pad: Optional[int]) -> None:
         if type(ids) is Tensor and not torch.compiler.is_compiling():
             array.gather(ids, out=out, pad=pad)  # spares the way through the dispatcher
         else:
-            torch.ops.penstock.gather(table, ids, out, pad)
+            number = handle(array) if table is None else table
+            torch.ops.penstock.gather(number, ids, out, pad)
 else:
-    def _call(array: Array, table: int, ids: Tensor, out: Tensor, pad: Optional[int]) -> None:
+    def _call(array: Array, table: Optional[int], ids: Tensor, out: Tensor,
+              pad: Optional[int]) -> None:
         array.gather(ids, out=out, pad=pad)
 
 
@@ -92,7 +95,7 @@ def gather(array: Array, ids: Tensor, out: Optional[Tensor] = None,
     if out is None:
         out = torch.empty((*ids.shape, *array.shape[1:]), dtype=torch_dtype(array),
                           device=ids.device)
-    _call(array, handle(array), ids, out, pad)
+    _call(array, None, ids, out, pad)
     return out
 
 
