@@ -74,13 +74,17 @@ class Cat(InFolder):
                 file.write(b"0123456789")
         with subprocess.Popen([PROGRAM, "cat", "--quiet", *FLAGS, str(path)],
                               stdout=subprocess.PIPE, env=clean_environment(), bufsize=0) as ours, \
-                open(os.devnull, "wb") as nowhere:
-            at = 0
+                open(os.devnull, "wb") as nowhere, open(path, "rb") as file:
+            at = dropped = 0
             for mark in marks:
-                # Pages that nothing looks at go by without a copy.
+                # Pages that nothing looks at go by without a copy, and do not stay in memory.
                 while at < max(mark - 100, 0):
                     at += os.splice(ours.stdout.fileno(), nowhere.fileno(),
                                     min(max(mark - 100, 0) - at, MIB))
+                    if at - dropped >= 64 * MIB:
+                        os.posix_fadvise(file.fileno(), dropped, at - dropped,
+                                         os.POSIX_FADV_DONTNEED)
+                        dropped = at
                 around = b""
                 while at + len(around) < min(mark + 110, size):
                     missing = min(mark + 110, size) - at - len(around)
