@@ -119,11 +119,13 @@ def collage_cases(bench: Bench) -> collections.abc.Iterator[Case]:
         print(f"library: making {tiles} tiles of {pictures}")
         bench.program("index {pictures} -o {library} --tiles {tiles} --json",
                       {"library": bench.data})
-    cache = bench.settings["cache"] or folder_bytes(bench.data) // 16
+    of_all = folder_bytes(bench.data)
+    cache = bench.settings["cache"] or of_all // 16
     for picture in sorted(pictures.iterdir()):
         if picture.suffix in (".jpg", ".jpeg", ".png", ".ppm"):
             yield Case(picture.stem, sorted(bench.data.iterdir()),
-                       {"picture": picture, "library": bench.data, "cache": cache})
+                       {"picture": picture, "library": bench.data, "cache": cache,
+                        "room": of_all + of_all // 8})
 
 
 def devices_cases(bench: Bench) -> collections.abc.Iterator[Case]:
@@ -326,6 +328,32 @@ COLLAGE_DEVICES = Application(
            "neighbour_loads": "runtime.statistics.neighbour_loads"},
     columns=COLLAGE.columns, result=COLLAGE.result)
 
+IN_CACHE = "--backend {backend} --page {page} --cache {room} --cached"
+
+COLLAGE_WAYS = Application(
+    program="penstock-collage", goal="S16",
+    title="collage by other ways: microseconds a block of 32 x 32 pixels, medians",
+    case_text="collage of {case}{way}, {figure}, library of {tiles} tiles",
+    run=COLLAGE.run, cases=collage_cases,
+    methods=(
+        Method("regions", "plain pointers into regions that are filled before",
+               "--method regions --backend {backend}"),
+        Method("in-place", ", regions in place",
+               "--method regions --placement in-place --backend {backend}", is_baseline=False),
+        Method("cached", ", all of it cached", IN_CACHE, is_baseline=False),
+        Method("cached-blocks", ", all of it cached, read by blocks", IN_CACHE + " --readers block",
+               is_baseline=False, needs_gpu=True),
+        Method("penstock", ", by request", CACHED, is_baseline=False),
+        Method("blocks", ", by request, read by blocks", CACHED + " --readers block",
+               is_baseline=False, needs_gpu=True)),
+    figures=(dataclasses.replace(COLLAGE.figures[0], text="all of it"),
+             dataclasses.replace(COLLAGE.figures[0], text="kernels alone",
+                                 seconds="collage_parts.compute"),
+             dataclasses.replace(COLLAGE.figures[0], text="with what is brought before",
+                                 seconds="seconds.collage+seconds.windows")),
+    settings={**COLLAGE.settings, "tiles": "500000"}, measures=COLLAGE.measures,
+    facts=COLLAGE.facts, columns=COLLAGE.columns, result=COLLAGE.result)
+
 FOREIGN = "--no-config --no-unicode -uu {shape} -f {words} --count-matches --no-filename ."
 # With one process for as many files as a command line takes, cores would be idle at the end.
 GNU_GREP = """bash -c 'export g="$0" w="$1"; find . -type f -print0 |
@@ -441,5 +469,6 @@ PRODUCT = Application(
               "products": "2", "timeout": "300", "page": "64KiB", "keep": ""},
     measures=PRODUCT_MEASURES, facts={"m": "m", "n": "n", "k": "k", **PRODUCT_FACTS})
 
-APPLICATIONS = {"collage": COLLAGE, "collage_devices": COLLAGE_DEVICES, "grep": GREP,
+APPLICATIONS = {"collage": COLLAGE, "collage_devices": COLLAGE_DEVICES,
+                "collage_ways": COLLAGE_WAYS, "grep": GREP,
                 "match": MATCH, "vector": VECTOR, "product": PRODUCT}

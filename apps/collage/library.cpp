@@ -142,9 +142,11 @@ status open_library(const std::string& path, library& out) {
 
 status mapped_library::open(const library& of) {
     const std::vector<library_file> files = of.files();
-    for (std::uint32_t i = 0; i < file_count; ++i)
+    for (std::uint32_t i = 0; i < file_count; ++i) {
         if (status s = files_[i].open(files[i].path, files[i].bytes, "a library"); !s) return s;
-    entries_at_ = entries_at(of.header.slots);
+        place(i, files_[i].data());
+    }
+    place_entries(entries_at(of.header.slots));
     return apps::open_to_read(files[histograms_place].path, "a library", histograms_fd_);
 }
 

@@ -217,47 +217,62 @@ struct library {
 // wrong and the cure.
 status open_library(const std::string& path, library& out);
 
-// The library in this process's address space, for the baselines.
-class mapped_library {
+// The library at addresses, those of library::files(): a source for make_block that has nothing to
+// ask for.
+class plain_source {
 public:
-    status open(const library& of);
-    [[nodiscard]] int histograms_fd() const { return histograms_fd_; }
+    static constexpr bool fills_buffers = false;
 
-    // A source for make_block.
     template <typename Member>
-    int slot(const Member&, std::uint32_t table, std::uint32_t slot, table_entry*,
-             std::uint32_t& begin, std::uint32_t& end) const {
+    PENSTOCK_HD PENSTOCK_INLINE int slot(const Member&, std::uint32_t table, std::uint32_t slot,
+                                         table_entry*, std::uint32_t& begin,
+                                         std::uint32_t& end) const {
         const auto* const begins =
-            reinterpret_cast<const std::uint32_t*>(data(tables_place + table) + table_head_bytes);
+            reinterpret_cast<const std::uint32_t*>(files_[tables_place + table] + table_head_bytes);
         begin = begins[slot];
         end = begins[slot + 1];
         return 0;
     }
     template <typename Member>
-    int entries(const Member&, std::uint32_t table, std::uint32_t first, std::uint32_t,
-                table_entry*, const table_entry*& out) const {
-        out =
-            reinterpret_cast<const table_entry*>(data(tables_place + table) + entries_at_) + first;
+    PENSTOCK_HD PENSTOCK_INLINE int entries(const Member&, std::uint32_t table, std::uint32_t first,
+                                            std::uint32_t, table_entry*,
+                                            const table_entry*& out) const {
+        out = reinterpret_cast<const table_entry*>(files_[tables_place + table] + entries_at_) +
+              first;
         return 0;
     }
     template <typename Member, typename Visit>
-    int record(const Member&, std::uint32_t id, const Visit& visit) const {
-        visit(reinterpret_cast<const std::uint32_t*>(data(histograms_place) +
+    PENSTOCK_HD PENSTOCK_INLINE int record(const Member&, std::uint32_t id,
+                                           const Visit& visit) const {
+        visit(reinterpret_cast<const std::uint32_t*>(files_[histograms_place] +
                                                      std::uint64_t{id} * record_stride_bytes),
               0, bins);
         return 0;
     }
     template <typename Member>
-    int tile(const Member&, std::uint32_t id, std::uint8_t*, const std::uint8_t*& out) const {
-        out = reinterpret_cast<const std::uint8_t*>(data(tiles_place) +
+    PENSTOCK_HD PENSTOCK_INLINE int tile(const Member&, std::uint32_t id, std::uint8_t*,
+                                         const std::uint8_t*& out) const {
+        out = reinterpret_cast<const std::uint8_t*>(files_[tiles_place] +
                                                     std::uint64_t{id} * tile_bytes);
         return 0;
     }
 
+    void place(std::uint32_t file, const void* at) { files_[file] = static_cast<const char*>(at); }
+    void place_entries(std::uint64_t at) { entries_at_ = at; }
+
 private:
-    [[nodiscard]] const char* data(std::uint32_t place) const { return files_[place].data(); }
+    const char* files_[file_count] = {};
+    std::uint64_t entries_at_ = 0;  // in each table
+};
+
+// The library in this process's address space, for the baselines.
+class mapped_library : public plain_source {
+public:
+    status open(const library& of);
+    [[nodiscard]] int histograms_fd() const { return histograms_fd_; }
+
+private:
     apps::mapped_file files_[file_count];
-    std::uint64_t entries_at_ = 0;
     apps::unique_fd histograms_fd_;
 };
 

@@ -47,6 +47,7 @@ constexpr apps::method<status(const collage_job&, picture&, method_report&)> met
     {"penstock", apps::runs_on::anywhere, make_with_penstock},
     {"cpu", apps::runs_on::cpu, make_with_cpu},
     {"cuda", apps::runs_on::gpu, make_with_cuda},
+    {"regions", apps::runs_on::anywhere, make_with_regions},
 };
 
 double ratio(std::uint64_t a, std::uint64_t b) {
@@ -152,8 +153,19 @@ public:
         add.operand("LIB", library_path, "Library made by penstock-collage index");
         add.text("-o,--out", out, "File for the collage", "OUT").required();
         add.choice("--method", method, apps::names_of(methods), "method",
-                   "penstock: one kernel that reads the library itself; or a baseline: cpu (all "
-                   "cores), cuda (two kernels, the CPU reads between them)",
+                   "penstock: one kernel that reads the library itself; regions: one with plain "
+                   "pointers into regions of it; or a baseline: cpu (all cores), cuda (two "
+                   "kernels, the CPU reads between them)",
+                   "NAME");
+        add.choice("--readers", readers, {"warp", "block"}, "kind of reader",
+                   "penstock on a GPU: each warp of a thread block reads records of its own, or "
+                   "all of the block read one together; default: warp",
+                   "KIND");
+        add.flag("--cached", cached,
+                 "penstock: bring the library into the cache before the time begins");
+        add.choice("--placement", placement, {"filled", "in-place"}, "placement",
+                   "regions: in memory of their own, or in the operating system's page cache; "
+                   "default: filled",
                    "NAME");
         add.windows_flag(windows);
     }
@@ -164,8 +176,8 @@ public:
         if (common.page.empty() && std::getenv("PENSTOCK_PAGE") == nullptr)
             settings.page_bytes = record_stride_bytes;
         if (status s = settings.check(); !s) return s;
-        if (method == "cuda")
-            if (status s = apps::check_single_device(settings, "--method cuda"); !s) return s;
+        if (method == "cuda" || method == "regions")
+            if (status s = apps::check_single_device(settings, "--method " + method); !s) return s;
         return check_output_name(out);
     }
 
@@ -183,7 +195,10 @@ public:
         picture made;
         const auto& chosen = apps::method_named(methods, method);
         report.name = chosen.name;
-        if (status s = chosen.run({from, in, settings, common.quiet, windows}, made, report); !s)
+        if (status s = chosen.run({from, in, settings, common.quiet, windows, cached,
+                                   readers == "block", placement == "in-place"},
+                                  made, report);
+            !s)
             return s;
         apps::stopwatch watch;
         if (status s = write_picture(out, made, file); !s) return s;
@@ -242,8 +257,8 @@ public:
 private:
     // What was asked for.
     std::string input, library_path, out;
-    std::string method = "penstock";
-    bool windows = false;
+    std::string method = "penstock", readers = "warp", placement = "filled";
+    bool windows = false, cached = false;
 
     library from;
     picture in;

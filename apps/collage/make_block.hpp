@@ -9,6 +9,7 @@
 //                                                           pieces of the histogram
 //   int tile(m, id, buffer, out)                            `out` points to the tile's pixels, in
 //                                                           `buffer` or elsewhere
+//   static fills_buffers                                    whether `out` always points to `buffer`
 #pragma once
 
 #include <cerrno>
@@ -201,14 +202,15 @@ PENSTOCK_HD PENSTOCK_INLINE bool fall_back(const Group& g, std::uint64_t tile_co
 
 #if defined(__CUDACC__)
 // This thread's part of a piece of two histograms, sixteen bytes at a time. Both are aligned so.
-PENSTOCK_D PENSTOCK_INLINE std::uint32_t partial_distance(const warp& w, const std::uint32_t* a,
+template <group Member>
+PENSTOCK_D PENSTOCK_INLINE std::uint32_t partial_distance(const Member& m, const std::uint32_t* a,
                                                           const std::uint32_t* b,
                                                           std::uint32_t count) {
     std::uint32_t sum = 0;
     const auto* const wide_a = reinterpret_cast<const uint4*>(a);
     const auto* const wide_b = reinterpret_cast<const uint4*>(b);
 #pragma unroll 6
-    for (std::uint32_t i = w.rank(); i < count / 4; i += 32) {
+    for (std::uint32_t i = m.rank(); i < count / 4; i += m.size()) {
         const uint4 x = wide_a[i], y = wide_b[i];
         sum += squared_difference(x.x, y.x) + squared_difference(x.y, y.y) +
                squared_difference(x.z, y.z) + squared_difference(x.w, y.w);
@@ -298,7 +300,7 @@ template <typename Group, typename Source>
 PENSTOCK_HD PENSTOCK_INLINE void place_tile(const Group& g, const Source& source,
                                             const collage_view& v, state_of<Group>& s) {
     const std::uint8_t* pixels = s.tile;
-    if (team<Group>::number() == 0) {
+    if (!Source::fills_buffers || team<Group>::number() == 0) {
         const typename team<Group>::member m{};
         note_code(g, m, s, source.tile(m, static_cast<std::uint32_t>(s.best), s.tile, pixels));
     }
@@ -335,6 +337,20 @@ PENSTOCK_HD PENSTOCK_INLINE void make_block(const Group& g, const Source& source
                                                 static_cast<std::int32_t>(s.code));
     }
     g.sync();  // all have seen the code before the next block clears it
+}
+
+// Whole group: block number i of the order.
+template <typename Group, typename Source>
+PENSTOCK_HD PENSTOCK_INLINE void make_one(const Group& g, const Source& source,
+                                          const collage_view& v, std::uint64_t i) {
+#if PENSTOCK_ON_DEVICE
+    __shared__ state_of<Group> state;
+#else
+    state_of<Group> state;
+#endif
+    if (g.is_leader()) state.block = v.order[i];
+    g.sync();
+    make_block(g, source, v, state);
 }
 
 }  // namespace penstock::collage

@@ -28,7 +28,8 @@ struct method_report : apps::method_report {
     std::uint64_t evaluations = 0;   // candidates compared
     std::uint64_t unique_tiles = 0;  // of these, different tiles
     std::uint64_t fallback_blocks = 0;
-    // Pages of the library that were loaded (penstock), touched (cpu), staged (cuda)
+    // Pages of the library that were loaded (penstock), touched (cpu), staged (cuda), in regions
+    // (regions)
     std::uint64_t pages_read = 0;
     std::uint64_t batches = 0;  // cuda only
     std::vector<std::uint64_t> evaluations_by_device;
@@ -46,11 +47,21 @@ struct collage_job {
     const picture& in;
     const options& settings;
     bool quiet;
-    bool windows;  // penstock on a GPU
+    bool windows;       // penstock on a GPU
+    bool cached;        // penstock: the library is brought into the cache before the time
+    bool whole_blocks;  // penstock on a GPU: a thread block reads a record, and not a warp
+    bool in_place;      // regions: in the operating system's page cache
 };
 
 // One kernel that reads the library through Penstock.
 status make_with_penstock(const collage_job& job, picture& out, method_report& report);
+
+// Threads of a thread block that makes blocks of the picture. A small picture has fewer blocks than
+// fit on the devices; larger thread blocks then keep them busy.
+std::uint32_t threads_per_block(const runtime& rt, std::uint64_t blocks);
+
+// One kernel that reads the library by plain pointers, from regions of its files.
+status make_with_regions(const collage_job& job, picture& out, method_report& report);
 
 // Baseline: the same on CPU threads, from memory maps of the library.
 status make_with_cpu(const collage_job& job, picture& out, method_report& report);

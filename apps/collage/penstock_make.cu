@@ -1,6 +1,7 @@
 // One kernel that finds the candidates and reads them, page by page, as it goes.
 #include <algorithm>
 #include <cerrno>
+#include <type_traits>
 
 #include "common/command_line.hpp"
 #include "common/message.hpp"
@@ -26,6 +27,8 @@ struct library_files {
 // The library through Penstock's page cache: a source for make_block.
 class page_source {
 public:
+    static constexpr bool fills_buffers = true;
+
     PENSTOCK_HD page_source(const runtime_ref& fs, const library_files& files)
         : fs_(fs), files_(files) {}
 
@@ -91,7 +94,9 @@ private:
 };
 
 // Makes block number i of the order. So blocks that are under way on a device at a time are
-// neighbours in it: blocks far apart would drive each other's tiles out of the cache.
+// neighbours in it: blocks far apart would drive each other's tiles out of the cache. `Whole`: all
+// warps of a thread block read a record together.
+template <bool Whole>
 struct make_blocks {
     collage_view views[most_runtime_devices];
     library_files files[most_runtime_devices];
@@ -100,15 +105,14 @@ struct make_blocks {
     template <typename Group>
     PENSTOCK_HD void operator()(const Group& g, const runtime_ref& fs, std::uint64_t i) const {
         if (rehearsal) return;
-#if PENSTOCK_ON_DEVICE
-        __shared__ state_of<Group> state;
-#else
-        state_of<Group> state;
-#endif
         const collage_view& view = views[fs.device];
-        if (g.is_leader()) state.block = view.order[i];
-        g.sync();
-        make_block(g, page_source(fs, files[fs.device]), view, state);
+        const page_source source(fs, files[fs.device]);
+#if PENSTOCK_ON_DEVICE
+        if constexpr (Whole && std::is_same_v<Group, block>)
+            make_one(whole_block{g}, source, view, i);
+        else
+#endif
+            make_one(g, source, view, i);
     }
 };
 
@@ -130,32 +134,37 @@ status open_files(runtime& rt, const library& from, std::vector<shared_file>& ou
 }
 
 // For each device. Warps hold one page each, and half the frames are left for pages that are being
-// loaded. A small picture has fewer blocks than fit; larger thread blocks then keep the GPUs busy.
-launch_shape shape_for(const runtime& rt, [[maybe_unused]] std::uint64_t blocks) {
+// loaded.
+template <typename Function>
+launch_shape shape_for(const runtime& rt, std::uint64_t blocks) {
     launch_shape shape;
+    shape.threads_per_block = threads_per_block(rt, blocks);
 #if defined(__CUDACC__)
     if (rt.where() != backend::gpu) return shape;
-    int multiprocessors = 1;
-    cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, rt.settings().device);
-    const std::uint64_t few = std::uint64_t{2} * static_cast<std::uint64_t>(multiprocessors);
-    shape.threads_per_block = blocks <= few * rt.device_count() ? 512 : 256;
     const std::uint64_t frames = *rt.settings().cache_bytes / rt.settings().page_bytes;
     const std::uint64_t warps = shape.threads_per_block / 32;
     const std::uint64_t most = apps::resident_blocks(
-        rt.settings().device, penstock::detail::run_groups<width::block, make_blocks>,
+        rt.settings().device, penstock::detail::run_groups<width::block, Function>,
         shape.threads_per_block);
     // 0: as many as are resident.
     if (frames / 2 / warps < most)
         shape.blocks = static_cast<std::uint32_t>(std::max<std::uint64_t>(frames / 2 / warps, 1));
-#else
-    static_cast<void>(rt);
 #endif
     return shape;
 }
 
-}  // namespace
+// All of the library into the caches of all devices.
+status load_all(runtime& rt, const std::vector<shared_file>& files) {
+    for (const shared_file& file : files)
+        if (const std::int64_t code = rt.prefetch(file); code < 0)
+            return {static_cast<int>(code), "the library cannot be brought into the cache: " +
+                                                error_text(static_cast<int>(code)) +
+                                                "; leave out --cached"};
+    return {};
+}
 
-status make_with_penstock(const collage_job& job, picture& out, method_report& report) {
+template <bool Whole>
+status make_pages(const collage_job& job, picture& out, method_report& report) {
     apps::stopwatch watch;
     if (status s = apps::start_runtime(job.settings, report, apps::device_use::several); !s)
         return s;
@@ -167,7 +176,7 @@ status make_with_penstock(const collage_job& job, picture& out, method_report& r
     if (devices > 1)
         report.note += (on_gpu ? " on each of " : ", ") + std::to_string(devices) +
                        (on_gpu ? " GPUs" : " caches");
-    make_blocks function{};
+    make_blocks<Whole> function{};
     std::vector<shared_file> files;
     if (status s = open_files(rt, job.from, files, function.files); !s) return s;
     collage_sides sides(devices);
@@ -177,7 +186,7 @@ status make_with_penstock(const collage_job& job, picture& out, method_report& r
     if (status s = place_collage(job, on_gpu, out, sides); !s) return s;
     for (std::uint32_t i = 0; i < devices; ++i) function.views[i] = sides[i].view;
     report.blocks = sides.front().view.blocks();
-    const launch_shape shape = shape_for(rt, report.blocks);
+    const launch_shape shape = shape_for<make_blocks<Whole>>(rt, report.blocks);
     // Launches that make no block, so that the kernel and its stack are on each device before the
     // clock runs.
     function.rehearsal = true;
@@ -188,6 +197,8 @@ status make_with_penstock(const collage_job& job, picture& out, method_report& r
     function.rehearsal = false;
     report.start_seconds = watch.lap();
     if (on_gpu && job.windows) report.window_bytes = apps::open_windows(rt, files);
+    if (job.cached)
+        if (status s = load_all(rt, files); !s) return s;
     report.window_seconds = watch.lap();
 
     const std::uint64_t misses_before = rt.stats().misses;
@@ -200,6 +211,29 @@ status make_with_penstock(const collage_job& job, picture& out, method_report& r
     if (status s = timed_collage(job, sides, report, compute, fetch); !s) return s;
     report.pages_read = rt.stats().misses - misses_before;
     return note_counts(job, sides, totals, report);
+}
+
+}  // namespace
+
+std::uint32_t threads_per_block([[maybe_unused]] const runtime& rt,
+                                [[maybe_unused]] std::uint64_t blocks) {
+#if defined(__CUDACC__)
+    if (rt.where() == backend::gpu) {
+        int multiprocessors = 1;
+        cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount,
+                               rt.settings().device);
+        const std::uint64_t few = std::uint64_t{2} * static_cast<std::uint64_t>(multiprocessors);
+        if (blocks <= few * rt.device_count()) return 512;
+    }
+#endif
+    return launch_shape{}.threads_per_block;
+}
+
+status make_with_penstock(const collage_job& job, picture& out, method_report& report) {
+#if defined(__CUDACC__)
+    if (job.whole_blocks) return make_pages<true>(job, out, report);
+#endif
+    return make_pages<false>(job, out, report);
 }
 
 }  // namespace penstock::collage

@@ -1,6 +1,6 @@
 // A group that works on one block of the picture, and the members it is made of: the warps of a
-// thread block, or the one lane of a CPU thread. Collectives inside a member do not hold up the
-// others.
+// thread block, that thread block as one member, or the one lane of a CPU thread. Collectives
+// inside a member do not hold up the others.
 #pragma once
 
 #include <cstdint>
@@ -38,6 +38,26 @@ struct team<block> {
         for (int step = 16; step > 0; step /= 2)
             value += __shfl_down_sync(0xffffffffu, value, step);
         return value;
+    }
+};
+
+// A thread block whose warps read every record together, as kernels of the original GPUfs do.
+struct whole_block : block {};
+template <>
+struct team<whole_block> {
+    using member = block;
+    static constexpr std::uint32_t most_members = 1;
+    static PENSTOCK_D std::uint32_t members() { return 1; }
+    static PENSTOCK_D std::uint32_t number() { return 0; }
+    static PENSTOCK_D std::uint32_t sum(const block& b, std::uint32_t value) {
+        __shared__ std::uint32_t word;
+        b.sync();  // the leader has read the word of the last sum
+        if (b.is_leader()) word = 0;
+        b.sync();
+        const std::uint32_t of_warp = __reduce_add_sync(0xffffffffu, value);
+        if (b.rank() % 32 == 0) ::atomicAdd(&word, of_warp);
+        b.sync();
+        return word;
     }
 };
 #endif

@@ -18,12 +18,13 @@ from bench_machine import significant  # noqa: E402  pylint: disable=wrong-impor
 SMALL = {
     "collage": ["tiles=300", "repeats=2"],
     "collage_devices": ["tiles=300", "repeats=2"],
+    "collage_ways": ["tiles=300", "repeats=1"],
     "grep": ["repeats=2", "rg=no rg"],
     "match": ["images=300", "queries=40", "shape=8x8", "repeats=2"],
     "vector": ["cache=1MiB", "columns=333", "repeats=2", "products=2", "page=4KiB"],
     "product": ["cache=1MiB", "sizes=200x150x100 30x700x300", "repeats=2", "page=4KiB"]}
-PROGRAMS = {"collage_devices": "penstock-collage", "vector": "penstock-matrix",
-            "product": "penstock-matrix"}  # others: their name
+PROGRAMS = {"collage_devices": "penstock-collage", "collage_ways": "penstock-collage",
+            "vector": "penstock-matrix", "product": "penstock-matrix"}  # others: their name
 
 
 class Bench:
@@ -168,6 +169,23 @@ def collage_devices(bench):
     code, said = bench.run("lies", bin_dir=bench.liar('echo $$ >"$result"'))
     require(code == 1 and "DIFFERENT: 200x130-1 by linked" in said, said)
     bench.refused("devices '0' cannot be used", "devices=0")
+
+
+def collage_ways(bench):
+    pictures = bench.folder / "pictures"
+    subprocess.run([sys.executable, "-B", pathlib.Path(SCRIPT).parent / "make_pictures.py",
+                    pictures, "--pictures", "1", "--size", "200x130"], check=True)
+    bench.settings += [f"pictures={pictures}", "cache=1MiB"]
+    bench.good("good")
+    rows = bench.rows("good", "S16", 9)
+    ways = (", regions in place", ", all of it cached", ", by request")
+    figures = ("all of it", "kernels alone", "with what is brought before")
+    require([row["case"] for row in rows]
+            == [f"collage of 200x130-1{way}, {figure}, library of 300 tiles" for way in ways
+                for figure in figures], rows)
+    pages = {method: bench.samples("good", "200x130-1", method)["facts"]["pages_read"]
+             for method in ("regions", "cached", "penstock")}
+    require(pages["cached"] == 0 < pages["penstock"] <= pages["regions"], pages)
 
 
 def grep(bench):

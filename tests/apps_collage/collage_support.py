@@ -15,8 +15,9 @@ def backend_flags():
 
 
 def methods():
-    """The methods to test; on a GPU also PENSTOCK_TEST_METHODS="penstock cpu cuda"."""
-    return os.environ.get("PENSTOCK_TEST_METHODS", "penstock cpu").split()
+    """The methods to test; on a GPU also PENSTOCK_TEST_METHODS="penstock cpu regions
+    cuda"."""
+    return os.environ.get("PENSTOCK_TEST_METHODS", "penstock cpu regions").split()
 
 
 def run_program(program, *arguments, **more):

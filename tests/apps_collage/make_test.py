@@ -12,10 +12,17 @@ import collage_reference as reference
 import collage_support as support
 
 
+# A cache of eight pages, so that every page is evicted many times; pages smaller than a histogram;
+# a library that is in the cache before, read by whole thread blocks where there are any.
+FLAGS = {"penstock": [[], ["--cache", "128KiB", "--page", "4KiB", "--workers", "2"],
+                      ["--page", "1KiB"], ["--page", "2KiB", "--cached", "--readers", "block"]],
+         "regions": [[], ["--placement", "in-place"]]}
+
+
 def collage_by(maker, method, picture, lib, folder, *flags):
     """The pixels and the report."""
     out = os.path.join(folder, "out.ppm")
-    backend = support.backend_flags() if method == "penstock" else []
+    backend = support.backend_flags() if method in FLAGS else []
     done = support.must_run(maker, "make", picture, lib, "-o", out, "--method", method, "--json",
                             *backend, *flags)
     return support.read_ppm(out), json.loads(done.stdout)
@@ -27,11 +34,7 @@ def check(maker, library, lib, folder, size, seed):
     support.write_ppm(path, picture)
     expected, compared, different = reference.collage(library, picture)
     for method in support.methods():
-        # A cache of eight pages, so that every page is evicted many times; and pages smaller than a
-        # histogram.
-        every = [[], ["--cache", "128KiB", "--page", "4KiB", "--workers", "2"], ["--page", "1KiB"],
-                 ["--page", "2KiB"]] if method == "penstock" else [[]]
-        for flags in every:
+        for flags in FLAGS.get(method, [[]]):
             got, report = collage_by(maker, method, path, lib, folder, *flags)
             support.require((got.width, got.height) == size, f"{method} {size}: the size differs")
             support.require(got.rgb == expected,
