@@ -9,7 +9,8 @@ APPLICATION is a row of tools/app_bench_table.py: collage, collage_devices (seve
 one), collage_ways (regions, the whole library cached, reads by blocks), grep, match, or of
 penstock-matrix vector or product. BIN_DIR holds the programs. DATA_DIR gets the input; input that
 is there in the right size is used as it is. OUT_DIR gets APPLICATION.json (the form of
-bench/results, and all samples), table.txt, and in runs/ the report of each process. --list names the methods and the settings with their defaults.
+bench/results, and all samples), table.txt, and in runs/ the report of each process. --list names
+the methods and the settings with their defaults.
 
 Methods run in turns, each as often as the table says, and each in a process of its own. Before a
 case its input is read into the operating system's page cache (--state warm: the disk is not
