@@ -58,7 +58,7 @@ status make_with_penstock(const collage_job& job, picture& out, method_report& r
 
 // Threads of a thread block that makes blocks of the picture. A small picture has fewer blocks than
 // fit on the devices; larger thread blocks then keep them busy.
-std::uint32_t threads_per_block(const runtime& rt, std::uint64_t blocks);
+std::uint32_t threads_for(const runtime& rt, std::uint64_t blocks);
 
 // One kernel that reads the library by plain pointers, from regions of its files.
 status make_with_regions(const collage_job& job, picture& out, method_report& report);

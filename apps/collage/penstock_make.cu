@@ -138,7 +138,7 @@ status open_files(runtime& rt, const library& from, std::vector<shared_file>& ou
 template <typename Function>
 launch_shape shape_for(const runtime& rt, std::uint64_t blocks) {
     launch_shape shape;
-    shape.threads_per_block = threads_per_block(rt, blocks);
+    shape.threads_per_block = threads_for(rt, blocks);
 #if defined(__CUDACC__)
     if (rt.where() != backend::gpu) return shape;
     const std::uint64_t frames = *rt.settings().cache_bytes / rt.settings().page_bytes;
@@ -215,8 +215,8 @@ status make_pages(const collage_job& job, picture& out, method_report& report) {
 
 }  // namespace
 
-std::uint32_t threads_per_block([[maybe_unused]] const runtime& rt,
-                                [[maybe_unused]] std::uint64_t blocks) {
+std::uint32_t threads_for([[maybe_unused]] const runtime& rt,
+                          [[maybe_unused]] std::uint64_t blocks) {
 #if defined(__CUDACC__)
     if (rt.where() == backend::gpu) {
         int multiprocessors = 1;

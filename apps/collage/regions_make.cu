@@ -54,7 +54,7 @@ status make_with_regions(const collage_job& job, picture& out, method_report& re
     make_from_memory function{sides.front().view, {}, true};
     report.blocks = function.view.blocks();
     launch_shape shape;
-    shape.threads_per_block = threads_per_block(rt, report.blocks);
+    shape.threads_per_block = threads_for(rt, report.blocks);
     const auto launch = [&]() -> status {
         const int code = penstock::launch<width::block>(rt, report.blocks, function, shape);
         return code == 0 ? status{} : apps::launch_error(rt, code);
