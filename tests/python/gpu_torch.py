@@ -227,6 +227,44 @@ def dataset(w):
     common.equal(data.__getitems__(ids)[0], w.weight[torch.tensor(ids, device=WHERE)])
 
 
+def tensors_tell(w):
+    """The core takes tensors as they are, where PyTorch hands out DLPack's functions."""
+    ids, out = w.ids(40), torch.empty(40, WIDTH, dtype=torch.float16, device=WHERE)
+    tells = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
+    cases = [(ids, out, tells), (ids.int(), out, tells), (ids[::2], out[:20], False),
+             (ids, out.float(), False), (ids.float(), out, False)]
+    if CUDA:
+        cases += [(ids.cpu(), out, False), (ids, out.cpu(), False), (ids.cpu(), out.cpu(), False)]
+    for numbers, rows, wanted in cases:
+        if w.table._core.gather_arrays(numbers, rows, None) != wanted:
+            raise AssertionError(f"{numbers.dtype} {numbers.shape} on {numbers.device}, rows "
+                                 f"{rows.dtype} on {rows.device}: not {wanted}")
+    if tells:
+        common.equal(out, w.weight[ids])
+        with torch.inference_mode():
+            common.equal(w.table.gather(ids), w.weight[ids], "in inference mode")
+
+
+def each_device(w):
+    """Tensors of every GPU of a runtime, on streams of their own; never of two GPUs at once."""
+    count = torch.cuda.device_count() if CUDA else 0
+    if count < 2:
+        raise common.Skip("needs two GPUs")
+    with ps.Runtime(device=list(range(count)), cache="8MiB", page=512, log=None) as rt:
+        table = ps.open_array(w.path, dtype="float16", shape=(-1, WIDTH), runtime=rt)
+        for number in range(count):
+            weight = w.weight.to(f"cuda:{number}")
+            for stream in (torch.cuda.current_stream(number), torch.cuda.Stream(number)):
+                with torch.cuda.stream(stream):
+                    ids = torch.randint(0, ROWS, (3000,), device=weight.device)
+                    common.equal(table.gather(ids), weight[ids], f"GPU {number}")
+                    out = torch.empty(3000, WIDTH, dtype=torch.float16, device=weight.device)
+                    common.equal(table.gather(ids, out=out), weight[ids], f"GPU {number}, out")
+        common.expect(ValueError, lambda: table.gather(ids, out=out.to("cuda:0")), "GPU 0")
+        settle()
+        rt.check()
+
+
 def call_overhead(w):
     """Time on the host of a call that gathers 16 rows, in microseconds: the best of 20 runs."""
     ids, out = w.ids(16), torch.empty(16, WIDTH, dtype=torch.float16, device=WHERE)
@@ -251,8 +289,8 @@ def main():
     with common.folder() as folder:
         w = World(folder)
         checks = [eager, into_given_memory, padding, side_stream, graph_while_pages_leave,
-                  graph_through_windows, opcheck, error_comes_later, dataset, call_overhead,
-                  compiled]
+                  graph_through_windows, opcheck, error_comes_later, dataset, tensors_tell,
+                  each_device, call_overhead, compiled]
         common.run(SCRIPT, [(check.__name__, functools.partial(check, w)) for check in checks],
                    wanted, common.describe_machine(wanted.device))
 
