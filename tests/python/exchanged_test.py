@@ -10,18 +10,10 @@ common.need("numpy")
 import numpy as np  # noqa: E402
 import penstock as ps  # noqa: E402
 from penstock import _frameworks  # noqa: E402
+from penstock._dlpack import _Tensor as tensor  # noqa: E402
 
 KINDS = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 HOST, CUDA = 1, 2
-
-
-class tensor(ctypes.Structure):
-    _fields_ = [
-        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device", ctypes.c_int32),
-        ("dimensions", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64),
-    ]
 
 
 class table(ctypes.Structure):
