@@ -188,7 +188,8 @@ constexpr bench_case case_table[] = {
     {"in-place", "a region in the page cache, against pinned memory and against filling a region",
      in_place_path, in_place_path},
     {"sharing",
-     "pages that a kernel and a program change at once, against a buffer of its own for each",
+     "pages that a kernel and a program change at once, or two GPUs, against a buffer of its own "
+     "for each",
      sharing, sharing},
     {"peer",
      "reads through a mount of a file that is not in memory and partly with a region or in the "
