@@ -174,24 +174,31 @@ public:
     }
 
 private:
-    // Both at once, on these words each.
-    void work(std::uint64_t* first, std::uint64_t* second, std::uint64_t rounds) {
+    // body(device) for both at once, by a thread of the host each.
+    template <typename Body>
+    static void on_both(const Body& body) {
         int codes[2] = {};
-        apps::on_threads(2, [&](std::uint32_t t) {
-            codes[t] = launch_on<width::lane>(
-                *rt_, t, word_count / 2, count_up{t == 0 ? first : second + piece_words, rounds});
-        });
-        for (const int code : codes) require(code, "kernel");
+        apps::on_threads(2, [&](std::uint32_t device) { codes[device] = body(device); });
+        for (const int code : codes) require(code, "two GPUs");
+    }
+    int count(std::uint32_t device, void* words, std::uint64_t rounds) {
+        auto* const own = static_cast<std::uint64_t*>(words) + device * piece_words;
+        return launch_on<width::lane>(*rt_, device, word_count / 2, count_up{own, rounds});
     }
     void share(std::uint64_t rounds) {
-        for (const auto& region : regions_) require(region->acquire(), "acquire");
-        work(static_cast<std::uint64_t*>(regions_[0]->data()),
-             static_cast<std::uint64_t*>(regions_[1]->data()), rounds);
-        for (const auto& region : regions_) require(region->release(), "release");
+        on_both([&](std::uint32_t device) {
+            file_region& region = *regions_[device];
+            std::int64_t code = region.acquire();
+            if (code >= 0) code = count(device, region.data(), rounds);
+            if (code >= 0) code = region.release();
+            return static_cast<int>(std::min<std::int64_t>(code, 0));
+        });
     }
     // What each has in its own buffer comes together in the file's second half.
     void keep_apart(std::uint64_t rounds) {
-        work(private_[0].as(), private_[1].as(), rounds);
+        on_both([&](std::uint32_t device) {
+            return count(device, private_[device].as<void>(), rounds);
+        });
         private_[0].copy_out(merged_.data(), shared_bytes);
         private_[1].copy_out(own_.data(), shared_bytes);
         take_pieces_of(own_.data(), true, merged_.data());
