@@ -50,9 +50,9 @@ void run_program(std::uint64_t* words, std::uint64_t rounds, std::uint64_t threa
             atomic_add_relaxed(words + word_of_first(i) + piece_words, std::uint64_t{1});
 }
 
-// Every second piece of `from`, the first or the second of each two, to its place in `to`.
-void take_pieces_of(const std::uint64_t* from, bool second, std::uint64_t* to) {
-    for (std::uint64_t at = second ? piece_words : 0; at < word_count; at += 2 * piece_words)
+// The second of every two pieces of `from` to its place in `to`.
+void take_second_pieces(const std::uint64_t* from, std::uint64_t* to) {
+    for (std::uint64_t at = piece_words; at < word_count; at += 2 * piece_words)
         std::copy_n(from + at, piece_words, to + at);
 }
 
@@ -112,7 +112,7 @@ private:
     void keep_apart(std::uint64_t rounds) {
         work(private_.as(), own_.data(), rounds);
         private_.copy_out(merged_.data(), shared_bytes);
-        take_pieces_of(own_.data(), true, merged_.data());
+        take_second_pieces(own_.data(), merged_.data());
         require_all(::pwrite(fd_, merged_.data(), shared_bytes, shared_bytes), shared_bytes,
                     "pwrite");
     }
@@ -201,7 +201,7 @@ private:
         });
         private_[0].copy_out(merged_.data(), shared_bytes);
         private_[1].copy_out(own_.data(), shared_bytes);
-        take_pieces_of(own_.data(), true, merged_.data());
+        take_second_pieces(own_.data(), merged_.data());
         require_all(::pwrite(fd_, merged_.data(), shared_bytes, shared_bytes), shared_bytes,
                     "pwrite");
     }
