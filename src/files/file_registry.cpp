@@ -45,15 +45,14 @@ file_registry::file_registry(environment& env, hub& shared, const registry_limit
       limits_(limits),
       watch_(env),
       paths_(limits.path_units),
-      entries_(limits.file_slots),
       words_(limits.word_count),
       handles_(limits.file_slots) {
     reads_.direct = limits.direct;
     reads_.page_bytes = std::uint64_t{1} << limits.page_shift;
     reads_.say = std::move(say);
+    // To grow these would stop all threads that open files.
     free_slots_.reserve(limits.file_slots);
-    for (std::uint32_t i = limits.file_slots; i > 0; --i) free_slots_.push_back(i - 1);
-    current_.reserve(limits.file_slots);  // to grow it would stop all threads that open files
+    current_.reserve(limits.file_slots);
 }
 
 file_registry::~file_registry() {
@@ -246,6 +245,15 @@ std::shared_ptr<shared_handle> file_registry::take_handle(std::uint32_t slot) {
     return std::move(e.handle);
 }
 
+// False: every slot has a file.
+bool file_registry::ensure_free_slot() {
+    if (!free_slots_.empty()) return true;
+    if (entries_.size() == limits_.file_slots) return false;
+    entries_.emplace_back();
+    free_slots_.push_back(static_cast<std::uint32_t>(entries_.size() - 1));
+    return true;
+}
+
 open_reply file_registry::enter(found_file& file, const slot_life& open_now, handles& parked) {
     const auto key = key_of(file.facts.identity);
     const auto known = current_.find(key);
@@ -260,7 +268,7 @@ open_reply file_registry::enter(found_file& file, const slot_life& open_now, han
             return join(e, known->second, file, false);
         }
     }
-    if (free_slots_.empty()) return {-ENFILE, 0, 0, {}, 0, false, 0, 0};
+    if (!ensure_free_slot()) return {-ENFILE, 0, 0, {}, 0, false, 0, 0};
     const std::uint32_t slot = free_slots_.back();
     entry& e = entries_[slot];
     e.identity = file.facts.identity;

@@ -27,6 +27,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <set>
@@ -363,6 +364,7 @@ private:
                                   std::uint64_t leaf_words, std::uint64_t& word_index);
     // Called with the lock held. Parked handles are added to `parked`, so that they are closed
     // without the lock.
+    bool ensure_free_slot();
     open_reply enter(found_file& file, const slot_life& open_now, handles& parked);
     open_reply join(entry& e, std::uint32_t slot, found_file& file, bool is_fresh);
     void begin_writing(entry& e, std::uint32_t slot, found_file& file, bool is_fresh);
@@ -393,8 +395,10 @@ private:
     extent_allocator paths_;
     adaptive_mutex mutex_;  // guards everything below
     std::set<std::string> allowed_, allowed_to_write_;
-    std::vector<entry> entries_;
-    std::vector<std::uint32_t> free_slots_;
+    // By slot, of those that ever had a file: a runtime that opens few pays for few. References to
+    // entries stay good.
+    std::deque<entry> entries_;
+    std::vector<std::uint32_t> free_slots_;  // of those in entries_
     struct hash_of_key {
         std::size_t operator()(const file_key& key) const {
             return mix64(key.device * 31 + key.inode);
