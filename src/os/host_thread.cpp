@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "os/bell_word.hpp"
+#include "os/patient_yield.hpp"
 #include "penstock/group/doorbell.hpp"
 #include "penstock/group/lane.hpp"
 
@@ -26,43 +27,26 @@ std::uint64_t host_now_ns() {
 
 void host_nap() { std::this_thread::sleep_for(std::chrono::microseconds(20)); }
 
-namespace {
-
-// Yields. True: it took a slice of the time of another program, which is busy here.
-bool yield_beside_others() {
-    constexpr std::uint64_t slice_ns = 2'000'000;
-    const std::uint64_t begun_ns = host_now_ns();
-    std::this_thread::yield();
-    return host_now_ns() - begun_ns > slice_ns;
-}
-
-}  // namespace
-
 // Naps grow with the time of the wait: after the first ones each is no longer than a thirtieth of
 // it. Thousands of threads that wait would leave hardly any time to the thread that they wait for.
 // So in a crowd a thread naps as soon as a yield takes long, and twice as long after each nap that
-// does. Without a crowd a yield that takes a slice of another program's time says that this program
-// is busy here: of ten yields beside it one takes 4 ms, and a nap of 20 us takes 90, since a thread
-// that wakes comes before it. So the next rounds nap, those of later waits too.
+// does. Without a crowd, and beside a busy program, its first rounds nap too
+// (os/patient_yield.hpp).
 void host_yield_or_nap(std::uint32_t round) {
     constexpr std::uint32_t yields = 448, naps_of_a_length = 64, most_doublings = 6, crowd = 32;
     constexpr std::uint64_t first_nap_ns = 20'000, late_ns = 200'000, longest_ns = 10'000'000;
-    constexpr std::uint32_t busy_naps = 256;
     static std::atomic<std::uint32_t> waiting{0};  // threads in this function; orders nothing
     thread_local std::uint64_t nap_ns = 0;         // 0: yields are enough
-    thread_local std::uint32_t naps_to_come = 0;   // beside a busy program
+    thread_local host::patient_yield patient;
     if (round == 0) nap_ns = 0;
-    if (naps_to_come > 0) {
-        --naps_to_come;
-        nap_ns = std::max(nap_ns, first_nap_ns);
-    }
+    if (patient.must_sleep()) nap_ns = std::max(nap_ns, first_nap_ns);
     if (round >= yields) {
         const std::uint32_t doublings = (round - yields) / naps_of_a_length;
         nap_ns = std::max(nap_ns, first_nap_ns << std::min(doublings, most_doublings));
     }
     const bool is_crowd = waiting.fetch_add(1, std::memory_order_relaxed) >= crowd;
     const std::uint64_t begun_ns = is_crowd ? host_now_ns() : 0;
-    if (nap_ns == 0) naps_to_come = yield_beside_others() ? busy_naps : 0;
+    if (nap_ns == 0) patient.yield();
     else std::this_thread::sleep_for(std::chrono::nanoseconds(nap_ns));
     waiting.fetch_sub(1, std::memory_order_relaxed);
     if (!is_crowd) return;

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "os/env.hpp"
+#include "os/patient_yield.hpp"
 #include "files/file_registry.hpp"
 #include "service/asked_chunks.hpp"
 #include "service/crew.hpp"
@@ -229,6 +230,7 @@ private:
     std::uint32_t in_flight_ = 0;
     // One after the other: rounds with several requests, and waits in which no read finished.
     std::uint32_t fruitless_waits_ = 0;
+    patient_yield patient_;                             // while idle
     std::chrono::steady_clock::time_point idle_since_;  // of a helper
     std::uint32_t worth_helpers_ = 0;  // requests of this round for which more threads are of use
     // The end of the first round of several such requests since a helper was asked for.

@@ -99,20 +99,21 @@ std::uint64_t service::read_wait_ns() const {
     return 20'000ull << std::min(fruitless_waits_ / waits_of_a_length, 4u);
 }
 
-// Rests while idle: the thread looks again at once for a while. Then it sleeps until a poster
-// rings, or, where posters cannot, takes longer and longer naps and soon lets one thread watch for
-// all. Alone, each thread would take hundreds of naps until it may sleep, which was most of the
-// processor time of a kernel that asks once. Returns how many idle rounds there were, for the next
-// call.
+// Rests while idle: the thread looks again at once for a while, but not beside a busy program. Then
+// it sleeps until a poster rings, or, where posters cannot, takes longer and longer naps and soon
+// lets one thread watch for all. Alone, each thread would take hundreds of naps until it may sleep,
+// which was most of the processor time of a kernel that asks once. Returns how many idle rounds
+// there were, for the next call.
 std::uint32_t service::rest(std::uint32_t idle_rounds) {
     constexpr std::uint32_t naps_of_a_length = 16, lengths = 3,
                             long_asleep = yields + naps_of_a_length * lengths;
     handles_.forget_stale();
     if (settings_.is_helper) return rest_as_helper(idle_rounds);
-    if (idle_rounds < yields) {
-        std::this_thread::yield();
+    if (idle_rounds < yields && !patient_.must_sleep()) {
+        patient_.yield();
         return idle_rounds;
     }
+    idle_rounds = std::max(idle_rounds, yields);
     if (posters_ring_) {
         sleep_until_rung();
         return yields - 1;
@@ -157,8 +158,8 @@ std::uint32_t service::rest_as_helper(std::uint32_t idle_rounds) {
     service_crew& crew = *settings_.crew;
     const auto now = std::chrono::steady_clock::now();
     if (idle_rounds == 1) idle_since_ = now;
-    if (now - idle_since_ < awake) {
-        std::this_thread::yield();
+    if (now - idle_since_ < awake && !patient_.must_sleep()) {
+        patient_.yield();
         return std::min(idle_rounds, yields);
     }
     const std::uint32_t naps = idle_rounds < yields ? 0 : idle_rounds - yields;
