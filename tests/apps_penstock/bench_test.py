@@ -22,6 +22,8 @@ CASES = ["hit", "map", "element", "gather", "table", *(["table-cold"] if HAS_URI
          "sequential", "cold", "request", "write", "close", "append", "fsync", "acquire",
          "in-place", "sharing", *(["peer", "mount"] if HAS_FUSE else []), "evict", "merge",
          "signature", "exchange", "buffer", "policy", "admission", "neighbours"]
+# Simulations, which take long and which tests of their own run.
+SIMULATIONS = {"policy", "admission", "neighbours"}
 TINY = ["--file", "2MiB", "--repeats", "1", "--threads", "2", "--page", "4KiB"]
 KEYS = {"goal", "case", "backend", "page_bytes", "value", "unit", "baseline", "baseline_value",
         "ratio", "cpu_cores_used", "note"}
@@ -93,6 +95,8 @@ class Bench(InFolder):
     def test_every_case_measures_something(self):
         on_gpu = "gpu" in FLAGS
         for case in CASES:
+            if case in SIMULATIONS:
+                continue
             if on_gpu and case == "evict":
                 continue  # it has no form for a GPU, which the program says
             with self.subTest(case=case):
