@@ -547,6 +547,11 @@ std::size_t file_registry::live_files() {
     return entries_.size() - free_slots_.size();
 }
 
+std::uint32_t file_registry::used_slots() {
+    std::lock_guard lock(mutex_);
+    return static_cast<std::uint32_t>(entries_.size());
+}
+
 std::uint64_t file_registry::free_path_units() {
     std::lock_guard lock(paths_mutex_);
     return paths_.free_units();

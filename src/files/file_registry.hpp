@@ -247,6 +247,8 @@ public:
     // The files that were opened for writing and are not settled.
     std::vector<written_file> written_files();
     [[nodiscard]] std::size_t live_files();
+    // Slots from this one on never had a file.
+    [[nodiscard]] std::uint32_t used_slots();
     [[nodiscard]] std::uint64_t free_path_units();
 
 private:

@@ -346,7 +346,9 @@ void runtime_state::write_back_all() {
     const engine::cache_view& c = ref.view;
     if (c.writes == nullptr || files == nullptr || services.empty()) return;
     if (!device->health().ok()) return look_after();  // which has said what is lost
-    std::vector<engine::write_record> records(c.file_slots);
+    const std::uint32_t slots = files->used_slots();
+    if (slots == 0) return;
+    std::vector<engine::write_record> records(slots);
     const auto download = [&] {
         return device->download(records.data(), c.writes, records.size() * sizeof records[0]) == 0;
     };
@@ -362,11 +364,11 @@ void runtime_state::write_back_all() {
     // An interrupt ended the waits of kernels; this one is to end by itself.
     if (health_of_services()) set_abort(0);
     tell_stop();
-    std::vector<int> codes(c.file_slots);
-    for (std::uint32_t slot = 0; slot < c.file_slots; ++slot)
+    std::vector<int> codes(slots);
+    for (std::uint32_t slot = 0; slot < slots; ++slot)
         if (records[slot].dirty_pages != 0) codes[slot] = device->flush(ref, slot);
     const bool known = download();
-    for (std::uint32_t slot = 0; slot < c.file_slots; ++slot) {
+    for (std::uint32_t slot = 0; slot < slots; ++slot) {
         if (codes[slot] == 0 && (!known || records[slot].dirty_pages == 0)) continue;
         const std::string path = files->path_in(slot);
         say((path.empty() ? "file slot " + std::to_string(slot) : path) + ": " +

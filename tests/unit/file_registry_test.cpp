@@ -181,8 +181,13 @@ TEST_F(registry, slots_take_memory_when_they_are_used) {
     const std::size_t before = allocated_bytes();
     make(limits);
     EXPECT_LT(allocated_bytes(), before + (4 << 20));
-    must_open("a");
+    EXPECT_EQ(files->used_slots(), 0u);
+    const open_reply a = must_open("a");
+    EXPECT_EQ(files->used_slots(), 1u);
     EXPECT_EQ(files->live_files(), 1u);
+    EXPECT_EQ(files->retire(a.slot, a.generation), 0);
+    EXPECT_EQ(files->used_slots(), 1u) << "it may have left something";
+    EXPECT_EQ(files->live_files(), 0u);
 }
 
 // Closing may take long, for a file system may have to ask a server.
