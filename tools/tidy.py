@@ -5,6 +5,7 @@ is any.
 The rules and their reasons are in CONTRIBUTING.md. tests/style plants a violation of each and
 expects it to be found."""
 import ast
+import functools
 import os
 import pathlib
 import re
@@ -89,8 +90,20 @@ class Tree:
                 relative = path.relative_to(self.root).as_posix()
                 if relative.endswith(TEXT) or relative == ".ci/run":
                     self.files[relative] = path.read_text(encoding="utf-8")
-        self.split = {path: tidy_text.split_comments(text) for path, text in self.files.items()
-                      if path.endswith(CODE)}
+
+    @functools.cached_property
+    def split(self):
+        """Code and comments of each file of code."""
+        return {path: tidy_text.split_comments(text) for path, text in self.files.items()
+                if path.endswith(CODE)}
+
+    @functools.cached_property
+    def names(self):
+        """What documents call the files and folders."""
+        files = {path.removeprefix(start) for path in self.files
+                 for start in ("", "include/", "include/penstock/", "src/")}
+        return files.union(parent.as_posix() for file in files
+                           for parent in pathlib.PurePosixPath(file).parents)
 
     def code(self, prefix=""):
         return ((path, *self.split[path]) for path in self.split if path.startswith(prefix))

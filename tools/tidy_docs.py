@@ -36,11 +36,8 @@ def path_exists(tree, span):
     pattern = re.sub(r"<\w+>", "*", span.rstrip("/"))
     if pattern.startswith("./"):
         pattern = pattern[2:]
-    for path in tree.files:
-        for name in (path, path.removeprefix("include/"), path.removeprefix("include/penstock/"),
-                     path.removeprefix("src/")):
-            if fnmatch.fnmatch(name, pattern) or fnmatch.fnmatch(name, pattern + "/*"):
-                return True
+    if pattern in tree.names or ("*" in pattern and fnmatch.filter(tree.names, pattern)):
+        return True
     return pattern.split("/")[0] == "build" or (tree.root / pattern).exists()
 
 

@@ -2,6 +2,8 @@
 end."""
 import re
 
+MARK = re.compile(r"""//|/\*|["']""")
+NO_NEWLINE = re.compile(r"[^\n]")
 CONTROL = re.compile(r"\b(if|for|while|switch|catch|do|else|return)\b")
 TYPE = re.compile(r"\b(namespace|class|struct|union|enum|extern|concept|requires)\b")
 
@@ -12,28 +14,32 @@ def split_comments(text):
     code, comments, i = [], [], 0
 
     def put(target, other, piece):
-        for character in piece:
-            target.append(character)
-            other.append("\n" if character == "\n" else " ")
+        target.append(piece)
+        other.append(blanked(piece))
 
     while i < len(text):
-        rest = text[i:i + 2]
-        if rest == "//":
+        mark = MARK.search(text, i)
+        start = mark.start() if mark else len(text)
+        put(code, comments, text[i:start])
+        i = start
+        if mark is None:
+            break
+        if mark.group() == "//":
             end = text.find("\n", i)
             end = len(text) if end < 0 else end
             put(comments, code, text[i:end])
-        elif rest == "/*":
+        elif mark.group() == "/*":
             end = text.find("*/", i + 2)
             end = len(text) if end < 0 else end + 2
             put(comments, code, text[i:end])
         elif text[i] == '"' and text[i - 1:i] == "R":
-            mark = text[i + 1:text.index("(", i)]
-            end = text.index(")" + mark + '"', i) + len(mark) + 2
+            limit = text[i + 1:text.index("(", i)]
+            end = text.index(")" + limit + '"', i) + len(limit) + 2
             put(code, comments, '"' + blanked(text[i + 1:end - 1]) + '"')
-        elif text[i] == '"' or (text[i] == "'" and not text[i - 1:i].isalnum()):
+        elif text[i] == '"' or not text[i - 1:i].isalnum():
             end = end_of_literal(text, i)
             put(code, comments, text[i] + blanked(text[i + 1:end - 1]) + text[end - 1:end])
-        else:
+        else:  # between the digits of a number
             end = i + 1
             put(code, comments, text[i])
         i = end
@@ -41,7 +47,7 @@ def split_comments(text):
 
 
 def blanked(text):
-    return "".join(c if c == "\n" else " " for c in text)
+    return NO_NEWLINE.sub(" ", text)
 
 
 def end_of_literal(text, start):
@@ -56,7 +62,8 @@ def functions(code):
     stands in."""
     code = re.sub(r"^[ \t]*#.*$", lambda m: " " * len(m.group()), code, flags=re.MULTILINE)
     found, scopes, head_start = [], [], 0
-    for i, character in enumerate(code):
+    for mark in re.finditer("[{};]", code):
+        i, character = mark.start(), mark.group()
         if character == "{":
             head = code[head_start:i]
             outside = all(kind == "outer" for kind, _, _ in scopes)
