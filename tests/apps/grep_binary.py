@@ -32,7 +32,8 @@ def line(rng, most):
 
 
 def text_of_lines(rng, size, most):
-    blocks = [line(rng, most) for _ in range(60)]
+    # Of long lines only a few are used.
+    blocks = [line(rng, most) for _ in range(min(60, 2 + 4 * size // (most + 1)))]
     out = []
     total = 0
     while total < size:
