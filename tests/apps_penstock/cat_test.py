@@ -28,7 +28,7 @@ class Cat(InFolder):
                 self.check(self.make(f"of {size}", pattern(size, size + 1)))
 
     def test_page_sizes(self):
-        path = self.make("data", pattern(3_000_001))
+        path = self.make_pattern("data", 3_000_001)
         for page in ("512", "4KiB", "2MiB"):
             with self.subTest(page=page):
                 self.check(path, flags=("--page", page, "--cache", "32MiB"))
@@ -96,7 +96,7 @@ class Cat(InFolder):
             self.assertEqual(ours.wait(), 0)
 
     def test_a_file_that_is_being_appended_to(self):
-        path = self.make("growing", pattern(20_000_000))
+        path = self.make_pattern("growing", 20_000_000)
         stop = threading.Event()
 
         def append():
@@ -120,7 +120,7 @@ class Cat(InFolder):
         self.assertTrue(path.read_bytes().startswith(ours.stdout))
 
     def test_out_is_the_same_and_replaces(self):
-        path, out = self.make("in", pattern(9_000_000)), self.make("out", b"old")
+        path, out = self.make_pattern("in", 9_000_000), self.make("out", b"old")
         ours = penstock("cat", *FLAGS, *SMALL, "--json", "--out", out, path)
         self.assertEqual(ours.returncode, 0, ours.stderr)
         self.assertTrue(out.read_bytes() == path.read_bytes())
@@ -130,19 +130,19 @@ class Cat(InFolder):
         self.assertEqual(sorted(os.listdir(self.folder)), ["in", "out"])
 
     def test_out_may_be_the_file_itself(self):
-        path = self.make("same", pattern(5_000_000))
+        path = self.make_pattern("same", 5_000_000)
         before = path.read_bytes()
         self.assertEqual(penstock("cat", *FLAGS, *SMALL, "--out", path, path).returncode, 0)
         self.assertTrue(path.read_bytes() == before)
 
     def test_stats_go_to_standard_error(self):
-        path = self.make("in", pattern(1_000_000))
+        path = self.make_pattern("in", 1_000_000)
         ours = penstock("cat", *FLAGS, *SMALL, "--quiet", "--stats", path)
         self.assertEqual(len(ours.stdout), 1_000_000)
         self.assertEqual(json.loads(ours.stderr)["bytes"], 1_000_000)
 
     def test_a_pipe_that_closes_is_no_complaint(self):
-        path = self.make("in", pattern(50_000_000))
+        path = self.make_pattern("in", 50_000_000)
         for trap in ("", "trap '' PIPE; "):  # the signal, and the error where the signal is ignored
             with self.subTest(trap=trap):
                 script = f'{trap}"$0" cat --quiet {" ".join(FLAGS)} "$1" | head -c 5'

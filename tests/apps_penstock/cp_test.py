@@ -12,7 +12,7 @@ import time
 import unittest
 
 from support import (FLAGS, SMALL, PROGRAM, InFolder, another_user, clean_environment, pattern,
-                     penstock)
+                     penstock, same_bytes)
 
 PAGE = 65536
 MIB = 1 << 20
@@ -33,7 +33,7 @@ class Copies:
 
     def same(self, copy, source):
         # Not assertEqual: it would print both.
-        self.assertTrue(copy.read_bytes() == source.read_bytes(),
+        self.assertTrue(same_bytes(copy, source),
                         f"{copy} has {copy.stat().st_size} bytes, {source} {source.stat().st_size}")
 
     def copies(self, source, copy, *arguments, flags=None):
@@ -236,11 +236,11 @@ class Copies:
         if mounted.returncode != 0:
             self.skipTest("no file system may be mounted here")
         self.addCleanup(subprocess.run, ["umount", place], check=True)
-        source = self.make("source", pattern(20_000_000))
+        source = self.make_pattern("source", 20_000_000)
         self.judge_full(self.cp(source, place / "copy"), source, place / "copy", "ENOSPC")
 
     def test_a_limit_on_file_sizes(self):
-        source, copy = self.make("source", pattern(20_000_000)), self.folder / "copy"
+        source, copy = self.make_pattern("source", 20_000_000), self.folder / "copy"
         self.judge_full(self.cp(source, copy, preexec_fn=at_most(2 * MIB + 5)), source, copy,
                         "EFBIG")
 
@@ -276,7 +276,7 @@ class Copies:
         self.fail("it was done too soon, again and again")
 
     def test_a_source_that_shrinks_is_an_error(self):
-        source, copy = self.make("shrinks", pattern(400_000_000)), self.folder / "copy"
+        source, copy = self.make_pattern("shrinks", 400_000_000), self.folder / "copy"
         ran = self.running(source, copy)
         os.truncate(source, 1_000_000)
         ran.send_signal(signal.SIGCONT)
@@ -293,7 +293,7 @@ class Copies:
         self.assertLess(copy.stat().st_size, 400_000_000)
 
     def test_an_interrupt_says_how_far_it_came(self):
-        source, copy = self.make("source", pattern(400_000_000)), self.folder / "copy"
+        source, copy = self.make_pattern("source", 400_000_000), self.folder / "copy"
         ran = self.running(source, copy)
         ran.send_signal(signal.SIGINT)
         ran.send_signal(signal.SIGCONT)
@@ -304,26 +304,25 @@ class Copies:
         self.assertIn(f"interrupted; the first {copy.stat().st_size:,} of 400,000,000 bytes are in",
                       lines[0])
         self.assertIn("0 of 1 files were copied", lines[1])
-        with open(source, "rb") as file:
-            self.assertTrue(file.read(copy.stat().st_size) == copy.read_bytes())
+        self.assertTrue(same_bytes(copy, source, copy.stat().st_size))
 
 
 class CopiesByKernel(Copies, InFolder):
     WAY, SIZES = FLAGS, SMALL
 
     def test_page_sizes(self):
-        source = self.make("data", pattern(3_000_001))
+        source = self.make_pattern("data", 3_000_001)
         for page in ("512", "4KiB", "2MiB"):
             with self.subTest(page=page):
                 self.copies(source, self.folder / page, "--verify",
                             flags=("--page", page, "--cache", "32MiB"))
 
     def test_a_cache_of_a_few_pages(self):
-        self.copies(self.make("data", pattern(5_000_001)), self.folder / "copy",
+        self.copies(self.make_pattern("data", 5_000_001), self.folder / "copy",
                     flags=("--page", "64KiB", "--cache", "512KiB"))
 
     def test_a_larger_file_with_all_settings_by_themselves(self):
-        self.copies(self.make("data", pattern(100_000_001)), self.folder / "copy", "--verify",
+        self.copies(self.make_pattern("data", 100_000_001), self.folder / "copy", "--verify",
                     "--fsync", flags=())
 
     def test_nothing_of_an_existing_copy_is_read(self):
@@ -360,7 +359,7 @@ class CopiesByKernel(Copies, InFolder):
 
 class CopiesByHost(Copies, InFolder):
     def test_the_report_says_what_copied(self):
-        source = self.make("data", pattern(20_000_001))
+        source = self.make_pattern("data", 20_000_001)
         ran = self.cp("--json", "--fsync", source, self.folder / "copy")
         report = json.loads(ran.stdout)
         self.assertEqual((report["by"], report["bytes"], "runtime" in report),

@@ -30,19 +30,34 @@ def penstock(*arguments, program=None, environment=None, **more):
                           stdin=subprocess.DEVNULL, timeout=1000, **more)
 
 
-def pattern(size, seed=1):
+def pattern_parts(size, seed=1):
     """Bytes that repeat only after a long time, so that a page in the wrong place is noticed."""
     block, state = bytearray(), seed
     for _ in range(min(size, 1 << 20) // 8 + 1):
         state = (state * 6364136223846793005 + 1442695040888963407) & 0xFFFFFFFFFFFFFFFF
         block += state.to_bytes(8, "little")
-    parts, made, number = [], 0, 0
-    while made < size:
-        part = number.to_bytes(8, "little") + bytes(block)
-        parts.append(part)
-        made += len(part)
+    block, number, left = bytes(block), 0, size
+    while left > 0:
+        for part in (number.to_bytes(8, "little"), block):
+            yield part[:left]
+            left -= min(len(part), left)
         number += 1
-    return b"".join(parts)[:size]
+
+
+def pattern(size, seed=1):
+    return b"".join(pattern_parts(size, seed))
+
+
+def same_bytes(one, other, size=None):
+    """Compares two files, or their first `size` bytes, by pieces: large ones need no memory."""
+    left = max(one.stat().st_size, other.stat().st_size) if size is None else size
+    with open(one, "rb") as first, open(other, "rb") as second:
+        while left > 0:
+            piece = min(left, 65536)
+            if first.read(piece) != second.read(piece):
+                return False
+            left -= piece
+    return True
 
 
 def another_user(place):
@@ -67,6 +82,12 @@ class InFolder(unittest.TestCase):
     def make(self, name, content=b""):
         path = self.folder / name
         path.write_bytes(content)
+        return path
+
+    def make_pattern(self, name, size, seed=1):
+        path = self.folder / name
+        with open(path, "wb") as file:
+            file.writelines(pattern_parts(size, seed))
         return path
 
     def assert_one_line(self, text, *parts):
