@@ -164,6 +164,21 @@ TEST_F(region_streams, a_stream_that_is_captured_is_refused_and_goes_on) {
     EXPECT_EQ(writer_->release_async({}, first_).wait(), 0);
 }
 
+// A capture of the mode `global` forbids other threads, too, what might wait for the stream.
+TEST_F(region_streams, requests_go_on_beside_a_capture_of_another_stream) {
+    for (const cudaStreamCaptureMode mode :
+         {cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal,
+          cudaStreamCaptureModeRelaxed}) {
+        ASSERT_EQ(cudaStreamBeginCapture(first_, mode), cudaSuccess);
+        EXPECT_EQ(writer_->release_async({}, second_).wait(), 0);
+        std::thread([&] { EXPECT_EQ(reader_->acquire_async({}, second_).wait(), 0); }).join();
+        EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
+        cudaGraph_t graph = nullptr;
+        ASSERT_EQ(cudaStreamEndCapture(first_, &graph), cudaSuccess) << "mode " << mode;
+        cudaGraphDestroy(graph);
+    }
+}
+
 TEST_F(region_streams, a_close_waits_for_streams_that_pass_the_last_end) {
     for (int round = 0; round < 30; ++round) {
         auto r = map(protection::read);
