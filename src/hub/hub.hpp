@@ -187,7 +187,8 @@ private:
     std::vector<frame_source*> sources_;
 };
 
-using byte_sink = std::function<void(const std::byte*, std::uint64_t)>;
+// Of a read: its bytes, how many they are, and how many of them were in a cache.
+using byte_sink = std::function<void(const std::byte*, std::uint64_t, std::uint64_t)>;
 
 // A file whose pages a runtime lends to a reader that copies them by itself (engine/lend.hpp).
 struct lent_file {
@@ -269,9 +270,9 @@ public:
     void leave(page_source& source);
     // A part of a file that is open as `fd`, where the operating system would have to bring it from
     // storage and a runtime has pages of it: these by copies, the others from the file at the same
-    // time. use(bytes, count), once, with what there is of the part up to the file's end. Returns
-    // how much of it came from a runtime; 0: use was not called, and the file has to be read. The
-    // caller asks `known` before.
+    // time. use(), once, with what there is of the part up to the file's end. Returns how much of
+    // it came from a runtime; 0: use was not called, and the file has to be read. The caller asks
+    // `known` before.
     std::uint64_t read_cached(int fd, std::uint64_t offset, std::uint64_t bytes,
                               const byte_sink& use);
     // Calls use(source, lent) for each runtime that lends pages of the file, one after the other,

@@ -280,15 +280,14 @@ void read_file(fuse_req_t request, fuse_ino_t number, std::size_t bytes, off_t o
     if ((open->fh & has_false_size) != 0) return read_what_comes(request, open, bytes, offset);
     const region::program_access access(file_of(request, file_node), kind_of(open),
                                         static_cast<std::uint64_t>(offset), bytes);
-    const auto answer = [&](const std::byte* first, std::uint64_t count) {
+    // Counted first: a program that has its bytes finds them counted.
+    const auto answer = [&](const std::byte* first, std::uint64_t count, std::uint64_t held) {
+        counted.bytes_from_devices.fetch_add(held, std::memory_order_relaxed);
         fuse_reply_buf(request, reinterpret_cast<const char*>(first), count);
     };
-    if (const std::uint64_t got =
-            access.read_devices(handle_of(open), static_cast<std::uint64_t>(offset), bytes, answer);
-        got != 0) {
-        counted.bytes_from_devices.fetch_add(got, std::memory_order_relaxed);
+    if (access.read_devices(handle_of(open), static_cast<std::uint64_t>(offset), bytes, answer) !=
+        0)
         return;
-    }
     if (read_buffer(request, file_node, bytes, offset, open) ||
         read_pool(request, file_node, bytes, offset, open))
         return;

@@ -127,7 +127,7 @@ std::uint64_t cached_reads::read(int fd, std::uint64_t offset, std::uint64_t byt
     const bool good = complete(peer_read, fd) && files_.is_lent_as_is(life);
     const std::uint64_t first = offset - peer_read.order.offset,
                         served = good ? bytes_there(peer_read, first, first + end - offset) : 0;
-    if (served != 0) use(peer_read.order.to + first, end - offset);
+    if (served != 0) use(peer_read.order.to + first, end - offset, served);
     lender_.end_loan(peer_read);
     return served;
 }

@@ -108,11 +108,12 @@ std::uint64_t shared_home::read_for_program(int fd, std::uint64_t offset, std::u
     const bool there = !host::is_in_memory(env_, fd_, range.begin * page_bytes,
                                            (range.end - range.begin) * page_bytes) &&
                        read_held(held, fd, range) == 0;
-    const std::uint64_t first = offset % page_bytes;
-    if (there) use(held.memory->staging(held.worker) + first, end - offset);
+    const std::uint64_t first = offset % page_bytes,
+                        from_there = there ? held.bytes_of(first, first + end - offset) : 0;
+    if (there) use(held.memory->staging(held.worker) + first, end - offset, from_there);
     std::lock_guard lock(state_);
     reading_[held.place] &= ~(std::uint64_t{1} << held.worker);
-    return there ? held.bytes_of(first, first + end - offset) : 0;
+    return from_there;
 }
 
 }  // namespace penstock::region

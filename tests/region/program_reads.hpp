@@ -32,8 +32,8 @@ inline std::vector<std::uint8_t> read_as_program(const region::file_key& file, i
     std::vector<std::uint8_t> out;
     const region::program_access access(file_of(file), region::program_access::kind::direct, offset,
                                         count);
-    from_devices =
-        access.read_devices(fd, offset, count, [&](const std::byte* from, std::uint64_t got) {
+    from_devices = access.read_devices(
+        fd, offset, count, [&](const std::byte* from, std::uint64_t got, std::uint64_t) {
             const auto* const first = reinterpret_cast<const std::uint8_t*>(from);
             out.assign(first, first + got);
         });

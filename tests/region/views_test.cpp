@@ -90,7 +90,7 @@ private:
         if (p.cached) return;
         const region::program_access access(file_of(key_), region::program_access::kind::fetch,
                                             number * 4096, 4096);
-        const auto take = [&](const std::byte* from, std::uint64_t count) {
+        const auto take = [&](const std::byte* from, std::uint64_t count, std::uint64_t) {
             std::memcpy(p.words.data(), from, count);
         };
         if (access.read_devices(fd_, number * 4096, 4096, take) != 0) ++from_devices_;
