@@ -187,7 +187,7 @@ private:
     std::vector<frame_source*> sources_;
 };
 
-// Of a read: its bytes, how many they are, and how many of them were in a cache.
+// Of a read: its bytes, how many they are, and how many of them did not come from the file.
 using byte_sink = std::function<void(const std::byte*, std::uint64_t, std::uint64_t)>;
 
 // A file whose pages a runtime lends to a reader that copies them by itself (engine/lend.hpp).

@@ -171,8 +171,8 @@ TEST_F(registry, room_for_handles_is_made_at_once) {
     EXPECT_GE(handle_table_size(), limits.max_handles);
 }
 
-// By default a runtime has 65,536 slots: each start wrote 26 MB of entries, which was two thirds of
-// the time of a program that reads one small file.
+// By default a runtime has 65,536 slots. Each start wrote 24 MB for them, which was three quarters
+// of the time of a program that reads one small file (bench/results/h200/2026-11-29-start.txt).
 TEST_F(registry, slots_take_memory_when_they_are_used) {
     if (allocated_bytes() == 0) GTEST_SKIP() << "this allocator does not count";
     registry_limits limits = small_limits;
