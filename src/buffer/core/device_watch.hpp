@@ -150,8 +150,6 @@ public:
     [[nodiscard]] std::uint64_t times_back() const { return times_back_; }
     // What the states are decided by: a share of `plain` for each request.
     [[nodiscard]] double gain() const { return gain_at(share_); }
-    // What requests took beyond `plain`, less what they saved.
-    [[nodiscard]] double owed_ns() const { return owed_; }
 
     static constexpr std::uint32_t epoch_requests = 1024;
 
