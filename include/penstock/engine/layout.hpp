@@ -4,9 +4,9 @@
 //                  records, name slots, path arena, ring tails and free marks, counters. Written by
 //                  groups only. Window and chunk words lie there too; only the host writes them.
 //   host memory    ring requests (engine/request.hpp; written by groups), ring replies and staging
-//   (written by service
-//                  threads), control. On a GPU this memory is pinned and mapped. Each word has one
-//                  writer; neither side does read-modify-write across the bus.
+//                  (written by service threads), control. On a GPU this memory is pinned and
+//                  mapped. Each word has one writer; neither side does read-modify-write across
+//                  the bus.
 //
 // On the cpu back end "device memory" is ordinary memory and nothing else differs.
 #pragma once

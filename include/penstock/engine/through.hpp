@@ -2,8 +2,7 @@
 // window of the file, straight to the caller, without claim, frame or eviction.
 //
 //   look    the page words are absent, the file has no writer in this runtime, and a neighbour
-//   holds
-//           the page or the window shows the bytes
+//           holds the page or the window shows the bytes
 //   copy    neighbour's frame or window -> caller
 //   check   page words and source are as they were; else the bytes do not count, and the caller
 //           loads the page

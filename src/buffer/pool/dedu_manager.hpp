@@ -17,9 +17,8 @@
 //                    of pages in the host; published pages   and places: the batch; files: `files`
 //   unwritten_pages  pages that had to go and could not be   the batch
 //                    written
-//   content_search   hashes blocks, remembers content hashes,     content hashes of a page: its
-//   owner; the
-//                    finds equal blocks                      rest: the batch
+//   content_search   hashes blocks, remembers content        content hashes of a page: its owner;
+//                    hashes, finds equal blocks              the rest: the batch
 //   block_mover      moves bytes as the core says            the batch
 //   block_loader     does what requests ask; changes core    the batch
 //   file_states      which session works in which file       sessions and closers, by atomic words
