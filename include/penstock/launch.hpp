@@ -46,7 +46,14 @@ namespace penstock {
 
 // How many threads make up a group on the gpu: a single thread, a part of a warp, a warp, or a
 // block.
+#if defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow"  // g++ 12 takes scoped names for the groups' types
+#endif
 enum class width { lane, tile4, tile8, tile16, warp, block };
+#if defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
 
 // Shape of a gpu launch; ignored on cpu. 0 blocks: as many as are resident at once.
 struct launch_shape {

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Every public header compiles alone, with plain C++ and no CUDA: headers_test.py COMPILER.
+"""Every public header compiles alone, with plain C++ and no CUDA, and without a warning that a program
+may ask for: headers_test.py COMPILER.
 
 The .cuh headers need nvcc; the tests and programs that include them first compile them."""
 import concurrent.futures
@@ -9,10 +10,13 @@ import subprocess
 import sys
 
 INCLUDE = pathlib.Path(__file__).resolve().parents[2] / "include"
+WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion", "-Wsign-conversion",
+            "-Wold-style-cast", "-Wundef", "-Wnon-virtual-dtor", "-Woverloaded-virtual",
+            "-Wdouble-promotion", "-Wextra-semi", "-Wredundant-decls")
 
 
 def compile_alone(compiler, header):
-    command = [compiler, "-std=c++20", "-Wall", "-Wextra", "-Werror", "-fsyntax-only",
+    command = [compiler, "-std=c++20", *WARNINGS, "-Werror", "-fsyntax-only",
                f"-I{INCLUDE}", "-x", "c++", "-"]
     # Twice: the guard must work too.
     text = f"#include <{header}>\n#include <{header}>\n"
