@@ -168,6 +168,8 @@ public:
     // loading one while another kernel waits for the host would block for good. -ENOMEM: the device
     // has no memory for them; -EIO.
     virtual status prepare(const runtime_ref& fs) = 0;
+    // Why prepare() may take long, as a line for the log; empty if it does not.
+    [[nodiscard]] virtual std::string slow_start() const { return {}; }
 
     virtual int open(const runtime_ref& fs, const char* path, int flags) = 0;
     virtual int close(const runtime_ref& fs, int fd) = 0;

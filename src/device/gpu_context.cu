@@ -8,6 +8,7 @@
 #include <mutex>
 #include <vector>
 
+#include "device/gpu_code.hpp"
 #include "penstock/error.hpp"
 #include "penstock/options.hpp"
 
@@ -193,6 +194,31 @@ gpu_context gpu_context::of(int device) {
     std::string why;
     bool short_of_memory = false;
     return of(device, why, short_of_memory);
+}
+
+std::string look_for_code(const std::string& name, int device, std::string& slow_start) {
+    int major = 0, minor = 0;
+    if (driver().attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device) !=
+            CUDA_SUCCESS ||
+        driver().attribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device) !=
+            CUDA_SUCCESS)
+        return "the device cannot be asked for its compute capability";
+    const int gpu = 10 * major + minor;
+    const std::string here = name + " has compute capability " + capability_text(gpu),
+                      cure = "-DCMAKE_CUDA_ARCHITECTURES=" + std::to_string(gpu) + "-real";
+    switch (code_for(PENSTOCK_CUDA_ARCHITECTURES, gpu)) {
+        case gpu_code::none:
+            return here + ", and this build of Penstock has code for " +
+                   PENSTOCK_CUDA_ARCHITECTURES " alone; build it with " + cure;
+        case gpu_code::intermediate:
+            slow_start = here +
+                         ", for which this build of Penstock has no machine code: the driver "
+                         "translates its kernels now, which takes a minute or so, and keeps "
+                         "them for later starts; a build with " +
+                         cure + " starts at once";
+            return {};
+        default: return {};
+    }
 }
 
 // After cudaDeviceReset there is no primary context until the next call that needs one, and then it

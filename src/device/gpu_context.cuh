@@ -102,6 +102,10 @@ struct gpu_context {
     [[nodiscard]] bool is_alive() const;
 };
 
+// Has this build code for the GPU, which is called `name`? Empty, or why it cannot be used. With
+// intermediate code alone `slow_start` says so (cache_device::slow_start).
+std::string look_for_code(const std::string& name, int device, std::string& slow_start);
+
 // Makes the context current and the thread relaxed, for a scope. False: the context is gone, and
 // nothing may be called.
 class device_guard {

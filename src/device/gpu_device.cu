@@ -88,8 +88,12 @@ __global__ void serve_call(const __grid_constant__ runtime_ref fs, call_sheet* s
 
 class gpu_device final : public cache_device {
 public:
-    gpu_device(const gpu_context& context, std::string name)
-        : context_(context), name_(std::move(name)), memory_(context.device), loans_(context) {}
+    gpu_device(const gpu_context& context, std::string name, std::string slow_start)
+        : context_(context),
+          name_(std::move(name)),
+          slow_start_(std::move(slow_start)),
+          memory_(context.device),
+          loans_(context) {}
 
     ~gpu_device() override {
         const device_guard guard(context_);
@@ -115,6 +119,7 @@ public:
 
     [[nodiscard]] std::string name() const override { return name_; }
     [[nodiscard]] bool is_gpu() const override { return true; }
+    [[nodiscard]] std::string slow_start() const override { return slow_start_; }
 
     [[nodiscard]] std::uint64_t free_bytes() const override {
         const device_guard guard(context_);
@@ -497,7 +502,7 @@ private:
     }
 
     const gpu_context context_;
-    const std::string name_;
+    const std::string name_, slow_start_;
     gpu_memory memory_;
     gpu_tables tables_;
     gpu_loans loans_;  // ends before its memory goes
@@ -530,7 +535,10 @@ std::unique_ptr<cache_device> make_gpu_device(int device, status& why) {
         why.message = std::string(name) + " does not share addresses with the host";
         return nullptr;
     }
-    auto gpu = std::make_unique<gpu_device>(context, name);
+    std::string slow_start;
+    why.message = look_for_code(name, device, slow_start);
+    if (!why.message.empty()) return nullptr;
+    auto gpu = std::make_unique<gpu_device>(context, name, std::move(slow_start));
     why = gpu->init();
     if (why.ok()) return gpu;
     why.message = std::string(name) + ": " + why.message;

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "penstock/engine/clock.hpp"
+#include "runtime/late_line.hpp"
 
 namespace penstock::host {
 
@@ -313,7 +314,11 @@ status runtime_state::start_services() {
         pthread_setname_np(pthread_self(), "penstock-beat");
         monitor_loop();
     });
-    if (status s = device->prepare(ref); !s) return s;
+    {
+        const late_line translating(device->slow_start(), std::chrono::seconds(2),
+                                    [this](const std::string& line) { say(line); });
+        if (status s = device->prepare(ref); !s) return s;
+    }
     if (status s = place_view(); !s) return s;
     reads = std::make_unique<cached_reads>(
         *hooks.env, *hooks.shared, *files, lender(), ref,

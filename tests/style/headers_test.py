@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Every public header compiles alone, with plain C++ and no CUDA, and without a warning that a program
-may ask for: headers_test.py COMPILER.
+"""Every public header compiles alone, with plain C++ and no CUDA, and without a warning that a
+program may ask for: headers_test.py COMPILER.
 
 The .cuh headers need nvcc; the tests and programs that include them first compile them."""
 import concurrent.futures
