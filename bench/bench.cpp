@@ -218,6 +218,9 @@ constexpr bench_case case_table[] = {
     {"neighbours",
      "where pages of linked caches lie, by simulation, against the best static placement",
      neighbours_case, neighbours_case},
+    {"versions",
+     "memory for the versions of pages that devices change, against a record for each page",
+     versions_case, versions_case},
 };
 
 void run_case(const bench_case& entry, context& here) {

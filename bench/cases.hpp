@@ -73,5 +73,6 @@ void buffer_path(context& here);
 void policy_case(context& here);
 void admission_case(context& here);
 void neighbours_case(context& here);
+void versions_case(context& here);
 
 }  // namespace penstock::bench

@@ -152,6 +152,15 @@ public:
         return sum;
     }
 
+    // The memory that the map takes, with the room that its lists have to spare.
+    [[nodiscard]] std::uint64_t bytes() const {
+        std::uint64_t sum = chunks_.capacity() * sizeof(chunk);
+        for (const chunk& part : chunks_)
+            sum += part.states.capacity() * sizeof(page_state) +
+                   part.which.capacity() * sizeof(part.which[0]);
+        return sum;
+    }
+
 private:
     struct chunk {
         std::vector<page_state> states;    // at least one
@@ -191,7 +200,7 @@ private:
     private:
         // A call adds at most one state for each page, so there are never more states than 16 bits
         // can number.
-        static constexpr std::size_t most_states = 2 * chunk_pages;
+        static constexpr std::size_t most_states = chunk_pages;
         chunk& of_;
         const Change& change_;
         std::vector<std::uint16_t>& changed_;  // by the state before
@@ -243,6 +252,7 @@ private:
         if (of.states.size() == 1 || (of.states.size() <= few_states && all_alike())) {
             of.states.resize(1);
             of.which = {};
+            give_back_room(of);
             return;
         }
         becomes.assign(of.states.size(), none);
@@ -261,6 +271,12 @@ private:
         }
         of.states = kept;
         if (of.states.size() == 1) of.which = {};
+        give_back_room(of);
+    }
+    // Pages are alike again once all devices have acquired, and then room for hundreds of states
+    // would stay for as long as the file has regions.
+    static void give_back_room(chunk& of) {
+        if (of.states.capacity() > 4 * of.states.size() + few_states) of.states.shrink_to_fit();
     }
 
     std::uint64_t pages_;

@@ -21,7 +21,7 @@ HAS_URING = {"what": "io_uring", "why": "", "works": True} in json.loads(
 CASES = ["hit", "map", "element", "gather", "table", *(["table-cold"] if HAS_URING else []), "miss",
          "sequential", "cold", "request", "write", "close", "append", "fsync", "acquire",
          "in-place", "sharing", *(["peer", "mount"] if HAS_FUSE else []), "evict", "merge",
-         "signature", "exchange", "buffer", "policy", "admission", "neighbours"]
+         "signature", "exchange", "buffer", "policy", "admission", "neighbours", "versions"]
 # Simulations, which take long and which tests of their own run.
 SIMULATIONS = {"policy", "admission", "neighbours"}
 TINY = ["--file", "2MiB", "--repeats", "1", "--threads", "2", "--page", "4KiB"]
@@ -280,6 +280,20 @@ class Bench(InFolder):
             # What fits into one cache is read from the host once, mostly before reads are counted.
             if ", read through only, " in row["case"] and ", 0.9 caches" in row["case"]:
                 self.assertLess(float(shares["host"]), 0.001, row["case"])
+
+    def test_versions_grow_with_what_changes(self):
+        rows = self.bench("versions", "--file", "8MiB", "--repeats", "1")
+        self.assertEqual({row["goal"] for row in rows}, {"versions"})
+        share = {tuple(map(int, re.findall("[0-9]+", row["case"]))): row["value"] for row in rows}
+        self.assertEqual(sorted(share), sorted((devices, one_in) for devices in (1, 2, 4, 8)
+                                               for one_in in (2, 100, 1000)))
+        for devices in (2, 4, 8):
+            self.assertGreater(share[devices, 2], share[devices, 100])
+            self.assertGreater(share[devices, 100], share[devices, 1000])
+        for row in rows:
+            settled = float(re.search(r"([0-9.]+) % once", row["note"])[1])
+            self.assertLessEqual(settled, row["value"] * 1.0001)
+            self.assertLess(settled, row["baseline_value"] / 10, row["case"])
 
     def test_wrong_usage(self):
         for arguments, parts in WRONG_USAGE:

@@ -156,6 +156,22 @@ TEST(version_map, states_of_pages_do_not_pile_up) {
         EXPECT_GT(map.at(page).released[0], 40000u - 1025u);
 }
 
+// A state for each page, and then pages that are alike again.
+TEST(version_map, room_for_many_states_goes_back) {
+    page_state first{};
+    first.present = 3;
+    constexpr std::uint64_t pages = 4 * version_map::chunk_pages;
+    version_map map(pages, first);
+    const std::uint64_t before = map.bytes();
+    for (std::uint64_t page = 0; page < pages; ++page)
+        map.change(page_list{page}, [&](page_state& p) { p.released[0] = page + 1; });
+    EXPECT_GT(map.bytes(), pages * sizeof(page_state));
+    EXPECT_LT(map.bytes(), 3 * pages * sizeof(page_state));
+    map.change(page_range{0, pages}, [&](page_state& p) { p = first; });
+    EXPECT_TRUE(map.pages_where({0, pages}, [](const page_state&) { return false; }).empty());
+    EXPECT_LE(map.bytes(), before + pages * sizeof(std::uint16_t));  // the places of the indices
+}
+
 // What is written back goes around the bytes that came home, from when they are noted until the
 // kernel has the page anew.
 TEST(page_masks, what_is_written_back_goes_around_them) {
