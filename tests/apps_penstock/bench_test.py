@@ -292,7 +292,7 @@ class Bench(InFolder):
             self.assertGreater(share[devices, 100], share[devices, 1000])
         for row in rows:
             settled = float(re.search(r"([0-9.]+) % once", row["note"])[1])
-            self.assertLessEqual(settled, row["value"] * 1.0001)
+            self.assertLessEqual(settled, row["value"] + 1e-4)  # as it is printed
             self.assertLess(settled, row["baseline_value"] / 10, row["case"])
 
     def test_wrong_usage(self):
