@@ -1,7 +1,6 @@
 // Memory for the versions of pages, by the number of devices that change pages of one file: the map
 // of regions (region/version_map.hpp) takes the engine's own steps, and its lists are counted. No
-// bytes of pages move. Lists never shrink, so what is counted after some rounds is the most there
-// was.
+// bytes of pages move.
 #include <algorithm>
 
 #include "cases.hpp"
