@@ -251,7 +251,7 @@ private:
         };
         if (of.states.size() == 1 || (of.states.size() <= few_states && all_alike())) {
             of.states.resize(1);
-            of.which = {};
+            of.which.clear();
             give_back_room(of);
             return;
         }
@@ -270,11 +270,11 @@ private:
             }
         }
         of.states = kept;
-        if (of.states.size() == 1) of.which = {};
+        if (of.states.size() == 1) of.which.clear();
         give_back_room(of);
     }
     // Pages are alike again once all devices have acquired, and then room for hundreds of states
-    // would stay for as long as the file has regions.
+    // would stay for as long as the file has regions. The room of the indices stays: it is small.
     static void give_back_room(chunk& of) {
         if (of.states.capacity() > 4 * of.states.size() + few_states) of.states.shrink_to_fit();
     }
