@@ -39,6 +39,7 @@ public:
     [[nodiscard]] std::byte* data() const override { return begin_; }
     [[nodiscard]] std::uint32_t slots() const override { return slots_; }
     [[nodiscard]] unsigned workers() const override { return workers_; }
+    [[nodiscard]] bool reads_in_place() const override { return true; }
 
     int place(const std::vector<placed_piece>& pieces) override {
         for (const placed_piece& p : pieces)

@@ -100,6 +100,7 @@ public:
     [[nodiscard]] unsigned workers() const override {
         return static_cast<unsigned>(workers_.size());
     }
+    [[nodiscard]] bool reads_in_place() const override { return false; }
 
     int place(const std::vector<placed_piece>& pieces) override {
         const device_guard guard(context_);

@@ -43,6 +43,8 @@ public:
     // How many pieces may be there at a time, at least one.
     [[nodiscard]] virtual std::uint32_t slots() const = 0;
     [[nodiscard]] virtual unsigned workers() const = 0;
+    // Are the workers' buffers the pieces themselves? Then bytes can come to placed pieces only.
+    [[nodiscard]] virtual bool reads_in_place() const = 0;
     [[nodiscard]] helpers& threads() { return threads_; }
 
     // Maps the memory of slots at pieces, or takes it away from there; in the order of the pieces,

@@ -1,7 +1,6 @@
 #include "region/piece_set.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 
 #include "os/exceptions.hpp"
@@ -13,6 +12,8 @@ namespace {
 
 // Of a piece, before those that have passed are looked for.
 constexpr std::size_t enough_marks = 8;
+
+constexpr int is_pending = 1;  // no errno
 
 // What stands in the log after an error, which the caller has as a code only.
 std::string cure_of(std::int64_t code) {
@@ -193,28 +194,49 @@ int piece_set::place(const number_list& come) {
     return 0;
 }
 
-// One worker: a part of a piece from the file.
-int piece_set::bring_part(unsigned worker, unsigned which, std::uint64_t offset) {
+// The pieces that leave give up their memory, and those that come have it.
+int piece_set::make_room(const plan& todo) try {
+    int code = todo.leave.empty() ? 0 : drop(todo.leave);
+    if (code == 0) code = place(todo.come);
+    return code;
+} catch (...) {
+    return host::status_of_exception("").code;
+}
+
+// One worker: a part of a piece from the file. `room` is pending, or the result of make_room();
+// until then the bytes go no further than the worker's buffer.
+int piece_set::bring_part(unsigned worker, unsigned which, std::uint64_t offset,
+                          const std::atomic<int>& room) {
     const std::uint64_t piece_end = (offset / piece_bytes_ + 1) * piece_bytes_,
                         end = std::min(offset + most_part_bytes, piece_end),
-                        file_end = std::min(end, size_bytes_);
-    if (offset < file_end) {
+                        file_end = std::min(end, size_bytes_),
+                        bytes = offset < file_end ? file_end - offset : 0;
+    if (bytes > 0) {
         std::byte* const to = memory_->buffer(worker, which, offset);
         if (to == nullptr) return -EIO;
-        const std::uint64_t bytes = file_end - offset;
         const std::int64_t got = host::read_all(env_, fd_, to, bytes, offset);
         if (got < 0) return static_cast<int>(got);
         if (static_cast<std::uint64_t>(got) < bytes) return -ESTALE;
-        if (const int code = memory_->send(worker, which, offset, bytes); code != 0) return code;
     }
+    // Acquire: what make_room() did comes before what the worker sends (release in fill).
+    room.wait(is_pending, std::memory_order_acquire);
+    if (const int code = room.load(std::memory_order_acquire); code != 0) return code;
+    if (bytes > 0)
+        if (const int code = memory_->send(worker, which, offset, bytes); code != 0) return code;
     const std::uint64_t zeros = std::max(offset, file_end);
     return zeros < end ? memory_->clear(worker, zeros, end - zeros) : 0;
 }
 
-int piece_set::fill(const number_list& come) {
+// Changes of the device's address table take as long as a part of a fill, so the caller makes them
+// while the other workers read. Where bytes are read into the pieces themselves, or a piece that
+// leaves may take the place in host memory of one that comes, room is made before.
+int piece_set::fill(const plan& todo) {
+    const bool room_first = memory_->reads_in_place() || !host_places_.empty();
+    std::atomic<int> room{room_first ? make_room(todo) : is_pending};
+    if (room_first && room != 0) return room;
     const std::uint64_t parts_of_piece = (piece_bytes_ + most_part_bytes - 1) / most_part_bytes;
     number_list from_file, from_host;
-    for (const std::uint64_t n : come) {
+    for (const std::uint64_t n : todo.come) {
         const piece& p = pieces_[n];
         if (p.host_place == no_place || p.host_version != version_) from_file.push_back(n);
         else from_host.push_back(n);
@@ -225,12 +247,16 @@ int piece_set::fill(const number_list& come) {
         if (failed == 0) failed = memory_->from_host(0, n, pieces_[n].host_place);
     const std::uint64_t parts = from_file.size() * parts_of_piece;
     const auto work = [&](unsigned worker) {
+        if (worker == 0 && !room_first) {
+            room.store(make_room(todo), std::memory_order_release);  // for bring_part
+            room.notify_all();
+        }
         unsigned which = 0;
         for (std::uint64_t i = next++; i < parts && failed == 0; i = next++, which ^= 1) {
             const std::uint64_t offset =
                 from_file[i / parts_of_piece] * piece_bytes_ + i % parts_of_piece * most_part_bytes;
             int none = 0;
-            if (const int code = bring_part(worker, which, offset); code != 0)
+            if (const int code = bring_part(worker, which, offset, room); code != 0)
                 failed.compare_exchange_strong(none, code);
         }
     };
@@ -242,7 +268,7 @@ int piece_set::fill(const number_list& come) {
         memory_->wait(filled);
         return failed;
     }
-    return finish(come, from_file, filled);
+    return finish(todo.come, from_file, filled);
 }
 
 // All bytes of the pieces are there, or on their way by what was marked.
@@ -275,9 +301,7 @@ void piece_set::give_up(const number_list& come) {
 }
 
 int piece_set::carry_out(const plan& todo) {
-    int code = todo.leave.empty() ? 0 : drop(todo.leave);
-    if (code == 0) code = place(todo.come);
-    if (code == 0 && !todo.come.empty()) code = fill(todo.come);
+    const int code = todo.come.empty() ? 0 : fill(todo);  // none leaves unless some come
     if (code != 0) give_up(todo.come);
     return code;
 }

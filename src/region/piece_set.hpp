@@ -9,6 +9,7 @@
 // meets the read is found by the next look.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -86,9 +87,11 @@ private:
     [[nodiscard]] std::uint32_t least_wanted_place() const;
     void keep_in_host(std::uint64_t number);
     int place(const number_list& come);
-    int fill(const number_list& come);
+    int make_room(const plan& todo);
+    int fill(const plan& todo);
     int finish(const number_list& come, const number_list& from_file, const stream_mark& filled);
-    int bring_part(unsigned worker, unsigned which, std::uint64_t offset);
+    int bring_part(unsigned worker, unsigned which, std::uint64_t offset,
+                   const std::atomic<int>& room);
     void give_up(const number_list& come);
     std::int64_t told(std::int64_t code, const char* operation);
 
