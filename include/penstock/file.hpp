@@ -238,8 +238,8 @@ PENSTOCK_HD int unmap(const Group& g, const runtime_ref& fs, const mapping& mapp
     return g.broadcast(static_cast<int>(result));
 }
 
-// Fills in the file_stat of an open file. Returns 0 or -EBADF; never waits, and does not ask the
-// host.
+// Fills in the file_stat of an open file. Returns 0, -EBADF, or -EFAULT for a null `out`; never
+// waits, and does not ask the host.
 template <group Group>
 PENSTOCK_HD int stat(const Group& g, const runtime_ref& fs, int fd, file_stat* out) {
     engine::file_handle file{};

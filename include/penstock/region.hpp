@@ -181,8 +181,8 @@ public:
     // once: nothing moves there, unless pages have left the file, and then the call waits. Errors:
     // as above, and -EBUSY for a stream that is being captured, -EBADF once close() has begun,
     // -EAGAIN if the system gives no thread or 4096 requests of the region are under way on a GPU,
-    // -EOPNOTSUPP if the driver lets no stream wait for a word in memory. Costs the caller 10 to 45
-    // microseconds, and the first request of a region two threads.
+    // -EOPNOTSUPP if the driver lets no stream wait for a word in memory. Costs the caller 4 to 60
+    // microseconds (docs/guide/regions.md), and the first request of a region two threads.
     region_request acquire_async(const region_part& part = {}, device_stream stream = nullptr);
     region_request release_async(const region_part& part = {}, device_stream stream = nullptr);
 

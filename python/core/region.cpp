@@ -204,6 +204,7 @@ counts traffic_of(const region_box& box) {
     return {{"pages_fetched", t.pages_fetched},
             {"pages_from_neighbours", t.pages_from_neighbours},
             {"pages_from_caches", t.pages_from_caches},
+            {"pages_from_buffers", t.pages_from_buffers},
             {"pages_direct", t.pages_direct},
             {"pages_released", t.pages_released},
             {"bytes_written", t.bytes_written},

@@ -51,7 +51,8 @@ def open_region(path: Path, mode: str = "r", dtype: object = None,
     outside_writers
         Whether other programs write the file meanwhile.
     device_bytes
-        Most bytes of device memory; the rest lies in host memory. None: all that is free.
+        Most bytes of device memory; the rest lies in host memory. None: all that is free but a
+        GiB.
     promote_hot
         Whether ``acquire`` moves pieces that change often into device memory.
 

@@ -136,8 +136,8 @@ class Runtime:
         then from the library.
 
     Raises ValueError for a value that cannot be used, MemoryError if memory is missing, and
-    OSError: ENODEV without the GPU that was asked for. Takes some tens of milliseconds for
-    each device.
+    OSError: ENODEV without the GPU that was asked for. Takes 50 to 100 ms for each GPU, and 0.2
+    to 0.3 s more where nothing has used CUDA yet; on CPU threads some milliseconds.
     Thread-safe, but for ``close``. In a child of ``os.fork`` every call raises ChildProcessError.
     """
 
