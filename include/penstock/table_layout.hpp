@@ -31,7 +31,7 @@ namespace penstock {
 
 // A run of rows of one file. Row i of the piece begins at first_byte + i * stride.
 struct table_piece {
-    std::string path;
+    std::string path;  // describe() makes it absolute; a relative one is of the first root
     std::uint64_t first_byte = 0;  // of its first row
     std::uint64_t rows = 0;
 

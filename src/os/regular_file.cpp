@@ -3,6 +3,7 @@
 #include <cassert>
 #include <cerrno>
 #include <fcntl.h>
+#include <filesystem>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -61,6 +62,12 @@ status regular_file::read(std::uint64_t offset, std::uint64_t bytes, std::string
         got += static_cast<std::uint64_t>(more);
     }
     return {};
+}
+
+std::string absolute_path(const std::string& path) {
+    std::error_code failed;
+    const std::filesystem::path out = std::filesystem::absolute(path, failed);
+    return failed ? path : out.string();
 }
 
 bool is_folder(const std::string& path) {

@@ -32,6 +32,11 @@ private:
     std::uint64_t size_bytes_ = 0;
 };
 
+// The path from the root, so that it names the same file whatever directory the process or a
+// runtime works in. Links and ".." stay as they are. The path itself, if there is no working
+// directory.
+std::string absolute_path(const std::string& path);
+
 // True for a folder; false for all else, and for what cannot be looked at.
 bool is_folder(const std::string& path);
 

@@ -87,7 +87,7 @@ status rows_of_raw(const std::string& path, const raw_rows& asked, table_layout&
     if (status s = file.open(path); !s) return s;
     std::uint64_t rows = 0;
     if (status s = count_raw_rows(path, asked, file.size_bytes(), made, rows); !s) return s;
-    made.pieces.push_back({path, asked.first_byte, rows});
+    made.pieces.push_back({host::absolute_path(path), asked.first_byte, rows});
     out = std::move(made);
     return {};
 }
@@ -113,6 +113,8 @@ status describe(const std::string& path, const std::string& tensor, table_layout
     if (host::is_folder(path) || name.ends_with(".safetensors") ||
         name.ends_with(".safetensors.index.json"))
         return describe_checkpoint(path, tensor, out);
+    if (!name.ends_with(".npy") && !host::is_there(path))
+        return {-ENOENT, path + ": " + error_text(-ENOENT) + "; correct the path"};
     if (!name.ends_with(".npy"))
         return {-EINVAL,
                 path +

@@ -287,7 +287,7 @@ status rows_of_npy(const std::string& path, table_layout& out) {
                                  shape_text(whole.shape) + " of " + in_quotes(*header.descr) +
                                  " takes " + std::to_string(rows) + " rows of " +
                                  std::to_string(made.row_bytes));
-    made.pieces.push_back({path, begin, rows});
+    made.pieces.push_back({host::absolute_path(path), begin, rows});
     out = std::move(made);
     return {};
 }

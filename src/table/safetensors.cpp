@@ -208,7 +208,7 @@ status rows_of_tensor(const std::string& path, const tensor_entry& tensor, table
     std::uint64_t rows = 0;
     const array whole{.dtype = type->name, .element_bits = type->bits, .shape = tensor.shape};
     if (status s = rows_of(whole, subject, made, rows); !s) return s;
-    made.pieces.push_back({path, tensor.begin, rows});
+    made.pieces.push_back({host::absolute_path(path), tensor.begin, rows});
     out = std::move(made);
     return {};
 }

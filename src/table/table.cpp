@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "os/env.hpp"
 #include "os/exceptions.hpp"
 #include "penstock/runtime.hpp"
 #include "runtime/runtime_state.hpp"
@@ -34,6 +35,18 @@ std::optional<std::uint64_t> end_of(const table_layout& layout, const table_piec
         __builtin_add_overflow(end, piece.first_byte, &end) || end > INT64_MAX)
         return std::nullopt;
     return end;
+}
+
+// Has another file the name by now? The runtime knows files that it has open by their names, and
+// the layout may be of the other one. A name that is gone tells nothing.
+bool names_another(host::environment& env, const std::string& path, const file_stat& opened) {
+    if (!path.starts_with('/')) return false;
+    const int handle = env.find(-1, path);
+    if (handle < 0) return false;
+    host::file_facts now;
+    const int code = env.facts(handle, now);
+    env.close(handle);
+    return code == 0 && now.identity.inode != opened.inode;
 }
 
 status wrong_piece(const table_piece& piece, const std::string& why) {
@@ -153,13 +166,20 @@ status table::on_device::check_sizes() const {
         file_stat facts{};
         if (const int code = state().device->stat(state().ref, fds[i], &facts); code != 0)
             return {code, "'" + piece.path + "': " + error_text(code)};
+        const bool is_new = i == 0 || fds[i] != fds[i - 1];
+        if (is_new && device == 0 && names_another(*state().hooks.env, piece.path, facts))
+            return {-ESTALE, "'" + piece.path +
+                                 "': another file has this name by now, and the runtime has the "
+                                 "one before open; close what has that open, or use another "
+                                 "runtime"};
         const auto end = end_of(layout, piece);
         if (!end || *end > facts.size_bytes)
             return wrong_piece(
                 piece, std::to_string(piece.rows) + " rows of " + std::to_string(layout.row_bytes) +
                            " bytes from byte " + std::to_string(piece.first_byte) +
-                           " on do not lie in a file of " + std::to_string(facts.size_bytes) +
-                           " bytes; describe the file again");
+                           " on do not lie in the " + std::to_string(facts.size_bytes) +
+                           " bytes that the file had when the runtime opened it; close what has it "
+                           "open, or describe it again");
     }
     return {};
 }

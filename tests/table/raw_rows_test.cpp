@@ -86,6 +86,7 @@ TEST_F(raw_files, the_name_chooses_the_format) {
     expect_refused(describe(npy, "a", rows), -EINVAL, "leave the name empty", rows);
     expect_refused(describe(made("a.bin", "x"), "", rows), -EINVAL, "describe_raw", rows);
     expect_refused(describe(at("gone.safetensors"), "t", rows), -ENOENT, "gone.safetensors", rows);
+    expect_refused(describe(at("gone"), "t", rows), -ENOENT, "gone: No such file", rows);
 }
 
 TEST_F(raw_files, odd_files_are_refused_by_name_and_none_waits) {
@@ -122,6 +123,18 @@ TEST_F(raw_files, a_link_to_a_file_is_that_file) {
     table_layout rows;
     EXPECT_TRUE(describe_raw(at("link"), {.row_bytes = 10}, rows));
     EXPECT_EQ(rows.pieces[0].path, at("link"));
+}
+
+TEST_F(raw_files, a_relative_name_is_of_the_folder_where_it_was_described) {
+    static_cast<void>(made("rows", std::string(1000, 'x')));
+    const std::filesystem::path before = std::filesystem::current_path();
+    std::filesystem::current_path(folder);
+    table_layout rows;
+    const status s = describe_raw("./rows", {.row_bytes = 10}, rows);
+    std::filesystem::current_path(before);
+    ASSERT_TRUE(s.ok()) << s.message;
+    ASSERT_TRUE(rows.pieces[0].path.starts_with('/')) << rows.pieces[0].path;
+    EXPECT_TRUE(std::filesystem::equivalent(rows.pieces[0].path, at("rows")));
 }
 
 TEST(table_layouts, count_the_rows_of_all_pieces) {

@@ -233,6 +233,27 @@ TEST_F(tables, a_layout_that_does_not_fit_its_files_makes_no_table) {
     EXPECT_NE(s.message.find("options::writable"), std::string::npos) << s.message;
 }
 
+TEST_F(tables, a_file_that_took_the_name_of_an_open_one_makes_no_table) {
+    make();
+    const std::string& path = layout.pieces[1].path;
+    write_file(path + ".new", pattern(7, bytes[1].size() + 128));
+    ASSERT_EQ(std::rename((path + ".new").c_str(), path.c_str()), 0);
+    std::unique_ptr<table> again;
+    const status s = table::make(*rt, layout, {}, again);
+    EXPECT_EQ(s.code, -ESTALE);
+    EXPECT_NE(s.message.find(path), std::string::npos) << s.message;
+    EXPECT_EQ(again, nullptr);
+    gather_all<std::int64_t>();  // the first table has the rows that it had
+
+    rows.reset();
+    ASSERT_TRUE(table::make(*rt, layout, {}, rows).ok());
+    bytes[1] = pattern(7, bytes[1].size() + 128);
+    gather_all<std::int64_t>();
+
+    ASSERT_EQ(::unlink(path.c_str()), 0);  // without a name it is still the file that is open
+    EXPECT_TRUE(table::make(*rt, layout, {}, again).ok());
+}
+
 TEST_F(tables, room_of_tables_that_ended_is_used_again) {
     make();
     for (int i = 0; i < 3000; ++i) {
