@@ -85,6 +85,21 @@ struct table_box {
     shared_until_closed<open_table> of;
 };
 
+// Gives the GIL up for a while. Before version 3.14 Python unwinds a thread that asks for the GIL
+// while the interpreter ends, and nothing between here and the interpreter can be unwound: that
+// would end the process with abort(). So such a thread, a daemon's, stays here until the process
+// has ended.
+class without_gil {
+public:
+    without_gil() : state_(PyEval_SaveThread()) {}
+    ~without_gil();
+    without_gil(const without_gil&) = delete;
+    without_gil& operator=(const without_gil&) = delete;
+
+private:
+    PyThreadState* const state_;
+};
+
 // The place of a device of the runtime. Throws ValueError: it has none there.
 std::uint32_t device_of(const runtime& rt, std::uint32_t place);
 

@@ -38,7 +38,9 @@ void run_watch(watch_state& s) {
         while (sem_wait(&s.wake) != 0) {
         }
         const std::lock_guard lock(s.mutex);
-        if (s.target != nullptr) s.target->interrupt();
+        // The signal may have been of a call that has ended meanwhile. Then the call that runs now
+        // has seen none, and would leave the runtime interrupted.
+        if (s.target != nullptr && s.seen.load()) s.target->interrupt();
     }
 }
 

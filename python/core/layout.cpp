@@ -6,6 +6,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <functional>
 #include <tuple>
 
 #include "core/core.hpp"
@@ -24,7 +25,7 @@ table_layout describe_file(const file_name& path, const std::string& tensor) {
     table_layout out;
     status s;
     {
-        const nb::gil_scoped_release free;
+        const without_gil free;
         s = describe(path.bytes, tensor, out);
     }
     check(s, path.bytes);
@@ -37,7 +38,7 @@ table_layout describe_rows(const file_name& path, std::uint64_t row_bytes,
     table_layout out;
     status s;
     {
-        const nb::gil_scoped_release free;
+        const without_gil free;
         s = describe_raw(path.bytes, {row_bytes, stride_bytes, first_byte, rows, dtype, row_shape},
                          out);
     }
@@ -102,6 +103,13 @@ void bind_layout(nb::module_& m) {
         .def(
             "__eq__", [](const table_layout& a, const table_layout& b) { return a == b; },
             nb::is_operator(), nb::sig("def __eq__(self, other: object, /) -> bool"))
+        .def("__hash__",
+             [](const table_layout& of) {
+                 std::size_t out = std::hash<std::string>()(of.dtype) ^ of.row_bytes;
+                 for (const table_piece& p : of.pieces)
+                     out = 31 * out + (std::hash<std::string>()(p.path) ^ p.first_byte ^ p.rows);
+                 return out;
+             })
         .def("__repr__", [](const table_layout& of) {
             return "<penstock.Layout of " + std::to_string(of.rows()) + " rows of " +
                    std::to_string(of.row_bytes) + " bytes, " +

@@ -3,12 +3,23 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include <cxxabi.h>
+#include <unistd.h>
+
 #include "core/core.hpp"
 #include "penstock/version.hpp"
 
 namespace penstock::python {
 
 namespace nb = nanobind;
+
+without_gil::~without_gil() {
+    try {
+        PyEval_RestoreThread(state_);
+    } catch (const abi::__forced_unwind&) {
+        for (;;) ::pause();  // to leave this block would end the process, or be unwound further
+    }
+}
 
 nb::str shown(const std::string& text) {
     PyObject* const made =

@@ -64,7 +64,7 @@ class region_box {
 public:
     region_box(shared_region region, bool on_gpu) : on_gpu_(on_gpu), region_(std::move(region)) {}
     ~region_box() {
-        const nb::gil_scoped_release free;
+        const without_gil free;
         region_.reset();
     }
 
@@ -99,7 +99,7 @@ public:
         }
         std::int64_t code = 0;
         {
-            const nb::gil_scoped_release free;
+            const without_gil free;
             const auto on = reinterpret_cast<device_stream>(stream);
             // Tensors that share the memory may live on.
             if (last.use_count() > 1) code = std::min<std::int64_t>(last->release(on), 0);
@@ -172,7 +172,7 @@ std::unique_ptr<region_box> make_region(const runtime_box& of, const file_name& 
     std::unique_ptr<file_region> made;
     status s;
     {
-        const nb::gil_scoped_release free;
+        const without_gil free;
         s = map_region(*rt, path.bytes, offset, bytes,
                        writes ? protection::read_write : protection::read,
                        {outside_writers, device_bytes, promote_hot, device,
@@ -188,7 +188,7 @@ std::int64_t count_of_region(region_box& box, const char* name, Verb of_region) 
     shared_region region = box.open();
     std::int64_t done = 0;
     {
-        const nb::gil_scoped_release free;
+        const without_gil free;
         done = of_region(*region);
         region.reset();
     }

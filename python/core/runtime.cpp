@@ -117,7 +117,7 @@ std::unique_ptr<runtime_box> make_runtime(const std::vector<setting>& settings,
     status s;
     std::unique_ptr<runtime> made;
     {
-        const nb::gil_scoped_release free;
+        const without_gil free;
         s = runtime::make(wanted, made);
     }
     check(s);
@@ -149,7 +149,7 @@ void check_all(const runtime_box& box) {
 std::vector<nb::str> lines_of(log_queue& queue, double seconds) {
     std::vector<std::string> lines;
     {
-        const nb::gil_scoped_release free;
+        const without_gil free;
         lines = queue.take(seconds);
     }
     std::vector<nb::str> out;
@@ -182,7 +182,7 @@ std::shared_ptr<runtime> runtime_box::open() const {
 void runtime_box::close() {
     std::shared_ptr<runtime> last = rt.take();
     if (last == nullptr) return;
-    const nb::gil_scoped_release free;
+    const without_gil free;
     const bool is_ours = last->process_code() == 0;  // else a child of fork(): all is the parent's
     if (is_ours && last->where() == backend::gpu)
         for (std::uint32_t i = 0; i < last->device_count(); ++i)
@@ -196,7 +196,7 @@ runtime_box::~runtime_box() { close(); }
 void bind_runtime(nb::module_& m) {
     nb::class_<log_queue>(m, "LogQueue", "Log lines that wait for a thread of Python.")
         .def("take", lines_of, "seconds"_a, "All lines; waits up to so many seconds for the first.")
-        .def("close", &log_queue::close, nb::call_guard<nb::gil_scoped_release>())
+        .def("close", &log_queue::close, nb::call_guard<without_gil>())
         .def_prop_ro("closed", &log_queue::is_closed);
     nb::class_<runtime_box>(m, "Runtime", "A runtime of the library.")
         .def("close", &runtime_box::close, "Waits for the device, then ends the runtime.")
@@ -226,7 +226,7 @@ void bind_runtime(nb::module_& m) {
         .def("statistics",
              [](const runtime_box& box) {
                  const std::shared_ptr<runtime> rt = box.open();
-                 const nb::gil_scoped_release free;
+                 const without_gil free;
                  return rt->stats().to_json();
              })
         .def("ref", bytes_of_ref, "device"_a, "The bytes of penstock::runtime_ref.");

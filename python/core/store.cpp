@@ -24,7 +24,7 @@ void bind_store(nb::module_& m) {
             options of_environment;  // PENSTOCK_TRUST_TIMES
             status s = options::from_environment(of_environment);
             if (s.ok()) {
-                const nb::gil_scoped_release others_go_on;
+                const without_gil others_go_on;
                 host::agent_store store(socket.bytes);
                 host::ask_agent_about_rests(socket.bytes);
                 s = host::warm_blocks(host::linux_environment(), path.bytes,

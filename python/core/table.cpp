@@ -121,7 +121,7 @@ void run(table_box& box, const char* name, verb which, const list& of) {
             raise_pending();
         }
         {
-            const nb::gil_scoped_release free;
+            const without_gil free;
             code = waits && table->on_gpu
                        ? call_through_pinned(*table->rows, which, of, table->rt->settings().device)
                        : call(*table->rows, which, of);
@@ -235,7 +235,7 @@ std::unique_ptr<table_box> make_table(const runtime_box& of, const table_layout&
     auto made = std::make_shared<open_table>(of.open());
     status s;
     {
-        const nb::gil_scoped_release free;
+        const without_gil free;
         s = table::make(*made->rt, layout, {.writable = writable}, made->rows);
     }
     check(s, layout.pieces.empty() ? "" : layout.pieces[0].path);
@@ -251,7 +251,7 @@ std::int64_t count_of(table_box& box, const char* name, Verb of_table) {
     std::shared_ptr<open_table> table = box.open();
     std::int64_t done = 0;
     {
-        const nb::gil_scoped_release free;
+        const without_gil free;
         done = of_table(*table);
         table.reset();
     }
@@ -338,7 +338,7 @@ std::shared_ptr<open_table> table_box::open() const {
 void table_box::close() {
     std::shared_ptr<open_table> last = of.take();
     if (last == nullptr) return;
-    const nb::gil_scoped_release free;
+    const without_gil free;
     last.reset();
 }
 
@@ -375,7 +375,7 @@ void bind_table(nb::module_& m) {
         [](std::uintptr_t stream) {
             int code = 0;
             {
-                const nb::gil_scoped_release free;
+                const without_gil free;
                 code = wait_for_stream(reinterpret_cast<void*>(stream));
             }
             check(code, "waiting for a stream");

@@ -55,6 +55,23 @@ class processes(common.Case):
         self.assertEqual(done.returncode, 1)
         self.assertIn("RuntimeError: mine", done.stderr)
 
+    def test_ends_beside_a_thread_that_is_in_a_call(self):
+        code = OPEN + """
+import threading
+ids = np.random.default_rng(1).integers(0, len(t), 2_000_000)
+began = threading.Event()
+def gather():
+    while True:
+        began.set()
+        t.gather(ids)
+threading.Thread(target=gather, daemon=True).start()
+began.wait()
+print("the main program ends")
+"""
+        for _ in range(5):
+            done = self.child(code, self.path)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+
     def test_a_process_without_proc_is_told(self):
         without = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh"]
         if shutil.which("unshare") is None or subprocess.run(
@@ -88,7 +105,7 @@ if child == 0:
         try:
             call()
         except ChildProcessError as error:
-            told.append("spawn" in str(error))
+            told.append("anew in the child" in str(error))
     with ps.Runtime("cpu", cache="2MiB", log=None) as own:
         a = ps.open_array(sys.argv[1], dtype="int64", shape=(-1, 8), runtime=own)
         rows = a.gather([1]).tolist()

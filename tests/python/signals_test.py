@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""Signals that come at any moment: a runtime stays usable, and a handler may call the package."""
+import signal
+import threading
+import time
+import unittest
+
+import common
+
+common.need("numpy")
+import numpy as np  # noqa: E402
+import penstock as ps  # noqa: E402
+
+# Far more signals than the first late wake-up of the watching thread took.
+SIGNALS = 4000
+
+IN_A_HANDLER = """
+import signal, sys, threading, os, penstock as ps
+rows = []
+signal.signal(signal.SIGUSR1, lambda number, frame: rows.append(
+    ps.open_array(sys.argv[1]).gather([1])[0, 0]))
+for turn in range(30):
+    timer = threading.Timer(0.0003 * turn, os.kill, (os.getpid(), signal.SIGUSR1))
+    timer.start()
+    ps.default(512 << turn % 8).close()
+    timer.join()
+assert rows == [4.0] * 30, rows
+page = ps.describe(sys.argv[1]).page_bytes
+assert ps.default(page) is ps.default(page)
+"""
+
+
+class signals(common.Case):
+    def setUp(self):
+        super().setUp()
+        self.path = str(self.folder / "rows.npy")
+        self.rows = np.arange(400.0).reshape(100, 4)
+        np.save(self.path, self.rows)
+
+    def test_an_interrupt_is_of_the_call_that_it_came_to(self):
+        """The handler only counts, so no call may fail, and none after the last signal."""
+        seen = []
+        before = signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
+        self.addCleanup(signal.signal, signal.SIGINT, before)
+        main, ended = threading.main_thread().ident, threading.Event()
+
+        def kick():
+            while not ended.is_set():
+                time.sleep(0.0003)
+                signal.pthread_kill(main, signal.SIGINT)
+
+        runtimes = [self.runtime(), self.runtime()]
+        arrays = [ps.open_array(self.path, runtime=rt) for rt in runtimes]
+        ids = np.arange(64)
+        kicker = threading.Thread(target=kick, daemon=True)
+        kicker.start()
+        try:
+            until = time.monotonic() + 120
+            while len(seen) < SIGNALS and time.monotonic() < until:
+                for array in arrays:
+                    np.testing.assert_array_equal(array.gather(ids), self.rows[:64])
+        finally:
+            ended.set()
+            kicker.join()
+        self.assertGreater(len(seen), 0)
+        for array in arrays:
+            np.testing.assert_array_equal(array.gather(ids), self.rows[:64])
+
+    def test_a_handler_may_ask_for_the_default_runtime(self):
+        done = self.child(IN_A_HANDLER, self.path)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+
+if __name__ == "__main__":
+    unittest.main()
