@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 
 import penstock
@@ -52,6 +53,10 @@ def main() -> int:
     commands.add_parser("info", help="back end and settings").set_defaults(run=_info)
     commands.add_parser("cflags", help="flags for a compiler").set_defaults(run=_cflags)
     commands.add_parser("ldflags", help="flags for a linker").set_defaults(run=_ldflags)
+    # A name that the terminal's letters do not have is no reason to say nothing.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     arguments = parser.parse_args()
     try:
         return int(arguments.run(arguments))

@@ -1,18 +1,22 @@
 """Arrays in files, of which rows are read by their numbers."""
 from __future__ import annotations
 
+import errno
+import math
 import operator
+import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn, SupportsIndex
 
 from . import _core
-from ._errors import Path, path_text
+from ._errors import FormatError, Path, path_text
 from ._frameworks import NUMPY, framework_of, stream_of
 from ._memory import Framework, Numbers
 from ._opened import Opened
 from ._runtime import Runtime, default
 
 _BUILTIN_TYPES = {"float": "float64", "int": "int64", "complex": "complex128"}
+_FOREIGN_ORDER = ">" if sys.byteorder == "little" else "<"
 _ADVICE = ("normal", "sequential", "random", "willneed", "dontneed")  # penstock::advice
 
 
@@ -22,6 +26,10 @@ def describe(path: Path, tensor: str = "", *, dtype: object = None,
     """Where the rows of a file lie, by its header; reads no row. Arguments and errors are those of
     ``open_array``. ``page_bytes`` of the result says which pages suit such rows."""
     name = path_text(path)
+    for what, bytes_ in (("offset", offset), ("stride", stride or 0)):
+        if not isinstance(bytes_, SupportsIndex) or operator.index(bytes_) < 0:
+            raise ValueError(f"{what}: {bytes_!r} is no number of bytes; give a whole one, not "
+                             "below 0")
     if dtype is None and shape is None:
         if offset or stride:
             raise ValueError(f"{name!r}: offset and stride are for files without a header; give "
@@ -34,22 +42,29 @@ def describe(path: Path, tensor: str = "", *, dtype: object = None,
     if not extents or any(n < 0 for n in extents[1:]) or extents[0] < -1:
         raise ValueError(f"shape: {tuple(extents)} counts no rows; give the rows first, -1 for as "
                          "many as the file has")
+    if extents[0] == 0:
+        raise ValueError(f"shape: {tuple(extents)} has no rows, and an array needs one; -1 stands "
+                         "for as many as the file has")
     return _core.describe_raw(name, 0, stride or 0, offset, max(extents[0], 0),
                               dtype_name("uint8" if dtype is None else dtype), extents[1:])
 
 
 def dtype_name(dtype: object) -> str:
-    """"float16" for that name, a dtype of numpy or torch, or a type of numpy's scalars."""
+    """"float16" for that name, a dtype of numpy or torch, or a type of numpy's scalars.
+    FormatError: big-endian numbers."""
     if isinstance(dtype, str):
         name = dtype
         if not name.isidentifier() or len(name) < 3:  # "<f4", "f4"
             import numpy as np
 
-            name = np.dtype(dtype).name
+            return dtype_name(np.dtype(dtype))
     elif type(dtype).__module__.partition(".")[0] == "torch":
         name = str(dtype).rpartition(".")[2]
     else:
         name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
+        if getattr(dtype, "byteorder", "=") == _FOREIGN_ORDER:
+            raise FormatError(errno.EOPNOTSUPP, f"dtype: {dtype!r} is big-endian; save the numbers "
+                                                "in the order of this machine")
     name = name.removesuffix("_")  # numpy's old bool_
     return _BUILTIN_TYPES.get(name, name)
 
@@ -83,8 +98,13 @@ def open_array(path: Path | _core.Layout, tensor: str = "", *, dtype: object = N
     """
     if mode not in ("r", "r+"):
         raise ValueError(f'mode: {mode!r} is none; give "r" or "r+"')
-    layout = path if isinstance(path, _core.Layout) else \
-        describe(path, tensor, dtype=dtype, shape=shape, offset=offset, stride=stride)
+    if isinstance(path, _core.Layout):
+        if tensor or offset or any(x is not None for x in (dtype, shape, stride)):
+            raise ValueError("a Layout has tensor, dtype, shape, offset and stride already; leave "
+                             "them out, or give the path")
+        layout = path
+    else:
+        layout = describe(path, tensor, dtype=dtype, shape=shape, offset=offset, stride=stride)
     if runtime is None:
         runtime = default(writable=mode == "r+", _suits=layout)
     return Array(layout, runtime, mode)
@@ -101,6 +121,9 @@ def concat(arrays: Sequence[Array], *, runtime: Runtime | None = None) -> Array:
 class Array(Opened[_core.Table]):
     """Rows of equal size in files: what ``open_array`` and ``concat`` give.
 
+    Elements of less than a byte (float4_e2m1fn, F6) come as the bytes that they are packed in:
+    ``dtype`` is then "uint8" and ``shape`` ``(rows, row_bytes)``; ``layout`` says what they are.
+
     Not an array of numpy: rows come by ``gather``, by ``t[ids]``, ``t[3]`` and ``t[a:b]``. Every
     call may be made from any thread. Close it, or use it in a ``with`` statement; its runtime
     closes it too.
@@ -111,13 +134,16 @@ class Array(Opened[_core.Table]):
     """
 
     def __init__(self, layout: _core.Layout, runtime: Runtime, mode: str) -> None:
-        row_shape = tuple(layout.row_shape) if layout.dtype else (layout.row_bytes,)
+        row_shape, dtype = tuple(layout.row_shape), layout.dtype
+        # Raw bytes, and elements of less than a byte, which no framework has arrays of.
+        if not dtype or math.prod(row_shape) > layout.row_bytes:
+            row_shape, dtype = (layout.row_bytes,), "uint8"
         core = _core.make_table(runtime._core, layout, mode == "r+")
         self._layout = layout
         self._row_shape = row_shape
         self._row_bytes = layout.row_bytes
         self._places = {n: i for i, n in enumerate(runtime.device_numbers)}
-        super().__init__(core, runtime, layout.pieces[0][0], mode, layout.dtype or "uint8",
+        super().__init__(core, runtime, layout.pieces[0][0], mode, dtype,
                          (layout.rows, *row_shape))
 
     # What it is
@@ -155,8 +181,8 @@ class Array(Opened[_core.Table]):
             like: on a GPU an array of torch, cupy, jax or numba there; else of numpy, torch, or a
             list. Numbers in host memory work on a GPU too, but the call then waits.
         out
-            Memory for the rows, of that shape and dtype; its rows may lie apart. None: a new array
-            of the framework and device of ``ids``.
+            Memory for the rows, of that shape and dtype; its rows may lie apart, at one distance.
+            None: a new array of the framework and device of ``ids``.
         stream
             On a GPU: where the rows are copied, after all work that is on it. None: the current
             stream of the framework of ``ids``. A stream of torch, cupy, numba or cuda.core, or its
@@ -172,10 +198,16 @@ class Array(Opened[_core.Table]):
         the GIL.
         """
         framework = framework_of(ids)
+        if pad is not None:
+            pad = _padding(pad, ids)
         if stream is None and framework.tells and ids.dtype in framework.types:
             if out is None:
                 out = framework.empty((*ids.shape, *self._row_shape), self._dtype, ids)
-            if framework_of(out).tells and self._core.gather_arrays(ids, out, pad):
+                is_plain = True
+            else:
+                kind = framework_of(out)
+                is_plain = kind.tells and kind.resolved(out) is out
+            if is_plain and self._core.gather_arrays(ids, out, pad):
                 return out
         numbers = framework.numbers(ids)
         shape = numbers.shape + self._row_shape
@@ -187,7 +219,7 @@ class Array(Opened[_core.Table]):
         kind = framework if out is None else framework_of(out)
         if out is None:
             out = framework.empty(shape, self._dtype, ids)
-        rows = kind.rows(out, shape, self._dtype)
+        rows = kind.rows(out, shape, self._dtype, len(numbers.shape))
         place = -1
         if numbers.device >= 0 or rows.device >= 0:
             place = self._place_of(numbers, rows.device)
@@ -246,13 +278,17 @@ class Array(Opened[_core.Table]):
         where ``ids`` lie. If a number repeats, each byte of its row comes from one of the rows.
         Stream, ``pad`` and errors are as of ``gather``; OSError: EROFS in mode ``"r"``."""
         framework, kind = framework_of(ids), framework_of(values)
+        values = kind.resolved(values)
+        if pad is not None:
+            pad = _padding(pad, ids)
         if (stream is None and framework.tells and kind.tells
                 and self._core.scatter_arrays(ids, values, pad)):
             return
         numbers = framework.numbers(ids)
         if kind is NUMPY:
             values = NUMPY.values(values, self._dtype)
-        rows = kind.rows(values, numbers.shape + self._row_shape, self._dtype, False)
+        rows = kind.rows(values, numbers.shape + self._row_shape, self._dtype,
+                         len(numbers.shape), False)
         place, used = -1, 0
         if numbers.device >= 0 or rows.device >= 0:
             place = self._place_of(numbers, rows.device)
@@ -291,18 +327,41 @@ class Array(Opened[_core.Table]):
         of a slice. A hint. ValueError: no such kind."""
         if kind not in _ADVICE:
             raise ValueError(f"kind: {kind!r} is no advice; give one of {', '.join(_ADVICE)}")
-        begin, end, _ = part.indices(len(self))
+        begin, end, step = part.indices(len(self))
+        if step != 1:
+            raise ValueError("part: its rows lie apart; give a slice without a step")
+        if begin >= end:
+            return
         self._core.advise(_ADVICE.index(kind), begin, end)
 
     def windows(self, fraction: float = 1.0) -> int:
         """Opens windows: rows that lie in the operating system's page cache are then read in place,
         with no request to the host. Takes in what is in memory now, of the first ``fraction`` of
         the rows; again, after a time: what has come into memory since. How many bytes lie in
-        windows then. OSError: why there can be none. On a GPU call it between kernels. On CPU
-        threads an array that gathers many rows opens its windows by itself, for all of its rows."""
+        windows then. OSError: why there can be none; rows are then read all the same. On a GPU call
+        it between kernels. On CPU threads an array that gathers many rows opens its windows by
+        itself, for all of its rows."""
         if not 0.0 < fraction <= 1.0:
             raise ValueError(f"fraction: {fraction} is none; give more than 0 and at most 1")
-        return self._core.open_windows(0, max(1, int(fraction * len(self))))
+        try:
+            return self._core.open_windows(0, max(1, int(fraction * len(self))))
+        except OSError as error:
+            self._raise_no_windows(error)
+
+    def _raise_no_windows(self, error: OSError) -> NoReturn:
+        text = str(error)
+        if self._mode != "r":
+            text = 'the array may be written; open it with mode="r"'
+        elif self._runtime.settings()["window_bytes"] == "0":
+            text = "the runtime has windows=0; make one with more"
+        elif error.errno == errno.EOPNOTSUPP:
+            text = ("the system gives no lease of a file of it: some descriptor may write the "
+                    "file, too many files are open, or its file system has none")
+        elif error.errno == errno.ENOSPC:
+            text = ("the windows of the runtime have no room for it, or a file may be written in "
+                    "the runtime; make one with a larger windows=")
+        raise OSError(error.errno, f"windows: {text}. Rows are read without windows too",
+                      self._path) from None
 
     def grow_windows(self) -> int:
         """Takes into windows what was asked for since and lies in memory by now: cheap, for every
@@ -330,6 +389,15 @@ class Array(Opened[_core.Table]):
         """Closes the files; on a GPU waits first until no kernel runs. Captured graphs that gather
         from the array must not be launched any more. A second call does nothing."""
         self._core.close()
+
+
+def _padding(pad: SupportsIndex, ids: object) -> int:
+    """``pad`` by the bits that the core compares."""
+    number = operator.index(pad)
+    is_wide = number >= 1 << 63 and str(getattr(ids, "dtype", "")).endswith("uint64")
+    if not -(1 << 63) <= number < 1 << (64 if is_wide else 63):
+        raise ValueError(f"pad: {number} is no number that ids can have; give one of 64 bits")
+    return number - (1 << 64) if is_wide else number
 
 
 class View:
@@ -371,7 +439,8 @@ class View:
         """The rows as a tensor of torch on that device; ValueError: the runtime does not use it."""
         import torch
 
-        ids = torch.arange(self._rows.start, self._rows.stop, self._rows.step, device=device)
+        rows = self._rows if len(self._rows) else range(0)  # torch knows no empty range backwards
+        ids = torch.arange(rows.start, rows.stop, rows.step, device=device)
         return self._array.gather(ids)
 
     def __repr__(self) -> str:

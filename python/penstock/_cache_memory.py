@@ -52,7 +52,7 @@ def _of_cuda_array(owner: Any) -> Memory:
     facts = owner.__cuda_array_interface__
     shape, itemsize = tuple(facts["shape"]), int(facts["typestr"][2:])
     try:
-        is_scattered = row_stride(facts.get("strides"), shape, itemsize) != 0
+        is_scattered = row_stride(facts.get("strides"), shape, itemsize, 0) != 0
     except ValueError:
         is_scattered = True
     if is_scattered:

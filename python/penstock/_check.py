@@ -26,19 +26,30 @@ class Finding(NamedTuple):
         return f"{'yes' if self.works else 'NO ':<4} {self.name}: {self.text}"
 
 
+def _some_file(folder: str) -> str | None:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(OSError):  # it may go meanwhile
+                if entry.is_file() and entry.stat().st_size >= 4096:
+                    return entry.path
+    return None
+
+
 @contextmanager
 def _probe_file(path: str) -> Iterator[str]:
     """The file, or one of that folder: a new one that is taken away again, or one that is there."""
     if not os.path.isdir(path):
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise OSError(f"{shown_path(path)}: no regular file; name a file, or a folder")
         yield path
         return
     try:
         handle, name = tempfile.mkstemp(prefix=".penstock-check-", dir=path)
     except OSError:
-        for entry in os.scandir(path):
-            if entry.is_file() and entry.stat().st_size >= 4096:
-                yield entry.path
-                return
+        there = _some_file(path)
+        if there is not None:
+            yield there
+            return
         raise OSError(f"{shown_path(path)}: no file can be made here, and none of 4 KiB is "
                       "there") from None
     try:

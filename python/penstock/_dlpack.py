@@ -85,6 +85,7 @@ class Exchanged(Unordered):
         raise wrong_out(f"rows for ids of {type(ids).__name__} need memory that is ready; "
                         "give out=")
 
-    def rows(self, out: Any, shape: tuple[int, ...], dtype: str, for_writing: bool = True) -> Rows:
+    def rows(self, out: Any, shape: tuple[int, ...], dtype: str, axes: int,
+             for_writing: bool = True) -> Rows:
         raise wrong_out(f"{type(out).__name__} offers DLPack alone, which does not say whether it "
-                        "may be written; give an array of torch, cupy, numba or numpy")
+                        "may be written; give an array of torch, cupy, numba or numpy", for_writing)

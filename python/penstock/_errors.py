@@ -17,13 +17,14 @@ class FormatError(OSError, ValueError):
 
 _FORMAT = {errno.EBADMSG, errno.EOPNOTSUPP, errno.ENODATA}
 _FORK_CURE = (
-    "; a child of fork() cannot use them: let the parent gather (num_workers=0), or start the "
-    'workers with multiprocessing_context="spawn"'
+    "; a child of fork() cannot use them: let the parent gather (num_workers=0), or open arrays "
+    "and runtime anew in the child"
 )
 
 
 def error_of(code: int, text: str, path: str = "") -> Exception:
-    """The exception for an errno. Every one of them has ``errno`` and ``filename``.
+    """The exception for an errno. Every one of them has ``errno``, and ``filename``: None, where
+    the error is of no single file, or of a row.
 
     ERANGE gives IndexError, EINVAL and EBADF (closed) give ValueError, ENOMEM gives MemoryError;
     all others are of the OSError family, which chooses FileNotFoundError and its like by itself.

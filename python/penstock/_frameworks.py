@@ -59,23 +59,23 @@ class Numpy(Unordered):
         except (OverflowError, TypeError, ValueError) as error:
             raise ValueError(f"values: {error}; give rows of {dtype}") from error
 
-    def rows(self, out: Any, shape: tuple[int, ...], dtype: str,
+    def rows(self, out: Any, shape: tuple[int, ...], dtype: str, axes: int,
              for_writing: bool = True) -> Rows:
         flags = getattr(out, "flags", None)
         if flags is None:
             raise wrong_out(f"{type(out).__name__} is no memory for rows; give an array of numpy, "
-                            "torch, cupy or numba")
+                            "torch, cupy or numba", for_writing)
         if out.shape != shape:
-            check_shape(out.shape, shape)
+            check_shape(out.shape, shape, for_writing)
         wanted = numpy_dtype(dtype)
         if out.dtype != wanted:
             raise wrong_out(f"its elements are {out.dtype} and those of the rows {wanted}; "
-                            f"give {wanted}")
+                            f"give {wanted}", for_writing)
         if for_writing and not flags.writeable:
             raise wrong_out("it cannot be written; give an array that can")
         stride = 0
         if not flags.c_contiguous:
-            stride = row_stride(out.strides, shape, out.dtype.itemsize)
+            stride = row_stride(out.strides, shape, out.dtype.itemsize, axes, for_writing)
         return Rows(out.ctypes.data, stride, -1)
 
 
@@ -96,6 +96,7 @@ class Torch:
         number = self.types.get(ids.dtype)
         if number is None:
             raise not_numbers(ids, f"{ids.dtype} counts no rows")
+        ids = self.resolved(ids)
         if not ids.is_contiguous():
             ids = ids.contiguous()
         device = ids.device
@@ -114,16 +115,26 @@ class Torch:
     def empty(self, shape: tuple[int, ...], dtype: str, ids: Any) -> Any:
         return self.torch.empty(shape, dtype=self.dtype(dtype), device=ids.device)
 
-    def rows(self, out: Any, shape: tuple[int, ...], dtype: str,
+    def resolved(self, rows: Any) -> Any:
+        """A copy, where it is a view that shows the conjugates or negatives of what memory has."""
+        if rows.is_conj():
+            rows = rows.resolve_conj()
+        return rows.resolve_neg() if rows.is_neg() else rows
+
+    def rows(self, out: Any, shape: tuple[int, ...], dtype: str, axes: int,
              for_writing: bool = True) -> Rows:
-        check_shape(out.shape, shape)
+        check_shape(out.shape, shape, for_writing)
         if out.dtype != self.dtype(dtype):
             raise wrong_out(f"its elements are {out.dtype} and those of the rows "
-                            f"{self.dtype(dtype)}; give these")
+                            f"{self.dtype(dtype)}; give these", for_writing)
+        if out.is_conj() or out.is_neg():
+            raise wrong_out("it is a view that shows the conjugates or negatives of its memory; "
+                            "give the tensor itself", for_writing)
         stride = 0
         if not out.is_contiguous():
             size = out.element_size()
-            stride = row_stride(tuple(s * size for s in out.stride()), shape, size)
+            stride = row_stride(tuple(s * size for s in out.stride()), shape, size, axes,
+                                for_writing)
         return Rows(out.data_ptr(), stride, out.device.index if out.device.type == "cuda" else -1)
 
     def stream(self, ids: Any) -> int:
@@ -167,30 +178,31 @@ class CudaArray:
         number = TYPESTRS.get(facts["typestr"])
         if number is None:
             raise not_numbers(ids, f"{facts['typestr']} counts no rows")
-        if facts.get("strides") is not None:
-            try:
-                spread = row_stride(facts["strides"], shape, int(facts["typestr"][2:]))
-            except ValueError:
-                spread = 1
-            if spread:
-                raise not_numbers(ids, "the numbers do not lie contiguous")
+        try:
+            row_stride(facts.get("strides"), shape, int(facts["typestr"][2:]), 0)
+        except ValueError:
+            raise not_numbers(ids, "the numbers do not lie contiguous") from None
         return Numbers(facts["data"][0], number, math.prod(shape), shape, device_of(ids), ids)
 
     def empty(self, shape: tuple[int, ...], dtype: str, ids: Any) -> Any:
         return self.make(shape, numpy_dtype(dtype))
 
-    def rows(self, out: Any, shape: tuple[int, ...], dtype: str,
+    def rows(self, out: Any, shape: tuple[int, ...], dtype: str, axes: int,
              for_writing: bool = True) -> Rows:
         facts = out.__cuda_array_interface__
-        check_shape(facts["shape"], shape)
+        check_shape(facts["shape"], shape, for_writing)
         wanted = numpy_dtype(dtype)
         if facts["typestr"] != wanted.str and int(facts["typestr"][2:]) != wanted.itemsize:
             raise wrong_out(f"its elements are {facts['typestr']} and those of the rows {wanted}; "
-                            f"give {wanted}")
+                            f"give {wanted}", for_writing)
         if for_writing and facts["data"][1]:
             raise wrong_out("it cannot be written; give an array that can")
-        stride = row_stride(facts.get("strides"), shape, int(facts["typestr"][2:]))
+        stride = row_stride(facts.get("strides"), shape, int(facts["typestr"][2:]), axes,
+                            for_writing)
         return Rows(facts["data"][0], stride, device_of(out))
+
+    def resolved(self, rows: Any) -> Any:
+        return rows
 
     def stream(self, ids: Any) -> int:
         return int(self.current_stream())
@@ -227,9 +239,9 @@ class Jax(CudaArray):
         made = self.jax.device_put(np.empty(shape, numpy_dtype(dtype)), next(iter(ids.devices())))
         return made.block_until_ready()
 
-    def rows(self, out: Any, shape: tuple[int, ...], dtype: str,
+    def rows(self, out: Any, shape: tuple[int, ...], dtype: str, axes: int,
              for_writing: bool = True) -> Rows:
-        check_shape(out.shape, shape)
+        check_shape(out.shape, shape, for_writing)
         return Rows(out.unsafe_buffer_pointer(), 0, device_of(out))
 
     def finish(self, result: Any, stream: int) -> Any:

@@ -37,15 +37,17 @@ class Rows(NamedTuple):
 class Framework(Protocol):
     """How a library's arrays are made and looked at. ``tells``: they can all be written, and tell
     of themselves and of the current stream through DLPack's functions, which the core asks; lists
-    are then of a dtype in ``types``."""
+    are then of a dtype in ``types``. Of ``rows`` the first ``axes`` extents are those of the list.
+    ``resolved``: the rows as their memory has them, where an array may stand for others."""
 
     tells: bool
     types: dict[Any, int]
 
     def numbers(self, ids: Any) -> Numbers: ...
     def empty(self, shape: tuple[int, ...], dtype: str, ids: Any) -> Any: ...
-    def rows(self, out: Any, shape: tuple[int, ...], dtype: str,
+    def rows(self, out: Any, shape: tuple[int, ...], dtype: str, axes: int,
              for_writing: bool = True) -> Rows: ...
+    def resolved(self, rows: Any) -> Any: ...
     def stream(self, ids: Any) -> int: ...
     def empty_on(self, shape: tuple[int, ...], dtype: str, ids: Any, stream: int,
                  named: object) -> Any: ...
@@ -57,28 +59,39 @@ def not_numbers(ids: object, text: str) -> ValueError:
                       f"cupy, jax or numba, and not {type(ids).__name__}")
 
 
-def wrong_out(text: str) -> ValueError:
-    return ValueError(f"out: {text}")
+def wrong_out(text: str, for_writing: bool = True) -> ValueError:
+    return ValueError(f"{'out' if for_writing else 'values'}: {text}")
 
 
-def check_shape(got: tuple[int, ...], wanted: tuple[int, ...]) -> None:
+def check_shape(got: tuple[int, ...], wanted: tuple[int, ...], for_writing: bool = True) -> None:
     if tuple(got) != wanted:
-        raise wrong_out(f"its shape is {tuple(got)} and the rows have {wanted}; give that shape")
+        raise wrong_out(f"its shape is {tuple(got)} and the rows have {wanted}; give that shape",
+                        for_writing)
 
 
-def row_stride(strides: tuple[int, ...] | None, shape: tuple[int, ...], itemsize: int) -> int:
+def row_stride(strides: tuple[int, ...] | None, shape: tuple[int, ...], itemsize: int, axes: int,
+               for_writing: bool = True) -> int:
     """Bytes from one row to the next of memory with such strides in bytes; 0 if all of it is
-    contiguous. ValueError: a row itself is not."""
+    contiguous. The first ``axes`` extents count the rows. ValueError: a row is not contiguous, or
+    the rows do not lie one behind the other at one distance."""
     if strides is None or 0 in shape:
         return 0
     expected = itemsize
-    for axis in range(len(shape) - 1, -1, -1):
+    for axis in range(len(shape) - 1, axes - 1, -1):
         if shape[axis] != 1 and strides[axis] != expected:
-            if axis == 0 and strides[0] > expected:
-                return strides[0]
-            raise wrong_out("its rows do not lie contiguous; give a contiguous array")
+            raise wrong_out("its rows do not lie contiguous; give a contiguous array", for_writing)
         expected *= shape[axis]
-    return 0
+    row_bytes, stride = expected, 0
+    for axis in range(axes - 1, -1, -1):
+        if shape[axis] == 1:
+            continue
+        if stride == 0 and strides[axis] >= row_bytes:
+            stride = expected = strides[axis]
+        if strides[axis] != expected or stride == 0:
+            raise wrong_out("its rows do not lie at one distance, each behind the one before; give "
+                            "a contiguous array", for_writing)
+        expected *= shape[axis]
+    return 0 if stride == row_bytes else stride
 
 
 def numpy_dtype(name: str) -> Any:
@@ -91,6 +104,15 @@ def numpy_dtype(name: str) -> Any:
 
 
 _numpy_dtypes: dict[str, Any] = {}
+
+
+def typestr_of(name: str) -> str:
+    """The elements for ``__array_interface__`` and its like, which know the types of numpy itself
+    alone: others come as unsigned integers of the same size."""
+    dtype = numpy_dtype(name)
+    if dtype.isbuiltin == 1:
+        return str(dtype.str)
+    return "|u1" if dtype.itemsize == 1 else f"<u{dtype.itemsize}"
 
 
 def _find_numpy_dtype(name: str) -> Any:
@@ -126,6 +148,9 @@ class Unordered:
 
     def finish(self, result: Any, stream: int) -> Any:
         return result
+
+    def resolved(self, rows: Any) -> Any:
+        return rows
 
 
 def device_of(array: Any) -> int:

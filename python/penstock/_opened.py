@@ -68,6 +68,10 @@ class Opened(Generic[Core]):
     def _check(self) -> None:
         """What Runtime.check asks each of those that are open."""
 
+    def __reduce__(self) -> str:
+        raise TypeError(f"{self!r} is open in this process and cannot be sent to another; open the "
+                        "file there")
+
     def __enter__(self: Self) -> Self:
         return self
 

@@ -11,7 +11,7 @@ from . import _core
 from ._array import describe, dtype_name
 from ._errors import Path, path_text
 from ._frameworks import stream_of
-from ._memory import numpy_dtype
+from ._memory import numpy_dtype, typestr_of
 from ._opened import Opened
 from ._runtime import Runtime, Size, default
 
@@ -27,6 +27,13 @@ _DLPACK = {
 _PLACEMENTS = ("filled", "in_place", "system", "automatic")
 _HOST, _CUDA = 1, 2
 _PAGE = 4096
+
+
+class _Memory:
+    """What numpy takes memory from."""
+
+    def __init__(self, interface: dict[str, Any]) -> None:
+        self.__array_interface__ = interface
 
 
 def open_region(path: Path, mode: str = "r", dtype: object = None,
@@ -70,6 +77,11 @@ def open_region(path: Path, mode: str = "r", dtype: object = None,
         runtime = default(writable=mode == "r+")
     limit = _core.parse_size("device_bytes", device_bytes) if isinstance(device_bytes, str) \
         else device_bytes
+    if limit is not None and limit < 0:
+        raise ValueError(f"device_bytes: {limit} is negative; give a number of bytes")
+    if not 0 <= device < runtime.device_count:
+        raise ValueError(f"device: the runtime has no device {device}; it has "
+                         f"{runtime.device_count}")
     # The library maps whole pages from the front; what lies before the offset is left out here.
     front = offset % _PAGE
     item = _DLPACK[kind][1] // 8
@@ -103,10 +115,12 @@ def _elements(name: str, dtype: object, shape: Sequence[int] | None,
     if kind not in _DLPACK:
         raise ValueError(f"dtype: {kind!r} is no element of tensors; give one of "
                          f"{', '.join(_DLPACK)}")
-    if any(n < 0 for n in extents[1:]) or extents[:1] < (-1,):
+    if any(n < 0 for n in extents[1:]) or (extents and extents[0] < -1):
         raise ValueError(f"shape: {tuple(extents)} has a negative extent; only the first may be -1")
     if offset < 0:
         raise ValueError(f"offset: {offset} is negative; give a place in the file")
+    if math.prod(n for n in extents if n > 0) * _DLPACK[kind][1] // 8 + offset >= 1 << 63:
+        raise ValueError(f"shape: {tuple(extents)} is larger than any file; give smaller extents")
     return kind, tuple(extents), offset
 
 
@@ -162,7 +176,8 @@ class Region(Opened[_core.Region]):
     @contextmanager
     def acquired(self, stream: object = None) -> Iterator[Region]:
         """``acquire`` on entry and ``release`` on a clean exit. After an exception nothing is
-        released: the changes stay in the memory, and go with the next release."""
+        released: the changes stay in the memory, and go with the next release, or with ``close``,
+        which the end of ``with open_region(...)`` calls too."""
         self.acquire(stream)
         yield self
         self.release(stream)
@@ -222,16 +237,35 @@ class Region(Opened[_core.Region]):
         if not self._on_gpu:
             raise AttributeError("the region lies in host memory: __array_interface__")
         self._core.keep()  # those that look hold this object, and know nothing of close()
-        return {"shape": self._shape, "typestr": numpy_dtype(self._dtype).str, "version": 3,
+        return {"shape": self._shape, "typestr": typestr_of(self._dtype), "version": 3,
                 "data": (self.address, self._mode == "r"), "strides": None, "stream": None}
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
+        if not numpy_dtype(self._dtype).isbuiltin == 1:
+            raise AttributeError(f"the interface knows no {self._dtype}: numpy asks __array__")
+        return self._host_interface()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """For ``np.asarray``: shares the memory, as elements of ml_dtypes where numpy has none and
+        that is installed. TypeError: it lies on a GPU."""
+        import numpy as np
+
+        if self._on_gpu:
+            raise TypeError("the region lies on a GPU; cupy and torch share its memory")
+        shared = np.asarray(_Memory(self._host_interface())).view(numpy_dtype(self._dtype))
+        if dtype is not None and shared.dtype != dtype:
+            if copy is False:
+                raise ValueError(f"elements of {shared.dtype} become {dtype} by a copy alone")
+            return shared.astype(dtype)
+        return shared.copy() if copy else shared
+
+    def _host_interface(self) -> dict[str, Any]:
         if self._on_gpu:
             raise AttributeError("the region lies on a GPU: __cuda_array_interface__")
         memory = (ctypes.c_char * self.nbytes).from_address(self.address)
         # numpy keeps the memory, and that keeps the region's.
         vars(memory)["use"] = self._core.use()
         view = memoryview(memory)
-        return {"shape": self._shape, "typestr": numpy_dtype(self._dtype).str, "version": 3,
+        return {"shape": self._shape, "typestr": typestr_of(self._dtype), "version": 3,
                 "data": view.toreadonly() if self._mode == "r" else view, "strides": None}

@@ -3,12 +3,13 @@ from __future__ import annotations
 
 import atexit
 import logging
+import operator
 import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Protocol, Union
+from typing import Protocol, SupportsIndex, Union
 
 from . import _core
 from ._cache_memory import Memory, memory_of
@@ -33,8 +34,8 @@ _OPTION_NAMES = {
 def _text_of(name: str, value: object) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
-    if isinstance(value, int):
-        return str(value)
+    if isinstance(value, SupportsIndex):
+        return str(operator.index(value))
     if isinstance(value, (str, bytes, os.PathLike)):
         try:
             return path_text(value)
@@ -58,7 +59,7 @@ def _device_settings(device: object) -> list[tuple[str, str, str]]:
         if number:
             settings.append(("device", "device", number))
         return settings
-    return [("where", "device", text)]
+    return [("where", "device", "cpu" if text == "cpu:0" else text)]  # as torch names it
 
 
 def _settings_for(memory: Memory, device: object) -> list[tuple[str, str, str]]:
@@ -101,8 +102,7 @@ class Runtime:
     device
         ``"auto"`` takes a GPU if one is usable, else CPU threads; ``backend`` tells which, and a
         log line why. ``"gpu"`` or ``"cuda:1"`` make it an error if there is none; ``"cpu"``
-        takes CPU
-        threads. A list of numbers gives one cache for each of these GPUs.
+        takes CPU threads. A list of numbers gives one cache for each of these GPUs.
     cache
         Bytes of page frames on the device: ``"8GiB"`` or a number. None: a quarter of the free
         memory of a GPU, a sixteenth of the memory of the machine (at most 1 GiB) on CPU threads.
@@ -117,6 +117,7 @@ class Runtime:
         machine's memory.
     writable
         Whether arrays and regions may be opened with mode ``"r+"``. Costs an eighth of ``cache``.
+        None: as ``PENSTOCK_WRITABLE`` says, else not.
     cache_memory
         Memory of yours in which the cache lies, part of a framework's budget: a tensor of torch, an
         array of cupy or numpy, or anything with DLPack, ``__cuda_array_interface__`` or a buffer;
@@ -125,8 +126,9 @@ class Runtime:
         until then nothing else may read, write or resize it, and work on it has to have ended
         before. What it holds then is undefined.
     roots
-        Directories below which kernels may open files by name. None: the working directory. Arrays
-        and regions are opened wherever they lie.
+        Directories below which kernels may open files by name, in which a relative name is one of
+        the first. None: the working directory. Arrays and regions are opened wherever they lie,
+        relative paths from the working directory of the moment.
     log
         ``"stderr"``; ``"logging"`` for the logger ``penstock`` (level INFO); a function that takes
         a line, called on a thread of Python; or None for no log.
@@ -138,7 +140,8 @@ class Runtime:
     Raises ValueError for a value that cannot be used, MemoryError if memory is missing, and
     OSError: ENODEV without the GPU that was asked for. Takes 50 to 100 ms for each GPU, and 0.2
     to 0.3 s more where nothing has used CUDA yet; on CPU threads some milliseconds.
-    Thread-safe, but for ``close``. In a child of ``os.fork`` every call raises ChildProcessError.
+    Thread-safe, but for ``close``. In a child of ``os.fork`` every call raises ChildProcessError,
+    but for those that only tell of settings and counts.
     """
 
     def __init__(
@@ -148,8 +151,8 @@ class Runtime:
         page: Size | None = None,
         host_tier: Size | None = None,
         windows: Size | None = None,
-        writable: bool = False,
-        roots: Iterable[Path] | None = None,
+        writable: bool | None = None,
+        roots: Path | Iterable[Path] | None = None,
         log: Log = "stderr",
         *,
         cache_memory: object = None,
@@ -165,8 +168,8 @@ class Runtime:
         for name, value in {**named, **options}.items():
             if value is not None:
                 settings.append((_OPTION_NAMES.get(name, name), name, _text_of(name, value)))
-        if writable:
-            settings.append(("writable", "writable", "on"))
+        if writable is not None:
+            settings.append(("writable", "writable", _text_of("writable", writable)))
         write: Callable[[str], object] | None = None
         if log == "logging":
             write = logging.getLogger("penstock").info
@@ -176,6 +179,8 @@ class Runtime:
             raise ValueError(f'log: {log!r} is no place for lines; give "stderr", "logging", a '
                              "function or None")
         where = _TO_QUEUE if write is not None else _NOWHERE if log is None else _TO_STDERR
+        if isinstance(roots, (str, bytes, os.PathLike)):
+            roots = [roots]
         folders = None if roots is None else [path_text(folder) for folder in roots]
         self._users: weakref.WeakSet[_User] = weakref.WeakSet()
         self._users_lock = threading.RLock()  # a signal handler may call too
@@ -303,7 +308,7 @@ class Runtime:
 
 _runtimes: weakref.WeakSet[Runtime] = weakref.WeakSet()
 _defaults: dict[tuple[int, bool], Runtime] = {}
-_defaults_lock = threading.Lock()
+_defaults_lock = threading.RLock()  # a signal handler may call too
 
 
 def default(page: Size | None = None, *, writable: bool = False,
@@ -318,8 +323,13 @@ def default(page: Size | None = None, *, writable: bool = False,
     with _defaults_lock:
         found = _defaults.get((page_bytes, writable))
         if found is None or found.closed:
-            found = Runtime(page=page, writable=writable, log="logging", _suits=_suits)
-            _defaults[page_bytes, writable] = found
+            made = Runtime(page=page, writable=writable or None, log="logging", _suits=_suits)
+            # A handler of a signal may have asked for it meanwhile, on this very thread.
+            found = _defaults.get((page_bytes, writable))
+            if found is not None and not found.closed:
+                made.close()
+                return found
+            found = _defaults[page_bytes, writable] = made
         return found
 
 
@@ -335,7 +345,7 @@ def _close_all() -> None:
 def _forget_in_child() -> None:
     """A child of fork() has none of the parent's threads: it makes runtimes of its own."""
     global _defaults_lock
-    _defaults_lock = threading.Lock()
+    _defaults_lock = threading.RLock()
     for runtime in list(_runtimes):
         runtime._users_lock = threading.RLock()  # another thread may have held it
     _defaults.clear()

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from types import TracebackType
 from typing import Any
 
@@ -124,6 +125,14 @@ class Statistics:
     def to_prometheus(self, labels: dict[str, str] | None = None) -> str:
         """The text format of Prometheus, as ``penstock stat --prometheus`` prints it; for a file of
         node_exporter, or an answer of your own server. docs/guide/operating.md has the names."""
+        if any(not isinstance(value, tuple) and value < 0
+               for value in dataclasses.asdict(self).values()):
+            raise ValueError("a count is below zero: the earlier statistics stand first in the "
+                             "difference; take the earlier from the later")
+        for name, value in (labels or {}).items():
+            if not re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", name) or not isinstance(value, str):
+                raise ValueError(f"labels: {name!r}: {value!r} is no label; give a name of "
+                                 "letters, digits and _, and text")
         letters = [(name, text.encode("utf-8", "replace").decode())  # os.fsdecode() gives others
                    for name, text in (labels or {}).items()]
         return _core.prometheus_text(dataclasses.asdict(self), letters)

@@ -66,7 +66,8 @@ class FeatureStore(_FeatureStore):
         if index is None:
             index = slice(None)
         if isinstance(index, slice):
-            return torch.arange(*index.indices(rows), device=device)
+            chosen = range(*index.indices(rows)) or range(0)  # torch: no empty range backwards
+            return torch.arange(chosen.start, chosen.stop, chosen.step, device=device)
         numbers = torch.as_tensor(index).reshape(-1)
         if numbers.dtype == torch.bool:
             numbers = numbers.nonzero().reshape(-1)

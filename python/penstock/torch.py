@@ -14,6 +14,7 @@ that ``handle(array)`` gives. Fake kernels of operators came with PyTorch 2.4: b
 (``has_operator`` is False) the same calls run eagerly, and torch.compile breaks its graph there."""
 from __future__ import annotations
 
+import copy
 import itertools
 import weakref
 from collections.abc import Sequence
@@ -175,9 +176,12 @@ class Embedding(nn.Module):
         pass
 
     def __deepcopy__(self, memo: dict[int, object]) -> Embedding:
-        scale = None if self.scale is None else float(self.scale)
-        return Embedding(self._array, padding_idx=self.padding_idx, pad=self.pad, dtype=self.dtype,
-                         scale=scale)
+        # All but the array, which the copy shares, as its file is shared.
+        made = type(self).__new__(type(self))
+        memo[id(self)] = made
+        memo[id(self._array)] = self._array
+        made.__dict__.update(copy.deepcopy(vars(self), memo))
+        return made
 
 
 class RowDataset(torch.utils.data.Dataset[Any]):

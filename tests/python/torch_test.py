@@ -64,6 +64,30 @@ class tensors(common.Case):
             got = array.gather(torch.tensor([499]))
             self.assertEqual(got.dtype, torch.bfloat16)
 
+    def test_views_that_show_other_values_than_their_memory(self):
+        path = self.folder / "complex.bin"
+        np.zeros((10, 4), np.complex64).tofile(path)
+        rt = self.runtime(writable=True)
+        with ps.open_array(path, dtype="complex64", shape=(-1, 4), mode="r+", runtime=rt) as array:
+            values = torch.full((1, 4), 1 + 2j, dtype=torch.complex64).conj()
+            array.scatter(torch.tensor([3]), values)
+            self.assertTrue(torch.equal(array.gather(torch.tensor([3])), values.resolve_conj()))
+            with self.assertRaisesRegex(ValueError, "^out: it is a view"):
+                array.gather(torch.tensor([3]), out=torch.zeros(1, 4, dtype=torch.complex64).conj())
+        path = self.folder / "floats.bin"
+        np.zeros((10, 4), np.float32).tofile(path)
+        with ps.open_array(path, dtype="float32", shape=(-1, 4), mode="r+", runtime=rt) as array:
+            values = torch.full((1, 4), 1 + 2j, dtype=torch.complex64).conj().imag
+            self.assertTrue(values.is_neg())
+            array.scatter(torch.tensor([3]), values)
+            self.assertEqual(array.gather(torch.tensor([3])).tolist(), [[-2.0] * 4])
+            self.assertEqual(tuple(array[5:2].to("cpu").shape), (0, 4))
+            self.assertEqual(tuple(array[5:2:-1].to("cpu").shape), (3, 4))
+            whole = torch.full((5, 5, 4), -1.0)
+            with self.assertRaisesRegex(ValueError, "^out: its rows do not lie at one distance"):
+                array.gather(torch.zeros(2, 3, dtype=torch.int64), out=whole[:2, :3])
+            self.assertTrue(torch.equal(whole, torch.full((5, 5, 4), -1.0)))
+
     def test_a_region_is_a_tensor_without_a_copy(self):
         region = ps.open_region(self.path, "r+", "int32", (-1, 6), runtime=self.rt)
         tensor = torch.from_dlpack(region)

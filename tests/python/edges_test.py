@@ -1,0 +1,232 @@
+#!/usr/bin/env python3
+"""Unusual memory, names and elements: each gives the rows of numpy, or an error before a byte is
+written."""
+import os
+import unittest
+
+import common
+
+common.need("numpy")
+import numpy as np  # noqa: E402
+import penstock as ps  # noqa: E402
+
+
+class memory_with_gaps(common.Case):
+    """Of ids with several dimensions, where the row before is not one distance away."""
+
+    def setUp(self):
+        super().setUp()
+        self.rt = self.runtime(writable=True)
+        self.path = self.folder / "rows.npy"
+        self.expected = np.arange(100 * 4, dtype=np.int32).reshape(100, 4)
+        np.save(self.path, self.expected)
+
+    def test_rows_at_one_distance_are_filled_and_nothing_beside_them(self):
+        rng = np.random.default_rng(self.seed)
+        with ps.open_array(self.path, runtime=self.rt) as array:
+            for shape, part in [((4, 8), np.s_[:, 2:6]), ((2, 3, 8), np.s_[:, :, 2:6]),
+                                ((2, 1, 3, 5), np.s_[:, :, :, 1:]), ((6, 4), np.s_[::2]),
+                                ((1, 9, 4), np.s_[:, ::3]), ((9, 1, 4), np.s_[::3, :])]:
+                whole = np.full(shape, -1, np.int32)
+                out = whole[part]
+                ids = rng.integers(0, 100, out.shape[:-1])
+                with self.subTest(shape=shape):
+                    self.assertIs(array.gather(ids, out=out), out)
+                    np.testing.assert_array_equal(out, self.expected[ids])
+                    out[...] = -1
+                    self.assertTrue((whole == -1).all())
+
+    def test_other_memory_is_refused_and_stays_as_it_is(self):
+        whole = np.full((40, 5, 4), -1, np.int32)
+        refused = {
+            "two distances": (whole[:2, :3], (2, 3)),
+            "columns of a batch": (whole[:, 1:3], (40, 2)),
+            "backwards": (whole[::-1, 0], (40,)),
+            "every other element": (np.full((3, 8), -1, np.int32)[:, ::2], (3,)),
+            "turned": (np.full((4, 3), -1, np.int32).T, (3,)),
+            "all the same": (np.broadcast_to(np.full(4, -1, np.int32), (3, 4)), (3,)),
+            "one row that lies apart": (np.full((1, 8), -1, np.int32)[0, ::2], ()),
+        }
+        before = self.path.read_bytes()
+        with ps.open_array(self.path, mode="r+", runtime=self.rt) as array:
+            for name, (memory, shape) in refused.items():
+                ids = np.zeros(shape, np.int64)
+                with self.subTest(name):
+                    with self.assertRaisesRegex(ValueError, "^(out: its rows|out: it cannot be)"):
+                        array.gather(ids, out=memory)
+                    self.assertTrue((memory == -1).all())
+                    with self.assertRaisesRegex(ValueError, "^values: its rows"):
+                        array.scatter(ids, memory)
+            array.sync()
+        self.assertTrue((whole == -1).all())
+        self.assertEqual(self.path.read_bytes(), before)
+
+    def test_padding_of_every_type(self):
+        with ps.open_array(self.path, runtime=self.rt) as array:
+            most = (1 << 64) - 1
+            got = array.gather(np.array([3, most], np.uint64), pad=most)
+            np.testing.assert_array_equal(got, [self.expected[3], [0] * 4])
+            self.assertTrue((array.gather(np.array([3]), pad=np.int8(3)) == 0).all())
+            for wrong in (most, 1 << 64, -(1 << 63) - 1):
+                with self.assertRaisesRegex(ValueError, "^pad: "):
+                    array.gather(np.array([3]), pad=wrong)
+            with self.assertRaises(TypeError):
+                array.gather(np.array([3]), pad=1.5)
+
+    def test_advice_is_of_rows_that_follow_each_other(self):
+        with ps.open_array(self.path, runtime=self.rt) as array:
+            array.advise("willneed", slice(10, 20))
+            array.advise("willneed", slice(20, 10))
+            for wrong in (slice(None, None, -1), slice(0, 10, 2)):
+                with self.assertRaisesRegex(ValueError, "^part: "):
+                    array.advise("willneed", wrong)
+
+
+class names_of_files(common.Case):
+    """In two folders files of the same names, of which one is the working directory."""
+
+    def setUp(self):
+        super().setUp()
+        before = os.getcwd()
+        self.addCleanup(os.chdir, before)
+        for number, folder in enumerate("ab"):
+            (self.folder / folder).mkdir()
+            np.save(self.folder / folder / "x.npy", np.full((10 + number, 3 + number), number))
+        np.save(self.folder / "b" / "only.npy", np.full((4, 2), 7))
+
+    def test_a_relative_name_is_of_the_working_directory(self):
+        os.chdir(self.folder / "a")
+        in_a = self.runtime()
+        os.chdir(self.folder / "b")
+        for runtime in (in_a, self.runtime(roots=self.folder / "a")):
+            for name in ("x.npy", "./x.npy", "../b/x.npy", "only.npy"):
+                with self.subTest(name), ps.open_array(name, runtime=runtime) as array:
+                    np.testing.assert_array_equal(array.gather(range(len(array))), np.load(name))
+                    self.assertTrue(os.path.isabs(array.path))
+        described = ps.describe("x.npy")
+        os.chdir(self.folder / "a")
+        with ps.open_array(described, runtime=in_a) as array:
+            self.assertEqual(array[0].tolist(), [1] * 4)
+
+    def test_a_new_file_under_the_name_of_an_open_one(self):
+        runtime, path = self.runtime(), self.folder / "a" / "x.npy"
+        with ps.open_array(path, runtime=runtime) as before:
+            np.save(self.folder / "new.npy", np.full((500, 16), 5.0))
+            os.replace(self.folder / "new.npy", path)
+            with self.assertRaisesRegex(OSError, "another file has this name") as caught:
+                ps.open_array(path, runtime=runtime)
+            self.assertEqual(caught.exception.filename, str(path))
+            self.assertEqual(before[0].tolist(), [0] * 3)
+        with ps.open_array(path, runtime=runtime) as array:
+            self.assertEqual(array[499].tolist(), [5.0] * 16)
+
+    def test_what_is_not_there(self):
+        with self.assertRaises(FileNotFoundError):
+            ps.open_array(self.folder / "checkpoint", "w")
+        with self.assertRaisesRegex(TypeError, "open the file there"):
+            import pickle
+
+            with ps.open_array(self.folder / "a" / "x.npy", runtime=self.runtime()) as array:
+                pickle.dumps(array)
+
+
+class elements(common.Case):
+    def setUp(self):
+        super().setUp()
+        self.rt = self.runtime()
+        self.path = self.folder / "bytes"
+        self.bytes = np.random.default_rng(self.seed).integers(0, 256, 12288, dtype=np.uint8)
+        self.bytes.tofile(self.path)
+
+    def test_of_less_than_a_byte_come_packed(self):
+        for kind, width in (("float4_e2m1fn", 8), ("float6_e2m3fn", 4), ("float6_e3m2fn", 8)):
+            with self.subTest(kind), ps.open_array(self.path, dtype=kind, shape=(-1, width),
+                                                   runtime=self.rt) as array:
+                packed = self.bytes[:len(array) * array.row_bytes].reshape(len(array), -1)
+                self.assertEqual((array.dtype, array.shape), ("uint8", packed.shape))
+                self.assertEqual(array.layout.dtype, kind)
+                np.testing.assert_array_equal(array.gather([1, 2]), packed[1:3])
+                out = np.zeros((2, array.row_bytes), np.uint8)
+                np.testing.assert_array_equal(array.gather([3, 0], out=out), packed[[3, 0]])
+
+    def test_in_the_order_of_another_machine_are_refused(self):
+        for kind in (">i4", np.dtype(">i4"), np.dtype(">f8")):
+            for opens in (ps.open_array, ps.open_region):
+                with self.subTest(kind=kind), self.assertRaisesRegex(ps.FormatError, "big-endian"):
+                    opens(self.path, dtype=kind, shape=(-1, 4), runtime=self.rt)
+        for kind in ("<i4", "=i4", np.dtype("<i4"), "i4", np.dtype(">u1")):
+            with ps.open_array(self.path, dtype=kind, shape=(-1, 4), runtime=self.rt) as array:
+                self.assertIn(array.dtype, ("int32", "uint8"))
+
+    def test_numbers_of_bytes_and_rows(self):
+        for wrong in ({"shape": (0, 4)}, {"shape": (0,)}, {"offset": -1}, {"stride": -4},
+                      {"offset": 1.5}):
+            arguments = {"dtype": "int32", "shape": (-1, 4), **wrong}
+            with self.subTest(wrong=wrong), self.assertRaises(ValueError):
+                ps.open_array(self.path, runtime=self.rt, **arguments)
+        layout = ps.describe(self.path, dtype="int32", shape=(-1, 4))
+        for wrong in ({"dtype": "int32"}, {"shape": (3, 4)}, {"offset": 4}, {"tensor": "w"}):
+            with self.subTest(wrong=wrong), self.assertRaisesRegex(ValueError, "a Layout has"):
+                ps.open_array(layout, runtime=self.rt, **wrong)
+        self.assertEqual(len({layout, ps.describe(self.path, dtype="int32", shape=(-1, 4))}), 1)
+
+    def test_of_regions(self):
+        for wrong in ({"shape": (1 << 62, 4)}, {"device": -1}, {"device": 1},
+                      {"device_bytes": -1}):
+            with self.subTest(wrong=wrong), self.assertRaises(ValueError):
+                ps.open_region(self.path, runtime=self.rt, **wrong)
+        with ps.open_region(self.path, dtype="int32", shape=(), runtime=self.rt) as region:
+            self.assertEqual(np.asarray(region).tolist(), self.bytes[:4].view(np.int32)[0])
+        for kind, stand_in in (("bfloat16", "u2"), ("float8_e5m2", "u1"), ("float8_e4m3fn", "u1")):
+            with self.subTest(kind), ps.open_region(self.path, dtype=kind,
+                                                    runtime=self.rt) as region:
+                shared = np.asarray(region)
+                self.assertEqual(shared.itemsize, np.dtype(stand_in).itemsize)
+                np.testing.assert_array_equal(shared.view(np.uint8), self.bytes)
+                self.assertFalse(shared.flags.owndata)
+
+
+class windows(common.Case):
+    def test_none_says_why(self):
+        path = self.folder / "rows.npy"
+        np.save(path, np.zeros((64, 64)))
+        writable = self.runtime(writable=True)
+        for arguments, text in (({"mode": "r+", "runtime": writable}, 'mode="r"'),
+                                ({"runtime": self.runtime(windows=0)}, "windows=0")):
+            with self.subTest(text), ps.open_array(path, **arguments) as array:
+                with self.assertRaisesRegex(OSError, text) as caught:
+                    array.windows()
+                self.assertNotIsInstance(caught.exception, ps.FormatError)
+                self.assertEqual(caught.exception.filename, str(path))
+        with ps.open_array(path, runtime=writable) as array, open(path, "r+b"):
+            with self.assertRaisesRegex(OSError, "lease"):
+                array.windows()
+
+
+class options(common.Case):
+    def test_by_the_types_that_programs_have(self):
+        rt = self.runtime(cache=np.int64(1 << 21), roots=str(self.folder), writable="off",
+                          device="cpu:0")
+        self.assertFalse(rt.writable)
+        self.assertEqual(rt.settings()["cache_bytes"], "2 MiB")
+        os.environ["PENSTOCK_WRITABLE"] = "1"
+        self.addCleanup(os.environ.pop, "PENSTOCK_WRITABLE")
+        self.assertFalse(self.runtime(writable=False).writable)
+        self.assertTrue(self.runtime().writable)
+
+    def test_statistics_for_prometheus(self):
+        rt = self.runtime()
+        path = self.folder / "rows.npy"
+        np.save(path, np.zeros((64, 64)))
+        before = ps.stats(rt)
+        with ps.open_array(path, runtime=rt) as array:
+            array.gather([1])
+        with self.assertRaisesRegex(ValueError, "below zero"):
+            (before - ps.stats(rt)).to_prometheus()
+        for labels in ({"a b": "x"}, {"1a": "x"}, {"": "x"}, {"a": 1}):
+            with self.assertRaisesRegex(ValueError, "^labels: "):
+                before.to_prometheus(labels)
+
+
+if __name__ == "__main__":
+    unittest.main()
