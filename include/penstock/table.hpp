@@ -104,22 +104,31 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t gather(const Group& g, const runtime_r
 
 namespace detail {
 
-// Whole group. Writes rows [begin, end) of the list.
+// Nothing can be written for want of room, on the disk or in the cache. A row waits for a frame
+// before it says so.
+constexpr PENSTOCK_HD bool is_want_of_room(std::int64_t code) {
+    return code == -ENOSPC || code == -EDQUOT || code == -EFBIG || code == -ENOBUFS;
+}
+
+// Whole group. Writes rows [begin, end) of the list, until there is no room for one.
 template <group Group>
 PENSTOCK_HD std::uint64_t scatter_list(const Group& g, const runtime_ref& fs,
                                        const engine::table_view& t, const engine::number_list& list,
                                        const std::byte* rows, std::uint64_t stride_bytes,
                                        std::uint64_t begin, std::uint64_t end) {
     std::uint64_t failed = 0;
+    std::int64_t no_room = 0;
     for (std::uint64_t i = begin; i < end; ++i) {
         const engine::row_source source = engine::source_of(t, list, i);
         if (source.is == engine::row_source::padding) continue;
         std::int64_t done = -ERANGE;
-        if (source.is == engine::row_source::in_file)
+        if (source.is == engine::row_source::in_file && no_room != 0) done = no_room;
+        else if (source.is == engine::row_source::in_file)
             done = write(g, fs, engine::run_of(t, static_cast<std::uint64_t>(list.at(i))).fd,
                          rows + i * stride_bytes, static_cast<std::int64_t>(t.row_bytes),
                          static_cast<std::int64_t>(source.at));
         if (done == static_cast<std::int64_t>(t.row_bytes)) continue;
+        if (is_want_of_room(done)) no_room = done;
         ++failed;
         if (g.is_leader()) engine::note_row(t, done < 0 ? done : -EIO, list.at(i), i, true);
     }
@@ -129,7 +138,8 @@ PENSTOCK_HD std::uint64_t scatter_list(const Group& g, const runtime_ref& fs,
 }  // namespace detail
 
 // Whole group. Writes rows[i] to row numbers[i] of a writable table (penstock/write.hpp). Returns
-// how many rows could not be written; the table notes the first.
+// how many rows could not be written; the table notes the first. Where there is no room for a row
+// (-ENOSPC, -EDQUOT, -EFBIG, -ENOBUFS), the group does not try those behind it.
 template <group Group, row_number Number>
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t scatter(const Group& g, const runtime_ref& fs,
                                                   const table_ref& table, const Number* numbers,

@@ -5,11 +5,15 @@
 // It is 64 MiB large; with PENSTOCK_DISK_FULL_MIB=2048 in the environment it is 1 GiB and 2 GiB are
 // written to it (8 GiB of memory, a minute).
 #include <csignal>
+#include <fstream>
+#include <iterator>
+#include <numeric>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 
 #include "fault/write_scenario.hpp"
+#include "penstock/table.hpp"
 
 namespace penstock::fault {
 
@@ -254,6 +258,38 @@ TEST_F(failing_disk, a_writer_is_told_why_it_gets_no_frame) {
     EXPECT_EQ(rt->fsync(fd), -ENOSPC) << "of a write-back before";
     EXPECT_EQ(rt->fsync(fd), 0);
     EXPECT_EQ(rt->close(fd), 0);
+}
+
+// Each row that finds no frame would wait as long as the first.
+TEST_F(failing_disk, rows_behind_one_that_finds_no_room_are_not_tried) {
+    constexpr std::uint64_t count = 300;
+    options quick = rt->settings();
+    quick.frame_wait_ms = 100;
+    host::runtime_hooks hooks;
+    hooks.env = &disk;
+    rt = test::make_runtime(quick, hooks);
+    test::write_file(folder / "rows", std::vector<std::uint8_t>(count * page));
+    table_layout layout{.row_bytes = page};
+    layout.pieces.push_back({folder / "rows", 0, count});
+    std::unique_ptr<table> rows;
+    ASSERT_TRUE(table::make(*rt, layout, {.writable = true}, rows).ok());
+    std::vector<std::int64_t> numbers(count);
+    std::iota(numbers.begin(), numbers.end(), 0);
+    const auto content = test::pattern(23, count * page);
+    fail(call_write, -ENOSPC);
+    ASSERT_EQ(rows->scatter(numbers.data(), count, content.data()), 0);
+    const status noted = rows->check();
+    EXPECT_EQ(noted.code, -ENOSPC) << noted.message;
+    EXPECT_LE(rt->stats().errors, 64u)
+        << "each write that fails counts, and 236 rows have no frame";
+    disk.clear();
+    ASSERT_EQ(rows->scatter(numbers.data(), count, content.data()), 0);
+    EXPECT_TRUE(rows->check().ok());
+    ASSERT_EQ(rows->sync(), -ENOSPC) << "of a write-back before";
+    EXPECT_EQ(rows->sync(), 0);
+    std::ifstream in(folder / "rows", std::ios::binary);
+    const std::vector<std::uint8_t> there{std::istreambuf_iterator<char>(in), {}};
+    EXPECT_EQ(there, content);
 }
 
 // A writer whose bytes find no room leaves the clean frames to the readers of other files.

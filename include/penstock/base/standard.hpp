@@ -68,6 +68,7 @@ static_assert(sizeof(long) == 8 && sizeof(void*) == 8, "Penstock is for 64-bit L
 #define ERESTART 85
 #define EOPNOTSUPP 95
 #define ENOBUFS 105
+#define EDQUOT 122
 #define ESHUTDOWN 108
 #define ETIMEDOUT 110
 #define ESTALE 116
