@@ -13,9 +13,10 @@
 // `indices`, or read or change `out`.
 //
 // Result: `count`, or a negative errno; then any of the rows may be delivered, and nothing else was
-// written. -ERANGE: an index is not below size(). -EBADF, -EINVAL (a null pointer, a row of 0
-// bytes, an array of more than 2^63 bytes); else the errors of read. If a row caused the error, the
-// runtime keeps which: ask runtime::view_status() after the kernel.
+// written. -ERANGE: an index is not below size(). -EBADF, -EINVAL (a null pointer, indices that lie
+// at no multiple of 8, a row of 0 bytes, an array of more than 2^63 bytes); else the errors of
+// read. If a row caused the error, the runtime keeps which: ask runtime::view_status() after the
+// kernel.
 //
 // Cost: for a row in the cache on a GPU two loads of the page word around the copy, no atomic
 // update, and no count of hits. Short rows are copied several at a time, so give a group many rows
@@ -102,7 +103,9 @@ namespace detail {
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t check_gather(const void* indices, std::uint64_t count,
                                                       const void* out, std::uint64_t row_bytes) {
     if (count == 0) return 0;
-    if (indices == nullptr || out == nullptr) return -EINVAL;
+    if (indices == nullptr || out == nullptr ||
+        reinterpret_cast<std::uintptr_t>(indices) % alignof(std::uint64_t) != 0)
+        return -EINVAL;
     // Usually both are below 2^31, which spares a division.
     if ((count | row_bytes) >> 31 != 0 && count > INT64_MAX / row_bytes) return -EINVAL;
     return 0;

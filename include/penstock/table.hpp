@@ -201,9 +201,9 @@ public:
     // Copies rows numbers[0] to numbers[count - 1] to `out`. On gpu both lie in memory that the
     // device reaches, and the call returns before the rows are there: the stream says when. Returns
     // 0 or a negative errno, and then nothing was begun: the code of an error that was noted before
-    // (check() clears it); -EINVAL, a null pointer or a stride shorter than a row; -EFAULT, the
-    // device does not reach the memory; -ENODEV, -ECHILD, as of the runtime. Capturable in every
-    // mode. Thread-safe.
+    // (check() clears it); -EINVAL, a null pointer, numbers that lie at no multiple of their size,
+    // or a stride shorter than a row; -EFAULT, the device does not reach the memory; -ENODEV,
+    // -ECHILD, as of the runtime. Capturable in every mode. Thread-safe.
     template <row_number Number>
     int gather(const Number* numbers, std::uint64_t count, void* out,
                const row_options& settings = {}) {

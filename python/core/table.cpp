@@ -100,6 +100,8 @@ std::string text_of(const char* name, int code) {
     std::string text = std::string(name) + ": " + error_text(code);
     if (code == -EFAULT)
         text += "; the GPU does not reach the memory of ids or rows: give memory of that GPU";
+    if (code == -EINVAL)
+        text += "; ids have to lie at a multiple of their size: give a copy of them";
     if (code == -EBUSY)
         text += "; a stream is being captured that the default stream waits for: give stream=";
     return text;

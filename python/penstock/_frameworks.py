@@ -24,7 +24,8 @@ class Numpy(Unordered):
 
         array = np.asarray(ids)
         number = self.types.get(array.dtype)
-        if number is None or not array.flags.c_contiguous:
+        flags = array.flags
+        if number is None or not (flags.c_contiguous and flags.aligned):
             return self.other_numbers(np, ids, array)
         # Of all ways to ask numpy for the address this takes the least time.
         return Numbers(array.ctypes.data, number, array.size, array.shape, -1, array)
@@ -39,6 +40,7 @@ class Numpy(Unordered):
             shape = array.shape
             wide = array.dtype if array.dtype in self.types else np.int64
             array = np.ascontiguousarray(array, dtype=wide).reshape(shape)
+        array = np.require(array, requirements="A")
         return Numbers(array.ctypes.data, self.types[array.dtype], array.size, array.shape, -1,
                        array)
 

@@ -240,6 +240,12 @@ bool gpu_context::is_alive() const {
     }
 }
 
+bool gpu_context::is_over() const {
+    unsigned int flags = 0;
+    int active = 0;
+    return driver().context_state(device, &flags, &active) == CUDA_ERROR_DEINITIALIZED;
+}
+
 device_guard::device_guard(const gpu_context& context) {
     if (!context.is_alive() || driver().push(context.handle) != CUDA_SUCCESS) return;
     entered_ = true;

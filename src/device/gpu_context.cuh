@@ -100,6 +100,8 @@ struct gpu_context {
     static gpu_context of(int device, std::string& why, bool& short_of_memory);
     static gpu_context of(int device);
     [[nodiscard]] bool is_alive() const;
+    // Has the process ended its use of CUDA? Threads may still run while it ends.
+    [[nodiscard]] bool is_over() const;
 };
 
 // Has this build code for the GPU, which is called `name`? Empty, or why it cannot be used. With

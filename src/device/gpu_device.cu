@@ -401,6 +401,7 @@ public:
 
     status health() override {
         const device_guard guard(context_);
+        if (!guard && context_.is_over()) return {};
         if (!guard)
             return {context_is_gone,
                     name_ +

@@ -328,6 +328,8 @@ int table::on_device::run(host::table_verb verb, engine::number_list list, std::
                           void* memory, const row_options& settings) {
     if (const int code = begin(count, list.numbers, memory, settings); code != 0) return code;
     if (count == 0) return 0;
+    // A GPU would fault, and lose its context.
+    if (reinterpret_cast<std::uintptr_t>(list.numbers) % list.number_bytes() != 0) return -EINVAL;
     list.has_padding = settings.padding.has_value();
     list.padding = settings.padding.value_or(0);
     const host::table_job job{
@@ -417,6 +419,11 @@ status table::on_device::check() {
 }
 
 status table::check() {
+    if (const int code = parts_->rt.process_code(); code != 0)
+        return {
+            code,
+            "the table belongs to the parent of this process; make one of the child's own after "
+            "fork()"};
     status first;
     for (const auto& device : parts_->devices)
         if (status s = device->check(); first.ok()) first = std::move(s);

@@ -61,6 +61,12 @@ class memory_with_gaps(common.Case):
         self.assertTrue((whole == -1).all())
         self.assertEqual(self.path.read_bytes(), before)
 
+    def test_numbers_at_odd_addresses(self):
+        ids = np.frombuffer(bytes(3) + np.array([7, 5, 99]).tobytes(), np.int64, offset=3)
+        self.assertFalse(ids.flags.aligned)
+        with ps.open_array(self.path, runtime=self.rt) as array:
+            np.testing.assert_array_equal(array.gather(ids), self.expected[[7, 5, 99]])
+
     def test_padding_of_every_type(self):
         with ps.open_array(self.path, runtime=self.rt) as array:
             most = (1 << 64) - 1

@@ -59,6 +59,9 @@ struct number_list {
     bool has_padding;
     std::int64_t padding;
 
+    PENSTOCK_HD PENSTOCK_INLINE std::uint64_t number_bytes() const {
+        return type == number_type::int32 || type == number_type::uint32 ? 4 : 8;
+    }
     PENSTOCK_HD PENSTOCK_INLINE std::int64_t at(std::uint64_t i) const {
         switch (type) {
             case number_type::int32: return static_cast<const std::int32_t*>(numbers)[i];
