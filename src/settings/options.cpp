@@ -1,10 +1,9 @@
 // Options as text and back: sizes and names, environment, ranges, and rows of the document.
 #include "penstock/options.hpp"
 
-#include <cctype>
+#include <algorithm>
 #include <charconv>
 #include <cinttypes>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 
@@ -42,28 +41,56 @@ status bad_size(const std::string& label, const std::string& text) {
             "' is not a size; give a number with an optional unit, such as 65536, 64KiB, 1.5GiB"};
 }
 
+// "1.50": 1, and the digits behind the point without zeros at their end.
+struct decimal {
+    std::uint64_t whole = 0;
+    std::string fraction;
+    std::string rest;  // what follows the number
+};
+
+bool read_decimal(const std::string& text, decimal& out) {
+    constexpr const char* digits = "0123456789";
+    const std::size_t point = std::min(text.find_first_not_of(digits), text.size());
+    std::size_t end = point;
+    if (point < text.size() && text[point] == '.') {
+        end = std::min(text.find_first_not_of(digits, point + 1), text.size());
+        out.fraction = text.substr(point + 1, end - point - 1);
+    }
+    if (point == 0 && out.fraction.empty()) return false;
+    out.fraction.erase(out.fraction.find_last_not_of('0') + 1);
+    out.rest = text.substr(end);
+    return point == 0 ||
+           std::from_chars(text.data(), text.data() + point, out.whole).ec == std::errc();
+}
+
+status not_whole(const std::string& label, const std::string& text, std::uint64_t below) {
+    return {-EINVAL, label + ": '" + text + "' is no whole number of bytes; give " +
+                         std::to_string(below) + " or " + std::to_string(below + 1)};
+}
+
 }  // namespace
 
+// In whole numbers: a product of doubles has lost digits, and would not tell what is whole.
 status parse_size(const std::string& label, const std::string& text, std::uint64_t& bytes) {
-    const char* const end = text.data() + text.size();
-    double number = 0;
-    const auto parsed = std::from_chars(text.data(), end, number, std::chars_format::fixed);
-    if (parsed.ec != std::errc() || parsed.ptr == text.data() || number < 0 ||
-        !std::isfinite(number))
-        return bad_size(label, text);
-    const char* at = parsed.ptr;
-    if (at != end && *at == ' ') ++at;
-    const std::string name(at, end);
+    using wide = unsigned __int128;
+    constexpr std::uint64_t most = 9'200'000'000'000'000'000u;
+    constexpr std::size_t most_digits = 26;  // times a TiB they are below 2^128
+    decimal number;
+    if (!read_decimal(text, number)) return bad_size(label, text);
+    const std::string name = number.rest.substr(number.rest.rfind(' ', 0) == 0 ? 1 : 0);
     for (const size_unit& u : units) {
         if (name != u.name) continue;
-        const double value = number * static_cast<double>(u.bytes);
-        if (value >= 9.2e18) return bad_size(label, text);
-        // Whole numbers are computed as integers, so that no large size loses its last digits.
-        std::uint64_t whole = 0;
-        const auto exact = std::from_chars(text.data(), parsed.ptr, whole);
-        bytes = exact.ec == std::errc() && exact.ptr == parsed.ptr
-                    ? whole * u.bytes
-                    : static_cast<std::uint64_t>(value);
+        wide parts = 0, parts_each = 1;  // of the fraction, and of one
+        for (const char digit : number.fraction.substr(0, most_digits)) {
+            parts = parts * 10 + static_cast<unsigned>(digit - '0');
+            parts_each *= 10;
+        }
+        const wide value = wide{number.whole} * u.bytes + parts * u.bytes / parts_each;
+        if (value >= most) return bad_size(label, text);
+        const auto below = static_cast<std::uint64_t>(value);
+        if (number.fraction.size() > most_digits || parts * u.bytes % parts_each != 0)
+            return not_whole(label, text, below);
+        bytes = below;
         return {};
     }
     return bad_size(label, text);

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <set>
 #include <sstream>
+#include <tuple>
 
 #include "settings/tables.hpp"
 
@@ -26,6 +27,13 @@ TEST(parse_size, accepted) {
         {"0.5KiB", 512},
         {"1TiB", std::uint64_t{1} << 40},
         {"9007199254740993", 9007199254740993},  // one more than a double can tell apart
+        {"2.01GB", 2010000000},                  // of doubles the product is one less
+        {"1.001KB", 1001},
+        {"1.00000001490116119384765625TiB", (std::uint64_t{1} << 40) + 16384},
+        {"2.50 KiB", 2560},
+        {"1.0", 1},
+        {"7.", 7},
+        {".5KiB", 512},
     };
     for (const auto& [text, bytes] : cases) {
         std::uint64_t got = 12345;
@@ -64,6 +72,26 @@ TEST(parse_size, refused_with_name_and_text) {
         EXPECT_EQ(got, 12345u) << "'" << text << "' changed the value";
         EXPECT_NE(s.message.find("--cache"), std::string::npos) << s.message;
         EXPECT_NE(s.message.find("'" + std::string(text) + "'"), std::string::npos) << s.message;
+    }
+}
+
+TEST(parse_size, what_is_no_whole_number_of_bytes_is_refused_with_those_beside_it) {
+    const std::tuple<const char*, const char*, const char*> cases[] = {
+        {"1.5", "1", "2"},
+        {"0.1", "0", "1"},
+        {"1.0001KiB", "1024", "1025"},
+        {"1.1GiB", "1181116006", "1181116007"},
+        {"0.0000001KB", "0", "1"},
+        {"9007199254740993.5", "9007199254740993", "9007199254740994"},
+        {"0.00000000000000000000000000000000000001TiB", "0", "1"},
+    };
+    for (const auto& [text, below, above] : cases) {
+        std::uint64_t got = 12345;
+        const status s = parse_size("--cache", text, got);
+        EXPECT_EQ(s.code, -EINVAL) << text;
+        EXPECT_EQ(got, 12345u) << text;
+        EXPECT_EQ(s.message, "--cache: '" + std::string(text) +
+                                 "' is no whole number of bytes; give " + below + " or " + above);
     }
 }
 
