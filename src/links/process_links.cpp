@@ -36,8 +36,14 @@ status process_links::start() {
     if (code != 0)
         return {code, share + "cannot be shared: " + error_text(code) +
                           "; raise the limits of open files and memory (ulimit -n, -v)"};
-    const bool has_turn = meeting_.take_turn(settings_.wait_ns);
+    bool has_turn = meeting_.take_turn(settings_.wait_ns);
     code = meeting_.listen();
+    constexpr int most_tries = 100;
+    for (int i = 0; code == -ENOENT && i < most_tries; ++i) {  // another took it away as it left
+        if (status s = meeting_.open(settings_.name); !s) return s;
+        has_turn = meeting_.take_turn(settings_.wait_ns);
+        code = meeting_.listen();
+    }
     hello_.message.id = meeting_.id();
     is_running_ = code == 0;
     if (code == 0) {

@@ -31,13 +31,19 @@ std::string base_path() {
                                                    : "/tmp/penstock-" + std::to_string(::geteuid());
 }
 
-// A directory that the user owns and no other may enter; made if it is not there.
+constexpr int most_tries = 100;
+
+// A directory that the user owns and no other may enter; made if it is not there. The last process
+// of a name may take it away before it is open.
 status open_private(const std::string& path, owned_fd& out) {
     const std::string share = "share: '" + path + "' ";
-    if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
-        return {-errno, share + "cannot be made: " + error_text(-errno) +
-                            "; set XDG_RUNTIME_DIR to a directory of your own"};
-    out.reset(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    for (int i = 0; i < most_tries; ++i) {
+        if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
+            return {-errno, share + "cannot be made: " + error_text(-errno) +
+                                "; set XDG_RUNTIME_DIR to a directory of your own"};
+        out.reset(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+        if (out || errno != ENOENT) break;
+    }
     struct stat facts {};
     if (!out || ::fstat(out.get(), &facts) != 0)
         return {-errno, share + "is no directory that can be opened: " + error_text(-errno) +
@@ -91,8 +97,11 @@ std::vector<std::string> sockets_in(int directory) {
 
 }  // namespace
 
+// The directory stays as long as it has a socket.
 rendezvous::~rendezvous() {
-    if (!socket_name_.empty() && directory_) ::unlinkat(directory_.get(), socket_name_.c_str(), 0);
+    if (!directory_) return;
+    if (!socket_name_.empty()) ::unlinkat(directory_.get(), socket_name_.c_str(), 0);
+    ::rmdir(path_.c_str());
 }
 
 void rendezvous::close_in_child() {
@@ -106,7 +115,9 @@ status rendezvous::open(const std::string& name) {
     path_ = base + "/" + name;
     owned_fd outer;
     if (status s = open_private(base, outer); !s) return s;
-    return open_private(path_, directory_);
+    const status opened = open_private(path_, directory_);
+    if (!opened) directory_.reset();
+    return opened;
 }
 
 bool rendezvous::take_turn(std::uint64_t wait_ns) {

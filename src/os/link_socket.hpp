@@ -6,6 +6,10 @@
 // the newcomer removes them. Newcomers take turns (a lock on the directory), so of any two exactly
 // one finds the other, and no socket is taken for stale before it listens.
 //
+// The last one takes the directory away, for it is empty then. A newcomer that has it open already
+// cannot have a socket in it any more, and makes the directory again; so all that listen are in
+// one.
+//
 // No call waits, but for the lock, which has a limit. Negative errno on failure.
 #pragma once
 
@@ -29,8 +33,8 @@ public:
     rendezvous(const rendezvous&) = delete;
     rendezvous& operator=(const rendezvous&) = delete;
 
-    // Makes the directories of the name if need be. A failure names the path and the cure: another
-    // user owns one of them, or others may enter it.
+    // Makes the directories of the name if need be; again after -ENOENT of listen(). A failure
+    // names the path and the cure: another user owns one of them, or others may enter it.
     status open(const std::string& name);
     [[nodiscard]] const std::string& path() const { return path_; }
 
@@ -40,7 +44,7 @@ public:
     void end_turn();
 
     // Makes the socket of this runtime, under a name that no other has. The name goes with the
-    // object, unless a child of fork() inherited that.
+    // object, unless a child of fork() inherited that. -ENOENT: the directory is gone.
     int listen();
     [[nodiscard]] int listener() const { return listener_.get(); }
     // 64 random bits: they tell this runtime from all others of the name.

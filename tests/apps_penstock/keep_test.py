@@ -5,6 +5,7 @@ import os
 import select
 import signal
 import subprocess
+import threading
 import time
 import unittest
 
@@ -82,6 +83,44 @@ class Keep(InFolder):
         said = self.line(self.keep(a, b))
         self.assertEqual(said["bytes"], 12 << 20)
         self.assertEqual(said["kept_bytes"], 8 << 20)
+
+    def test_folder_of_a_name_goes_with_its_last_process(self):
+        path, base = self.make("data", pattern(300_000)), self.folder / "penstock"
+        keeper = self.keep(path)
+        self.line(keeper)
+        self.cat(path)
+        self.assertEqual(os.listdir(base), ["test"])
+        keeper.send_signal(signal.SIGTERM)
+        keeper.communicate(timeout=120)
+        self.assertEqual(os.listdir(base), [])
+        killed = self.keep(path)
+        self.line(killed)
+        killed.kill()
+        killed.communicate(timeout=120)
+        self.assertEqual(os.listdir(base), ["test"])  # with a socket that the next one removes
+        self.cat(path)
+        self.assertEqual(os.listdir(base), [])
+
+    def test_processes_that_come_while_others_leave_find_a_folder(self):
+        path = self.make("data", b"few bytes")
+        failed = []
+
+        def come_and_leave():
+            for _ in range(25):
+                ours = penstock("cat", *FLAGS, *SMALL, path,
+                                environment=self.environment(PENSTOCK_SHARE="test"))
+                wrong = [line for line in ours.stderr.decode().splitlines()
+                         if " linked" not in line]  # as others leave while it comes
+                if (ours.returncode, ours.stdout, wrong) != (0, b"few bytes", []):
+                    failed.append((ours.returncode, wrong))
+
+        threads = [threading.Thread(target=come_and_leave) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failed, [])
+        self.assertEqual(os.listdir(self.folder / "penstock"), [])
 
     def test_wrong_usage_is_one_line(self):
         path = self.make("data", b"x")

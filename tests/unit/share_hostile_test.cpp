@@ -91,6 +91,28 @@ protected:
 
 }  // namespace
 
+TEST_F(share, last_of_a_name_takes_the_folder_away_and_a_newcomer_makes_it_again) {
+    auto first = std::make_unique<rendezvous>();
+    rendezvous newcomer;
+    ASSERT_TRUE(first->open("test").ok());
+    ASSERT_EQ(first->listen(), 0);
+    {
+        rendezvous other;
+        ASSERT_TRUE(other.open("test").ok());
+        ASSERT_EQ(other.listen(), 0);
+    }
+    EXPECT_EQ(socket_count(), 1u);
+    ASSERT_TRUE(newcomer.open("test").ok());
+    first.reset();
+    EXPECT_FALSE(std::filesystem::exists(sockets()));
+    EXPECT_TRUE(newcomer.take_turn(0));
+    EXPECT_EQ(newcomer.listen(), -ENOENT);
+    ASSERT_TRUE(newcomer.open("test").ok());
+    EXPECT_TRUE(newcomer.take_turn(0));
+    EXPECT_EQ(newcomer.listen(), 0);
+    EXPECT_EQ(socket_count(), 1u);
+}
+
 TEST_F(hostile_share, other_layout_is_said) {
     const auto rt = make_runtime(shared());
     pretender other;
