@@ -1,8 +1,11 @@
 // Copies files by a kernel, or by CPU threads of the cpu back end, through the page cache.
 #include <algorithm>
 #include <fcntl.h>
+#include <filesystem>
+#include <mutex>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <system_error>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -62,7 +65,9 @@ public:
             return {-EMFILE, "the limit on open files is " + std::to_string(most) +
                                  ", and copying takes " + std::to_string(least_descriptors) +
                                  "; raise it (ulimit -n)"};
-        return apps::create_runtime(settings, quiet, rt_);
+        options with_log = settings;
+        with_log.log = [this](const std::string& line) { say_unless_of_copy(line); };
+        return apps::create_runtime(std::move(with_log), quiet, rt_);
     }
 
     // Each file of a batch has two descriptors here, and its copy one for writing in the runtime.
@@ -125,6 +130,25 @@ public:
     }
 
 private:
+    // What the runtime says of a file that it cannot write is for programs that go on, and can call
+    // fsync again. Here the copy ends, and its own message says how and what to do.
+    void say_unless_of_copy(const std::string& line) {
+        {
+            const std::lock_guard lock(paths_mutex_);
+            for (const std::string& path : paths_)
+                if (line.starts_with(path + ": ")) return;
+        }
+        apps::say(line);
+    }
+
+    void note_path(int place) {
+        std::error_code unknown;
+        const std::string path =
+            std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(place), unknown);
+        const std::lock_guard lock(paths_mutex_);
+        if (!unknown) paths_.push_back(path);
+    }
+
     // Opens both files and makes the second one if it is not there; an existing one is cut, and
     // loses what it had.
     status add(const planned_copy& plan, batch& to) {
@@ -156,6 +180,7 @@ private:
     // it.
     status open_copy_of(const planned_copy& plan, std::uint64_t bytes, unique_fd& place, int& fd) {
         if (status s = open_place(plan, place); !s) return s;
+        note_path(place);
         const bool is_long = bytes > growth_bytes();
         if (is_long &&
             (::ftruncate(place, 0) != 0 || ::ftruncate(place, static_cast<off_t>(bytes)) != 0))
@@ -247,7 +272,9 @@ private:
     }
 
     const copy_wishes wanted_;
-    std::unique_ptr<runtime> rt_;
+    std::mutex paths_mutex_;
+    std::vector<std::string> paths_;  // of the copies, as the runtime calls them; guarded
+    std::unique_ptr<runtime> rt_;     // says what it could not write when it ends
     std::vector<cut> cuts_;
 };
 

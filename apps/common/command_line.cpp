@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "common/manual.hpp"
 #include "common/message.hpp"
@@ -41,6 +42,7 @@ constexpr option_flag option_flags[] = {
 
 // Shared by the runtime's threads until the runtime stands, and for its whole life after.
 struct held_log {
+    std::function<void(const std::string&)> later;
     std::mutex mutex;
     bool held = true;  // guarded by mutex, as are the lines
     std::vector<std::string> lines;
@@ -48,7 +50,7 @@ struct held_log {
     void take(const std::string& line) {
         std::lock_guard lock(mutex);
         if (held) lines.push_back(line);
-        else say(line);
+        else later(line);
     }
     std::vector<std::string> release() {
         std::lock_guard lock(mutex);
@@ -223,7 +225,11 @@ std::optional<int> parse_command_line(CLI::App& app, int argc, char** argv) {
     try {
         app.parse(argc, argv);
     } catch (const CLI::Success& wanted) {
-        return app.exit(wanted);  // prints help or version
+        std::ostringstream text;
+        app.exit(wanted, text, text);  // help or version
+        const status printed = print_json(text.str());
+        say(printed.message);
+        return printed.ok() ? exit_done : exit_failed;
     } catch (const CLI::ParseError& mistake) {
         std::string text = mistake.what();
         while (!text.empty() && (text.back() == '\n' || text.back() == '.')) text.pop_back();
@@ -322,6 +328,7 @@ status create_runtime(options settings, std::vector<std::string>& notes,
     if (use == device_use::single)
         if (status s = check_single_device(settings, "this program"); !s) return s;
     const auto log = std::make_shared<held_log>();
+    log->later = settings.log ? settings.log : say;
     settings.log = [log](const std::string& line) { log->take(line); };
     if (status s = runtime::make(settings, out); !s) return s;
     notes = log->release();

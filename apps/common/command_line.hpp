@@ -146,7 +146,7 @@ std::string flag_text(const common_flags& flags, const std::string& flag);
 status settle_options(const common_flags& flags, options& out, device_use use = device_use::single);
 
 // A runtime for these options. What it logs until it stands goes to `notes`, so that a failure is
-// one line; later lines go to standard error.
+// one line; later lines go to the log of the options, or where there is none to standard error.
 status create_runtime(options settings, std::vector<std::string>& notes,
                       std::unique_ptr<runtime>& out, device_use use = device_use::single);
 
