@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <map>
 #include <mutex>
 #include <sys/stat.h>
 #include <utility>
@@ -37,6 +38,7 @@ status refused(const std::string& path, int code, const std::string& cure) {
 
 status open_files(const trace::trace_header& header, const run_settings& settings,
                   std::vector<unique_fd>& out) {
+    std::map<std::pair<dev_t, ino_t>, std::string> seen;
     for (const trace::file_entry& entry : header.files) {
         struct stat facts {};
         const char* const cure = settings.writes
@@ -52,6 +54,12 @@ status open_files(const trace::trace_header& header, const run_settings& setting
         if (file < 0) return refused(entry.path, -errno, cure);
         if (::fstat(file, &facts) != 0)
             return refused(entry.path, -errno, "is the file still there?");
+        const auto [known, is_new] = seen.try_emplace({facts.st_dev, facts.st_ino}, entry.path);
+        if (!is_new)
+            return {-EINVAL, apps::shown(entry.path) + " is the same file as " +
+                                 apps::shown(known->second) +
+                                 ", by a link or another name, and the trace has both; name a "
+                                 "file of its own for each"};
         const std::uint64_t needed = entry.pages * header.page_bytes;
         if (static_cast<std::uint64_t>(facts.st_size) < needed)
             return {-EINVAL, apps::shown(entry.path) + " has " + std::to_string(facts.st_size) +

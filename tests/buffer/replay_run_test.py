@@ -174,5 +174,22 @@ class Run(Traces):
                 self.refused_run(status, arguments, *parts)
 
 
+    def test_two_names_of_one_file_are_refused(self):
+        """Each of them would be another file to the buffer, and the last write-back would win."""
+        self.generate("--seed", 10)
+        (self.folder / "soft").symlink_to("data")
+        (self.folder / "hard").hardlink_to(self.folder / "data")
+        for name in ("./data", str(self.folder / "data"), "soft", "hard"):
+            (self.folder / "twice").write_text("penstock-trace 1\npage 4096\nfile 0 200 data\n"
+                                               f"file 1 200 {name}\n\n0 W 0 7 1 1\n1 W 1 7 1 2\n")
+            for more in (["--writes"], ["--writes", "--backend", "cpu", "--threads", 4]):
+                with self.subTest(name=name, more=more):
+                    self.refused_run(1, ["twice", "--policy", "gram", *SIZES, "--cached", *more],
+                                     f"'{name}' is the same file as 'data'", "of its own")
+        simulated = penstock("replay", "twice", "--policy", "gram", *SIZES, "--simulate",
+                             cwd=self.folder)
+        self.assertEqual(simulated.returncode, 0, simulated.stderr)
+
+
 if __name__ == "__main__":
     unittest.main(verbosity=2, argv=["replay_run_test.py"])
