@@ -4,6 +4,7 @@ there: contrib_test.py PROGRAM."""
 import json
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import unittest
@@ -82,6 +83,22 @@ class Contrib(InFolder):
         self.assertGreater(len(named), 3)
         for option in named:
             self.assertIn(f"  {option}", help_text)
+
+
+    def test_options_of_the_example_may_stand_beside_those_of_the_unit(self):
+        """The program looks for the source once it has accepted the options."""
+        start, = re.findall(r"^ExecStart=\S+ (.*)", (CONTRIB / "systemd/penstock-mount@.service")
+                            .read_text(encoding="utf-8"), re.MULTILINE)
+        examples = re.findall(r"^#? ?OPTIONS=(.*)", (CONTRIB / "systemd/penstock-mount.conf")
+                              .read_text(encoding="utf-8"), re.MULTILINE)
+        self.assertGreater(len(examples), 1)
+        for example in examples:
+            command = start.replace("$OPTIONS", example).replace("${SOURCE}", "no/source")
+            command = command.replace("${MOUNTPOINT}", str(self.folder))
+            with self.subTest(command=command):
+                ours = penstock(*shlex.split(command))
+                self.assert_one_line(ours.stderr, "no/source", "ENOENT")
+                self.assertEqual(ours.returncode, 1)
 
 
 if __name__ == "__main__":
