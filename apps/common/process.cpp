@@ -201,13 +201,15 @@ int take_all(handler callback, int except = 0) {
     return code;
 }
 
-// Where there is no /dev/null, anything that takes the number will do: writing to it is an error
-// then.
+// A closed input is an empty one. A write to a closed output stays the error that it was (EBADF): a
+// folder that is open for nothing has the number. /dev/null would take the bytes, also where they
+// come by the name /dev/stdout.
 void open_standard_streams() {
-    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd)
-        if (::fcntl(fd, F_GETFD) < 0 && errno == EBADF &&
-            ::open("/dev/null", O_RDWR | O_NOCTTY) < 0)
-            ::open("/", O_PATH);
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+        if (::fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
+        const bool is_input = fd == STDIN_FILENO;
+        if (!is_input || ::open("/dev/null", O_RDONLY | O_NOCTTY) < 0) ::open("/", O_PATH);
+    }
 }
 
 // Descriptors cost nothing until they are used. The runtime keeps files open up to half of the

@@ -13,8 +13,8 @@
 
 namespace penstock::apps {
 
-// Runs a program: sets its name, opens /dev/null on descriptors 0 to 2 that the caller closed (so
-// that no data file gets one of these numbers, and messages end nowhere), raises the soft limit on
+// Runs a program: sets its name, takes the numbers of descriptors 0 to 2 that the caller closed (so
+// that no data file gets one of them; a write to them is the error EBADF), raises the soft limit on
 // open files to the hard one, and makes writes to a closed pipe or past the limit on file sizes
 // errors in place of signals. Then calls `body`.
 //

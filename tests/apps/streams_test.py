@@ -1,13 +1,18 @@
-"""Closed standard streams: no message and no report gets into a file of a program.
+"""Closed standard streams: no message and no report gets into a file of a program, and what cannot
+be written to standard output is an error.
 
 Usage: streams_test.py FOLDER_OF_PROGRAMS
 """
 
 import os
+import subprocess
 import unittest
 
 import programs
 
+PROGRAMS = ["penstock"] + [
+    f"penstock-{name}" for name in ("grep", "match", "matrix", "collage", "stitch", "sssp")
+]
 CLOSED = [(0,), (1,), (2,), (0, 1, 2)]
 
 
@@ -30,14 +35,81 @@ class StreamsTest(programs.InFolder):
                 ours = programs.cases(self.inputs, out)[number]
                 with self.subTest(case=case.name, closed=closed, flags=flags):
                     ran = run_without(ours, closed, *flags)
-                    self.assertEqual(ran.returncode, 0, ran.stderr)
+                    reports = flags == ["--json"] or (case.name == "cp" and flags == [])
+                    self.assertEqual(ran.returncode, 1 if reports and 1 in closed else 0)
                     self.assertEqual(programs.content(ours.made), expected)
+                    if reports and closed == (1,):
+                        self.assertIn(b"standard output: Bad file descriptor", ran.stderr)
 
     def test_messages_stay_out_of_files(self):
         self.check([])
 
     def test_reports_stay_out_of_files(self):
         self.check(["--json"])
+
+    def test_without_a_report_no_output_is_needed(self):
+        self.check(["--quiet"])
+
+    def printing(self):
+        """Commands whose result goes to standard output."""
+        f = self.inputs
+        commands = [
+            [each, word]
+            for each in sorted(programs.BIN.glob("penstock*"))
+            for word in ("--help", "--version")
+            if each.name in PROGRAMS
+        ]
+        if programs.is_there("penstock"):
+            commands += [
+                ["penstock", *words]
+                for words in (
+                    ["cat", f / "text", *programs.BACKEND],
+                    ["info", *programs.BACKEND],
+                    ["stat"],
+                    ["man"],
+                    ["completion", "bash"],
+                    ["trace", "show", f / "trace"],
+                    ["cat", "--help"],
+                    ["trace", "--help"],
+                )
+            ]
+        for case in programs.cases(f, None):
+            if case.name in ("grep", "match"):
+                at = case.arguments.index("--out")
+                given = case.arguments[:at] + case.arguments[at + 2 :]
+                commands += [[case.program, *given]]
+        return commands
+
+    def test_output_that_cannot_be_written_is_an_error(self):
+        def close():
+            os.close(1)
+
+        with open("/dev/full", "wb") as full:
+            for command in self.printing():
+                for reason, more in (
+                    ("Bad file descriptor (EBADF)", {"preexec_fn": close}),
+                    ("No space left on device (ENOSPC)", {"stdout": full}),
+                ):
+                    with self.subTest(command=command, reason=reason):
+                        ran = programs.run(*command, stderr=subprocess.PIPE, **more)
+                        self.assertEqual(ran.returncode, 1, ran.stderr)
+                        said = ran.stderr.decode().splitlines()
+                        self.assertIn(f"standard output: {reason}; the output is", said[-1])
+
+    def test_a_closed_output_is_no_file(self):
+        """Also by the name that leads to it."""
+        if not programs.is_there("penstock"):
+            self.skipTest("not built")
+        ran = run_without(
+            programs.Case(
+                "cat",
+                "penstock",
+                ["cat", self.inputs / "text", "--out", "/dev/stdout", *programs.BACKEND],
+            ),
+            (1,),
+        )
+        self.assertEqual(ran.returncode, 1)
+        self.assert_one_line(ran.stderr, "'/dev/stdout'", "give")
 
     def test_data_files_of_a_trace(self):
         if not programs.is_there("penstock"):
@@ -61,7 +133,8 @@ class StreamsTest(programs.InFolder):
                 ],
             )
             with self.subTest(closed=closed):
-                self.assertEqual(run_without(case, closed, "--json").returncode, 0)
+                ran = run_without(case, closed, "--json")
+                self.assertEqual(ran.returncode, 1 if 1 in closed else 0)
                 self.assertEqual(names[1].read_bytes(), (self.inputs / "trace.data").read_bytes())
 
     def test_inputs_are_left_alone(self):
