@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <map>
+#include <optional>
 
 #include "common/numbers.hpp"
 #include "common/process.hpp"
@@ -153,12 +155,20 @@ private:
     }
 
     [[nodiscard]] status check_paths() const {
+        std::map<std::optional<apps::file_place>, std::string> seen;
         for (const trace::file_entry& file : header_.files) {
             if (const std::string wrong = trace::check_path(file.path); !wrong.empty())
                 return {-EINVAL, "--file: " + wrong};
-            if (!data_.empty() && apps::same_file(file.path, out_))
+            if (data_.empty()) continue;
+            if (apps::same_file(file.path, out_))
                 return {-EINVAL, "--data: " + apps::shown(file.path) +
                                      " is the trace too; give another name"};
+            const std::optional<apps::file_place> place = apps::place_of(file.path);
+            const auto [known, is_new] = seen.try_emplace(place, file.path);
+            if (place && !is_new)
+                return {-EINVAL, "--data: " + apps::shown(file.path) + " is " +
+                                     apps::shown(known->second) +
+                                     " too, by a link; give another name, or remove the link"};
         }
         return {};
     }

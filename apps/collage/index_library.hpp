@@ -134,9 +134,12 @@ public:
     status commit();
 
 private:
+    [[nodiscard]] int set_rights() const;
+
     std::string target_;
-    std::string passing_;   // empty: nothing to clean up
-    apps::leftover noted_;  // the same, for signals
+    std::string passing_;       // empty: nothing to clean up
+    apps::leftover noted_;      // the same, for signals
+    unsigned mode_if_new_ = 0;  // of the folder; until commit() it is open to this user only
 };
 
 inline constexpr const char* features_name = "features";  // only while the library is made

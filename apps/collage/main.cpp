@@ -184,6 +184,9 @@ public:
     status open() override {
         apps::stopwatch watch;
         if (status s = open_library(library_path, from); !s) return s;
+        std::vector<std::string> inputs{input, from.file(header_name)};
+        for (const library_file& part : from.files()) inputs.push_back(part.path);
+        if (status s = apps::check_not_input(out, inputs); !s) return s;
         library_seconds = watch.lap();
         if (status s = file.open(out); !s) return s;
         if (status s = load_picture(input, in); !s) return s;

@@ -104,11 +104,29 @@ status staging_folder::create(const std::string& path) {
     }
     const mode_t mask = ::umask(0);
     ::umask(mask);
-    return ::chmod(passing_.c_str(), 0777 & ~mask) == 0 ? status{}
-                                                        : named(path, -errno, "give another name");
+    mode_if_new_ = 0777 & ~mask;
+    return {};
+}
+
+// Each file has the rights of the one that it replaces, and the folder those of the older library:
+// last, since they may keep this process out.
+int staging_folder::set_rights() const {
+    std::vector<std::string> ends;
+    for (const std::string& name : file_names()) ends.push_back("/" + name);
+    ends.emplace_back();
+    for (const std::string& end : ends) {
+        const apps::unique_fd made(
+            ::open((passing_ + end).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+        if (made < 0 && errno == ENOENT) continue;
+        int code = made < 0 ? -errno : apps::take_rights(made, target_ + end);
+        if (code == -ENOENT) code = !end.empty() || ::fchmod(made, mode_if_new_) == 0 ? 0 : -errno;
+        if (code != 0) return code;
+    }
+    return 0;
 }
 
 status staging_folder::commit() {
+    if (const int code = set_rights(); code != 0) return named(target_, code, "give another name");
     // An older library of that name changes places with the new one, so that there is one at every
     // moment.
     const bool replaced =

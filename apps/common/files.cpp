@@ -10,7 +10,9 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/xattr.h>
 #include <time.h>
+#include <vector>
 
 #include "common/message.hpp"
 #include "os/file_kind.hpp"
@@ -46,6 +48,18 @@ unsigned mode_of_new_files() {
     const mode_t mask = ::umask(0);
     ::umask(mask);
     return 0666 & ~mask;
+}
+
+// The further users and groups of a file (POSIX ACL) come along, or it has none: a new file may
+// have got some from its folder. False if the two files do not let the same ones in now.
+bool take_access_list(int fd, const std::string& old) {
+    constexpr const char* name = "system.posix_acl_access";
+    constexpr std::size_t most_bytes = 64 << 10;
+    std::vector<char> list(most_bytes);
+    const ssize_t bytes = ::getxattr(old.c_str(), name, list.data(), list.size());
+    if (bytes > 0)
+        return ::fsetxattr(fd, name, list.data(), static_cast<std::size_t>(bytes), 0) == 0;
+    return ::fgetxattr(fd, name, nullptr, 0) <= 0 || ::fremovexattr(fd, name) == 0;
 }
 
 constexpr std::size_t most_at_once = PATH_MAX - 1;
@@ -109,6 +123,51 @@ ssize_t input_stream::read(void* to, std::size_t most) {
     }
 }
 
+std::optional<file_place> place_of(const std::string& path) {
+    struct stat facts {};
+    if (::stat(path.c_str(), &facts) == 0) return {{facts.st_dev, facts.st_ino, ""}};
+    std::string end = path;
+    if (follow_links(end) != 0 || ::stat(directory_of(end).c_str(), &facts) != 0) return {};
+    const std::string name = end.substr(end.rfind('/') + 1);
+    if (name.empty()) return {};  // no file can be there
+    return {{facts.st_dev, facts.st_ino, name}};
+}
+
+bool same_file(const std::string& path, const std::string& other) {
+    if (path == other) return true;
+    const std::optional<file_place> place = place_of(path);
+    return place.has_value() && place == place_of(other);
+}
+
+status check_not_input(const std::string& output, const std::vector<std::string>& inputs) {
+    struct stat there {};
+    if (::stat(output.c_str(), &there) != 0 || !S_ISREG(there.st_mode)) return {};
+    for (const std::string& input : inputs)
+        if (same_file(output, input)) return is_input(output, input);
+    return {};
+}
+
+status is_input(const std::string& output, const std::string& input) {
+    return {-EINVAL, "output file " + shown(output) + ": is the input " + shown(input) +
+                         "; give another name"};
+}
+
+// Where the group is lost, its members are among the others, and members of the new group were:
+// both get what both had.
+int take_rights(int fd, const std::string& old) {
+    struct stat there {
+    }, made{};
+    if (::stat(old.c_str(), &there) != 0 || ::fstat(fd, &made) != 0) return -errno;
+    const bool has_all = made.st_uid == there.st_uid && made.st_gid == there.st_gid;
+    const bool has_group = has_all || ::fchown(fd, there.st_uid, there.st_gid) == 0 ||
+                           ::fchown(fd, static_cast<uid_t>(-1), there.st_gid) == 0;
+    const mode_t mode = there.st_mode & (S_ISDIR(made.st_mode) ? 07777 : 0777);
+    const mode_t both = mode & (mode >> 3) & 07;
+    mode_t taken = has_group ? mode : (mode & 01700) | both << 3 | both;
+    if (!take_access_list(fd, old)) taken &= 01700;
+    return ::fchmod(fd, taken) == 0 ? 0 : -errno;
+}
+
 output_file::~output_file() {
     if (!passing_.empty()) ::unlink(passing_.c_str());
     if (fd_ > STDERR_FILENO) ::close(fd_);
@@ -133,7 +192,7 @@ status output_file::open(const std::string& path) {
     if (exists && !S_ISREG(there.st_mode) && wants_name_)
         return failed(-EINVAL, "it is no regular file, so give another name");
     if (exists && !S_ISREG(there.st_mode)) return open_special(path);
-    return open_regular(exists, there.st_mode);
+    return open_regular(exists);
 }
 
 // To open a pipe that no program reads would wait for ever, so it is asked for some time. Writes
@@ -162,12 +221,14 @@ status output_file::open_named(const std::string& path) {
 }
 
 // A file without a name vanishes by itself however the program ends. Where the file system has no
-// such thing, it gets a passing name that the destructor removes.
-status output_file::open_regular(bool exists, unsigned mode) {
+// such thing, it gets a passing name that the destructor removes. Only this user may open it before
+// it is whole.
+status output_file::open_regular(bool exists) {
     if (const int code = follow_links(target_); code != 0) return failed(code, "give another name");
     if (exists && ::faccessat(AT_FDCWD, target_.c_str(), W_OK, AT_EACCESS) != 0)
         return failed(-errno, "give another name or change its permissions");
     replaces_ = true;
+    mode_if_new_ = mode_of_new_files();
     const std::string directory = directory_of(target_);
     if (!wants_name_) fd_ = ::open(directory.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
     if (fd_ < 0) {
@@ -181,9 +242,7 @@ status output_file::open_regular(bool exists, unsigned mode) {
         passing_ = name;
         noted_.file(name);
     }
-    return ::fchmod(fd_, exists ? mode & 07777 : mode_of_new_files()) == 0
-               ? status{}
-               : failed(-errno, "give another name");
+    return {};
 }
 
 status output_file::write(const char* data, std::size_t bytes) {
@@ -226,6 +285,9 @@ status output_file::commit() {
     if (!replaces_) return {};
     if (passing_.empty())
         if (status s = name_it(); !s) return s;
+    int code = take_rights(fd_, target_);
+    if (code == -ENOENT) code = ::fchmod(fd_, mode_if_new_) == 0 ? 0 : -errno;
+    if (code != 0) return failed(code, "give another name");
     if (::rename(passing_.c_str(), target_.c_str()) != 0)
         return failed(-errno, "give another name");
     passing_.clear();

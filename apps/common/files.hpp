@@ -4,11 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <unistd.h>
 #include <utility>
+#include <vector>
 
 #include "common/process.hpp"
 #include "penstock/error.hpp"
@@ -67,6 +69,31 @@ private:
     bool is_pipe_ = false, had_writer_ = false;
 };
 
+// What a name leads to, links followed: a file, or where there is none yet, the folder and the name
+// in it that one would get.
+struct file_place {
+    std::uint64_t device = 0, inode = 0;
+    std::string name;  // empty: the file is there
+    auto operator<=>(const file_place&) const = default;
+};
+// Nothing where that cannot be found out.
+std::optional<file_place> place_of(const std::string& path);
+
+// By name, and by where the names lead to.
+bool same_file(const std::string& path, const std::string& other);
+
+// -EINVAL and a message if the output is a file that would go over one of the inputs, by whatever
+// name.
+status check_not_input(const std::string& output, const std::vector<std::string>& inputs);
+// That message.
+status is_input(const std::string& output, const std::string& input);
+
+// Gives a file or folder that this process made and has open the owner, group and rights of the one
+// at `old`, which it is to replace. What the process may not give away costs rights: the new one is
+// open to no user to whom the old one was not. The bits that run a program with the rights of its
+// owner or group stay behind, since they were given to other bytes. 0 or a negative errno.
+int take_rights(int fd, const std::string& old);
+
 // A file that appears whole or not at all: written without a name, or under a passing one, and put
 // in place at the end.
 class output_file {
@@ -91,13 +118,14 @@ public:
     // Of a regular file: bytes that lie at `offset`. Thread-safe.
     status write_at(const void* data, std::uint64_t bytes, std::uint64_t offset) const;
 
-    // Puts the file in its place. Without it, nothing is left behind.
+    // Puts the file in its place, with take_rights() of the one that is there. Without it, nothing
+    // is left behind.
     status commit();
 
 private:
     status failed(int code, const std::string& cure) const;
     status open_special(const std::string& path);
-    status open_regular(bool exists, unsigned mode);
+    status open_regular(bool exists);
     status name_it();
 
     std::string path_;     // as given, for messages
@@ -105,7 +133,8 @@ private:
     std::string passing_;  // name it has meanwhile; empty: none
     leftover noted_;       // that name, for signals
     int fd_ = -1;
-    bool replaces_ = false;  // a regular file, put in place at the end
+    unsigned mode_if_new_ = 0;  // with the umask, which only calls that change it tell
+    bool replaces_ = false;     // a regular file, put in place at the end
     bool wants_name_ = false;
 };
 

@@ -14,24 +14,12 @@ status open_numbers(const std::string& path, const std::string& content, number_
     if (status s = look_at_input(path, "name a file of numbers that can be read", info); !s)
         return s;
     out.bytes = static_cast<std::uint64_t>(info.st_size);
-    out.device = info.st_dev;
-    out.inode = info.st_ino;
     if (out.bytes == 0)
         return {-EINVAL, shown(path) + ": is empty; name a " + content + " of at least one number"};
     if (out.bytes % sizeof(float) != 0)
         return {-EINVAL, shown(path) + ": has " + with_commas(out.bytes) +
                              " bytes, which are no whole number of numbers of 4 bytes; copy it "
                              "again or make it again"};
-    return {};
-}
-
-status check_not_input(const std::string& output, const std::vector<const number_file*>& inputs) {
-    struct stat there {};
-    if (::stat(output.c_str(), &there) != 0) return {};
-    for (const number_file* input : inputs)
-        if (there.st_dev == input->device && there.st_ino == input->inode)
-            return {-EINVAL, "output file " + shown(output) + ": is the input " +
-                                 shown(input->path) + "; give another name"};
     return {};
 }
 
@@ -45,13 +33,6 @@ status fill_with_numbers(const output_file& file, std::uint64_t start, std::uint
                 piece[i] = 2 * even_number(start, first + i) - 1;
             return file.write_at(piece.data(), here * sizeof(float), first * sizeof(float));
         });
-}
-
-bool same_file(const std::string& path, const std::string& other) {
-    struct stat a {
-    }, b{};
-    return path == other || (::stat(path.c_str(), &a) == 0 && ::stat(other.c_str(), &b) == 0 &&
-                             a.st_dev == b.st_dev && a.st_ino == b.st_ino);
 }
 
 status open_input(runtime& rt, const number_file& file, int& fd) {

@@ -39,7 +39,6 @@ status parse_number(const char* flag, const std::string& text, Number least, Num
 struct number_file {
     std::string path;
     std::uint64_t bytes = 0;
-    std::uint64_t device = 0, inode = 0;
 
     [[nodiscard]] std::uint64_t count() const { return bytes / sizeof(float); }
 };
@@ -48,9 +47,6 @@ struct number_file {
 // cure: it cannot be read, is no regular file, is empty, or has no whole number of numbers.
 // `content` says what is in it: "vector".
 status open_numbers(const std::string& path, const std::string& content, number_file& out);
-
-// -EINVAL and a message if the output would go over one of the inputs, by whatever name.
-status check_not_input(const std::string& output, const std::vector<const number_file*>& inputs);
 
 // Random numbers that a seed and a place alone decide, so that any thread can make any part of a
 // file.
@@ -87,9 +83,6 @@ private:
 // their own.
 status fill_with_numbers(const output_file& file, std::uint64_t start, std::uint64_t count,
                          std::uint32_t threads);
-
-// By name, and by where the names lead to if both are there.
-bool same_file(const std::string& path, const std::string& other);
 
 // Files that a kernel works on, opened by the host before the launch, and what their errors mean to
 // the user.

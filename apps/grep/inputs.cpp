@@ -31,12 +31,16 @@ bool is_readable(const std::string& path, struct stat& info, file_list& out) {
     return why.empty();
 }
 
+input_file found(const std::string& path, const struct stat& info) {
+    return {path, static_cast<std::uint64_t>(info.st_size), info.st_dev, info.st_ino};
+}
+
 void look_at(const std::string& path, std::vector<std::string>& directories, file_list& out) {
     struct stat info {};
     if (::lstat(path.c_str(), &info) != 0) complain(out, path, errno, "left out");
     else if (S_ISDIR(info.st_mode)) directories.push_back(path);
     else if (S_ISREG(info.st_mode) && is_readable(path, info, out))
-        out.files.push_back({path, static_cast<std::uint64_t>(info.st_size)});
+        out.files.push_back(found(path, info));
 }
 
 // 0 or an errno for `top` itself; what goes wrong further down becomes a complaint. Directories
@@ -79,7 +83,7 @@ status add_path(const std::string& path, file_list& out) {
                 apps::shown(path) +
                     ": neither a regular file nor a directory; copy what it gives to a file first"};
     if (status s = apps::look_at_input(path, "name a file that can be read", info); !s) return s;
-    out.files.push_back({path, static_cast<std::uint64_t>(info.st_size)});
+    out.files.push_back(found(path, info));
     out.named.push_back(path);
     return {};
 }

@@ -14,6 +14,7 @@ namespace penstock::grep {
 struct input_file {
     std::string path;  // as printed
     std::uint64_t bytes = 0;
+    std::uint64_t device = 0, inode = 0;  // which file it is, by whatever path
 };
 
 struct file_list {

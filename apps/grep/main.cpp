@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <thread>
 
 #include "common/files.hpp"
@@ -84,6 +85,7 @@ struct session final : apps::command {
 
     [[nodiscard]] std::string difference(const method_run& a, const method_run& b) const;
     [[nodiscard]] std::string message_of(const file_error& e) const;
+    [[nodiscard]] status check_output() const;
     status write_lines();
     status print_lines(search_method& ready, method_run& run);
 
@@ -187,8 +189,20 @@ status session::open() {
     if (status failed = find_files(paths, files); !failed) return failed;
     for (const input_file& file : files.files) total_bytes += file.bytes;
     find_seconds = watch.lap();
+    if (status failed = check_output(); !failed) return failed;
     // With --json the object is all that standard output gets.
     return lines.open(prints_lines && common.json && out.empty() ? "/dev/null" : out);
+}
+
+// Files to search may be many, and it is known where they lie.
+status session::check_output() const {
+    if (status failed = apps::check_not_input(out, {dictionary_path}); !failed) return failed;
+    const std::optional<apps::file_place> place = apps::place_of(out);
+    if (!place || !place->name.empty()) return {};
+    for (const input_file& file : files.files)
+        if (file.device == place->device && file.inode == place->inode)
+            return apps::is_input(out, file.path);
+    return {};
 }
 
 status session::run() {

@@ -134,6 +134,9 @@ status search_session::open() {
         return {-EINVAL, "the databases have " + with_commas(job.image_count()) +
                              " images; at most " + with_commas(most_images) +
                              " can be told apart, so search in fewer at a time"};
+    std::vector<std::string> inputs = databases;
+    inputs.push_back(queries);
+    if (status failed = apps::check_not_input(out, inputs); !failed) return failed;
     check_seconds = watch.lap();
     return lines.open(out);
 }

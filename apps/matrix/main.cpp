@@ -154,7 +154,7 @@ public:
         job.settings = settings;
         job.settings.writable = true;
         if (status s = open_operands(); !s) return s;
-        if (status s = apps::check_not_input(out, {&job.a, &job.b}); !s) return s;
+        if (status s = apps::check_not_input(out, {a_path, b_path}); !s) return s;
         job.result = &result;
         return result.open_named(out);
     }

@@ -132,7 +132,7 @@ status run_method(run_session& s, const stitch_method& by) {
 
 status open_files(run_session& s) {
     if (status failed = open_tiles(s.tiles, s.job.tiles); !failed) return failed;
-    if (status failed = apps::check_not_input(s.out, {&s.job.tiles.file}); !failed) return failed;
+    if (status failed = apps::check_not_input(s.out, {s.tiles}); !failed) return failed;
     return s.image.open(s.out, s.job.tiles.image_width, s.job.tiles.image_height);
 }
 

@@ -78,8 +78,6 @@ status read_head(int fd, tile_set& out) {
     if (::fstat(fd, &info) != 0)
         return {-errno, apps::shown(path) + ": " + error_text(-errno) + "; name a file of tiles"};
     out.file.bytes = static_cast<std::uint64_t>(info.st_size);
-    out.file.device = info.st_dev;
-    out.file.inode = info.st_ino;
     if (out.file.bytes < page_bytes)
         return wrong(path, "has ", out.file.bytes, " bytes, which is too short for a file of tiles",
                      again);

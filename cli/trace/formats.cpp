@@ -209,9 +209,8 @@ std::string parse_record(std::string_view line, record& out) {
 
 status writer::open(const std::string& path, const std::string& input, const trace_header& header,
                     bool binary) {
-    if (!input.empty() && apps::same_file(path, input))
-        return {-EINVAL, "output file " + shown(path) + ": is the input " + shown(input) +
-                             "; give another name"};
+    if (!input.empty())
+        if (status s = apps::check_not_input(path, {input}); !s) return s;
     binary_ = binary;
     if (status s = file_.open(path); !s) return s;
     std::string text = header_text(header);
