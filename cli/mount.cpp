@@ -61,17 +61,17 @@ const command_text mount_text = {
 
 class mount_command : public command {
 public:
-    mount_command() : command(mount_text) { options_.allow_other = ::geteuid() == 0; }
+    mount_command() : command(mount_text) {}
 
     void add_options(apps::option_list& add) override {
         add.operand("SOURCE", options_.source, "The directory to serve");
         add.operand("MOUNTPOINT", options_.point, "An empty directory outside it");
         add.flag("--read-only", options_.read_only, "Refuse every change");
-        add.flag("--allow-other,!--only-me", options_.allow_other,
-                 "Other users may use the mount, or not (default: as root they may)");
+        add.flag("--allow-other", allow_other_, "Other users may use the mount (default: as root)");
+        add.flag("--only-me", only_me_, "Other users may not use the mount (default: if not root)");
         add.flag("--background", options_.background, "Return once the mount is there");
-        add.text("--threads", threads_,
-                 "Threads that serve requests (default: one for each processor, at least 4)", "N");
+        add.text("--threads", threads_, "Threads that serve requests (default: by load, up to 128)",
+                 "N");
         add.text("--read-ahead", read_ahead_,
                  "How far the kernel reads ahead, as root (default 1M to 4M, by processors)",
                  "SIZE");
@@ -125,10 +125,14 @@ private:
                 {{options_.read_ahead_bytes.value_or(0) > most_read_ahead_bytes,
                   "--read-ahead: " + read_ahead_ + " is further than anybody reads; give at most " +
                       format_size(most_read_ahead_bytes)},
+                 {allow_other_ && only_me_,
+                  "--allow-other and --only-me contradict each other; give one of them"},
                  {common.json && options_.background,
                   "--json reports when the mount is gone, and --background ends before; give one "
                   "of them"}});
-        if (!s) return s;
+        used_wrongly = !s.ok();
+        if (used_wrongly) return s;
+        options_.allow_other = allow_other_ || (!only_me_ && ::geteuid() == 0);
         options_.pass_through = pass_through_ != "off";
         s = settle_buffer();
         used_wrongly = s.code == -EINVAL;
@@ -213,7 +217,7 @@ private:
     mount::serve_options options_;
     std::string threads_, read_ahead_, pass_through_, policy_, backend_;
     std::optional<std::uint64_t> ram_, gpu_, page_;
-    bool always_gram_ = false;
+    bool always_gram_ = false, allow_other_ = false, only_me_ = false;
 };
 
 }  // namespace
