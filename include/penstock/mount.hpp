@@ -39,7 +39,8 @@ struct mount_options {
     // programs write so is no longer known by page: a region that begins to use such a file treats
     // it as one with outside writers until they have closed it (docs/guide/mount.md).
     bool pass_through = true;
-    // How many threads serve requests. Without a value one for each processor, at least 4.
+    // How many threads serve requests. Without a value as many as there is work for: 128 while all
+    // wait for the source, of which 16 stay, or one for each processor, if that is more.
     std::optional<std::uint32_t> threads = std::nullopt;
     // Programs read files through this pool (docs/guide/mount.md). The mount takes one of its
     // sessions, and for files at most half of buffer_options::max_files. The program goes on using

@@ -14,12 +14,13 @@
 
 #include "mount/caller.hpp"
 #include "mount/tree.hpp"
+#include "os/shared_memory.hpp"
 
 namespace penstock::mount {
 
 namespace {
 
-void reply_attributes(fuse_req_t request, const node& file_node) {
+void reply_attributes(fuse_req_t request, node& file_node) {
     struct stat facts {};
     if (const int code = tree_of(request).nodes.facts_of(file_node, facts); code != 0)
         return reply(request, code);
@@ -30,7 +31,8 @@ void get_attributes(fuse_req_t request, fuse_ino_t number, fuse_file_info*) {
     reply_attributes(request, begin(request, number));
 }
 
-int change_owner(const node& file_node, const struct stat& to, int which) {
+int change_owner(fuse_req_t request, const node& file_node, const struct stat& to, int which) {
+    const as_ordinary owner(request);
     const uid_t user = which & FUSE_SET_ATTR_UID ? to.st_uid : static_cast<uid_t>(-1);
     const gid_t group = which & FUSE_SET_ATTR_GID ? to.st_gid : static_cast<gid_t>(-1);
     return ::fchownat(file_node.fd, "", user, group, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW);
@@ -45,15 +47,32 @@ int change_times(const node& file_node, const struct stat& to, int which) {
     return ::utimensat(AT_FDCWD, path_of(file_node.fd).c_str(), times, 0);
 }
 
-// All behind the shorter of the two ends is other than before.
+// ftruncate() and opens with O_TRUNC date a file also if its size stays; truncate() leaves that to
+// the file system. The kernel does not tell an open from truncate(). The program of an open has the
+// file open to write.
+int set_size(const node& file_node, const fuse_file_info* open, int fd, bool stays, off_t size) {
+    if (open != nullptr) return ::ftruncate(handle_of(open), size);
+    if (fd < 0 || (stays && file_node.writers == 0))
+        return ::truncate(path_of(file_node.fd).c_str(), size);
+    return ::ftruncate(fd, size);
+}
+
+// All behind the shorter of the two ends is other than before. -1 with EWOULDBLOCK: a lease on the
+// file has to go first. None can be taken while a descriptor writes. Where this process may not
+// have one, truncate() says why.
 int change_size(fuse_req_t request, node& file_node, const fuse_file_info* open, off_t size) {
     struct stat facts {};
     if (::fstatat(file_node.fd, "", &facts, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) != 0) return -1;
+    host::owned_fd writing;
+    if (open == nullptr && !is_made_up(file_node)) {
+        writing.reset(
+            ::open(path_of(file_node.fd).c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
+        if (!writing && errno == EWOULDBLOCK) return -1;
+    }
     const auto first = static_cast<std::uint64_t>(std::min(size, facts.st_size));
     region::program_write access(file_of(request, file_node), region::program_access::kind::direct,
                                  first, UINT64_MAX);
-    const int result = open != nullptr ? ::ftruncate(handle_of(open), size)
-                                       : ::truncate(path_of(file_node.fd).c_str(), size);
+    const int result = set_size(file_node, open, writing.get(), size == facts.st_size, size);
     const int code = errno;
     access.wrote(first, UINT64_MAX);
     tell_buffer(request, file_node, first, UINT64_MAX);
@@ -61,24 +80,30 @@ int change_size(fuse_req_t request, node& file_node, const fuse_file_info* open,
     return result;
 }
 
-void change_attributes(fuse_req_t request, node& file_node, const struct stat& to, int which,
+// An attempt (answer_without_waiting). What stands before the size may be done again.
+bool change_attributes(fuse_req_t request, node& file_node, const struct stat& to, int which,
                        const fuse_file_info* open) {
     const std::string path = path_of(file_node.fd);
     const auto failed = [&](int result) {
         if (result < 0) reply(request, errno);
         return result < 0;
     };
-    if (which & FUSE_SET_ATTR_MODE && failed(::chmod(path.c_str(), to.st_mode & 07777))) return;
+    if (which & FUSE_SET_ATTR_MODE && failed(::chmod(path.c_str(), to.st_mode & 07777)))
+        return true;
     if (which & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID) &&
-        failed(change_owner(file_node, to, which)))
-        return;
-    if (which & FUSE_SET_ATTR_SIZE && failed(change_size(request, file_node, open, to.st_size)))
-        return;
+        failed(change_owner(request, file_node, to, which)))
+        return true;
+    if (which & FUSE_SET_ATTR_SIZE) {
+        const int result = change_size(request, file_node, open, to.st_size);
+        if (result < 0 && errno == EWOULDBLOCK) return false;
+        if (failed(result)) return true;
+    }
     if (which & (FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_ATIME_NOW |
                  FUSE_SET_ATTR_MTIME_NOW) &&
         failed(change_times(file_node, to, which)))
-        return;
+        return true;
     reply_attributes(request, file_node);
+    return true;
 }
 
 // A page that is written back sets the time of modification, and clears set-id bits where we are
@@ -92,8 +117,13 @@ bool is_undone_by_stores(const struct stat& to, int which) {
 void set_attributes(fuse_req_t request, fuse_ino_t number, struct stat* to, int which,
                     fuse_file_info* open) {
     node& file_node = begin(request, number);
-    if (!is_undone_by_stores(*to, which))
-        return change_attributes(request, file_node, *to, which, open);
+    if (!is_undone_by_stores(*to, which)) {
+        const std::optional<fuse_file_info> of =
+            open != nullptr ? std::optional(*open) : std::nullopt;
+        return answer_without_waiting(request, -1, [request, &file_node, wanted = *to, which, of] {
+            return change_attributes(request, file_node, wanted, which, of ? &*of : nullptr);
+        });
+    }
     after_stores_to(request, file_node, [request, &file_node, wanted = *to, which] {
         change_attributes(request, file_node, wanted, which, nullptr);
     });
@@ -126,8 +156,10 @@ void get_xattr(fuse_req_t request, fuse_ino_t number, const char* name, std::siz
 
 void list_xattr(fuse_req_t request, fuse_ino_t number, std::size_t room) {
     const std::string path = path_of(begin(request, number).fd);
-    reply_xattr(request, room,
-                [&](char* to, std::size_t bytes) { return ::listxattr(path.c_str(), to, bytes); });
+    reply_xattr(request, room, [&](char* to, std::size_t bytes) {
+        const as_ordinary reader(request);
+        return ::listxattr(path.c_str(), to, bytes);
+    });
 }
 
 // Among the attributes that a file system interprets (system.*) the kernel checks changes of lists
@@ -160,7 +192,9 @@ void set_xattr(fuse_req_t request, fuse_ino_t number, const char* name, const ch
     int code = 0;
     {
         std::optional<as_caller> caller;
+        std::optional<as_ordinary> owner;
         if (is_to_take_group_bit(request, file_node, name)) caller.emplace(request);
+        else owner.emplace(request);
         code = ::setxattr(path_of(file_node.fd).c_str(), name, value, bytes, flags) < 0 ? errno : 0;
     }
     reply(request, code);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -14,6 +15,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <filesystem>
+#include <fstream>
 #include <future>
 #include <mutex>
 #include <system_error>
@@ -109,10 +111,21 @@ struct end_config {
     void operator()(fuse_loop_config* config) const { fuse_loop_cfg_destroy(config); }
 };
 
-int run_loop(fuse_session* session, std::uint32_t threads) {
+// How many threads serve: `most` while others wait for the source, of which more than `kept` end
+// when they have nothing to do. To make and end a thread costs as much as a request.
+struct thread_counts {
+    std::uint32_t kept = 0, most = 0;
+};
+thread_counts threads_of(std::optional<std::uint32_t> wanted) {
+    const std::uint32_t usual = serving_threads(wanted);
+    if (wanted) return {usual, usual};
+    return {std::max(usual, 16u), std::max(usual, 128u)};
+}
+
+int run_loop(fuse_session* session, thread_counts threads) {
     const std::unique_ptr<fuse_loop_config, end_config> config(fuse_loop_cfg_create());
-    fuse_loop_cfg_set_max_threads(config.get(), threads);
-    fuse_loop_cfg_set_idle_threads(config.get(), threads);
+    fuse_loop_cfg_set_max_threads(config.get(), threads.most);
+    fuse_loop_cfg_set_idle_threads(config.get(), threads.kept);
     fuse_loop_cfg_set_clone_fd(config.get(), 1);
     return fuse_session_loop_mt(session, config.get());
 }
@@ -135,7 +148,8 @@ struct session_parts {
     tree files;
     host::hub* hub = nullptr;
     std::string point;
-    std::uint32_t threads = 0;
+    std::string device;  // the number of the mount's file system, as mounted_at() has it
+    thread_counts threads;
     std::unique_ptr<fuse_session, end_session> session;
     std::shared_ptr<mounted_views> views;
     std::thread loop;
@@ -215,13 +229,15 @@ status background_session::open(const serve_options& wanted,
                             (wanted.allow_other && ::geteuid() != 0
                                  ? " (allow_other needs user_allow_other in /etc/fuse.conf)"
                                  : "")};
+    parts->files.session = parts->session.get();
     parts->files.late = std::make_unique<late_answers>(parts->session.get());
     if (status s = greet(wanted, *parts->session, parts->files, root); !s) {
         fuse_session_unmount(parts->session.get());
         return s;
     }
     parts->point = absolute(wanted.point);
-    parts->threads = serving_threads(wanted.threads);
+    parts->device = mounted_at(parts->files.point).device;
+    parts->threads = threads_of(wanted.threads);
     parts->views =
         std::make_shared<mounted_views>(parts->files, parts->session.get(), parts->point);
     out.reset(new background_session);
@@ -280,6 +296,15 @@ std::future<void> wake(const std::string& point) try {
     return {};  // some program's request wakes them
 }
 
+// Programs that wait for an answer get an error. Without that, a thread of this process that uses
+// the mount (wake()) would keep the process from ending, and that the mount's descriptors open.
+void unmount_by_force(fuse_session& session, const std::string& point, const std::string& device) {
+    if (::umount2(point.c_str(), MNT_FORCE | MNT_DETACH) == 0) return;
+    const std::string number = device.substr(device.find(':') + 1);
+    std::ofstream("/sys/fs/fuse/connections/" + number + "/abort") << 1 << std::flush;
+    fuse_session_unmount(&session);
+}
+
 }  // namespace
 
 int background_session::stop() {
@@ -291,6 +316,7 @@ int background_session::stop() {
         if (is_running()) code = parts.views->collect_all();
         parts.views->end();
         parts.files.late->end();
+        parts.files.waiting.end();
         fuse_session_exit(parts.session.get());
         const std::future<void> woken = wake(parts.point);
         bool over = false;
@@ -298,9 +324,14 @@ int background_session::stop() {
             std::unique_lock hold(parts.lock);
             over = parts.changed.wait_for(hold, longest_end, [&] { return !parts.running; });
         }
-        if (!over) {  // mounted no more, but in use: its threads wait for requests that do not come
+        // It is mounted no more, but in use, and its threads wait for requests that do not come; or
+        // some wait for the source. What is mounted there meanwhile may be another mount.
+        if (!over) {
+            if (mounted_at(parts.files.point).device == parts.device)
+                unmount_by_force(*parts.session, parts.files.point, parts.device);
             parts.loop.detach();
             last_ = report();
+            left_threads_ = true;
             parts_.reset();
             return -EBUSY;
         }

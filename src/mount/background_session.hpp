@@ -26,8 +26,9 @@ public:
     void start(host::hub& hub, std::function<void()> ended);
     // Programs' stores come home, nothing is served any more, the mount is taken away. 0 or a
     // negative errno: of the stores, or -EBUSY: some thread that serves did not end within seconds;
-    // then it and its memory are left behind. At most one thread at a time.
+    // then it and its memory are left behind (left_threads()). At most one thread at a time.
     int stop();
+    [[nodiscard]] bool left_threads() const { return left_threads_; }
 
     // False in a child of the process that started it, which has none of its threads and must not
     // take it away.
@@ -41,6 +42,7 @@ private:
     host::process_owner owner_;             // that started it
     std::shared_ptr<session_parts> parts_;  // also the serving thread's
     serve_report last_;
+    bool left_threads_ = false;
 };
 
 }  // namespace penstock::mount

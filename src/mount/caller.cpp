@@ -25,7 +25,11 @@ void take(unsigned user, unsigned group) {
     ::syscall(SYS_setfsuid, user);
 }
 
-// Taking another user clears these from what is in force, and leaves them permitted.
+// Rights by which a file system grants more than permissions.
+constexpr std::uint64_t beyond_limits = std::uint64_t{1} << CAP_SYS_RESOURCE;
+
+// Taking another user clears these from what is in force, and leaves them permitted. Those beyond
+// limits it leaves in force.
 void keep_file_rights() {
     __user_cap_header_struct head{_LINUX_CAPABILITY_VERSION_3, 0};
     __user_cap_data_struct data[2]{};
@@ -33,6 +37,7 @@ void keep_file_rights() {
     constexpr unsigned kept =
         1u << CAP_DAC_OVERRIDE | 1u << CAP_DAC_READ_SEARCH | 1u << CAP_FOWNER | 1u << CAP_MKNOD;
     data[0].effective |= data[0].permitted & kept;
+    data[0].effective &= ~static_cast<unsigned>(beyond_limits);
     ::syscall(SYS_capset, &head, data);
 }
 
@@ -83,13 +88,17 @@ as_caller::as_caller(fuse_req_t request)
     const fuse_ctx* const context = fuse_req_ctx(request);
     if (has_mask_) ::umask(mask_);
     if (::geteuid() != 0 || (context->uid == 0 && context->gid == 0)) return;
+    changed_ = true;
+    rights_in_force(own_rights_);
     take(context->uid, context->gid);
     if (context->uid != 0) keep_file_rights();
-    changed_ = true;
 }
 
 as_caller::~as_caller() {
-    if (changed_) take(0, 0);  // being root again puts the rights in force again
+    if (changed_) {
+        take(0, 0);
+        put_in_force(own_rights_);
+    }
     if (has_mask_) ::umask(0);
 }
 
@@ -99,8 +108,7 @@ as_user::as_user(fuse_req_t request) {
 }
 
 as_user::as_user() {
-    constexpr uid_t nobody = 65534;
-    if (::geteuid() == 0) take(nobody, nobody, {});
+    if (::geteuid() == 0) take(other_user, other_user, {});
 }
 
 // Groups first: changing them takes a capability that is given up at the end.
@@ -121,6 +129,27 @@ as_user::~as_user() {
     put_in_force(own_rights_);
     mount::take(0, 0);
     ::syscall(SYS_setgroups, own_groups_.size(), own_groups_.data());
+}
+
+as_ordinary::as_ordinary(fuse_req_t request) {
+    if (const uid_t user = fuse_req_ctx(request)->uid; user != 0)
+        take(user, beyond_limits | std::uint64_t{1} << CAP_SYS_ADMIN);
+}
+
+// With the right to name files to the kernel that it is to pass through.
+as_ordinary::as_ordinary(uid_t user) { take(user, beyond_limits); }
+
+void as_ordinary::take(uid_t user, std::uint64_t without) {
+    if (::geteuid() != 0 || !rights_in_force(own_rights_)) return;
+    ::syscall(SYS_setfsuid, user);  // takes rights over files, which are put back here
+    put_in_force(own_rights_ & ~without);
+    changed_ = true;
+}
+
+as_ordinary::~as_ordinary() {
+    if (!changed_) return;
+    ::syscall(SYS_setfsuid, 0);
+    put_in_force(own_rights_);
 }
 
 namespace {
@@ -155,10 +184,14 @@ bool is_made_up(node& file_node) {
 
 void read_what_comes(fuse_req_t request, const fuse_file_info* open, std::size_t bytes,
                      off_t offset) {
-    std::vector<char> text(bytes);
-    const ssize_t got = read_as_judged(request, open, text, offset);
-    if (got < 0) return reply(request, static_cast<int>(-got));
-    fuse_reply_buf(request, text.data(), static_cast<std::size_t>(got));
+    answer_without_waiting(request, handle_of(open), [request, open = *open, bytes, offset] {
+        std::vector<char> text(bytes);
+        const ssize_t got = read_as_judged(request, &open, text, offset);
+        if (got == -EAGAIN && (open.flags & O_NONBLOCK) == 0) return false;
+        if (got < 0) reply(request, static_cast<int>(-got));
+        else fuse_reply_buf(request, text.data(), static_cast<std::size_t>(got));
+        return true;
+    });
 }
 
 std::vector<char> public_content_of(const node& file_node) {

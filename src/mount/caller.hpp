@@ -33,6 +33,7 @@ public:
     }
 
 private:
+    std::uint64_t own_rights_ = 0;  // capabilities in force
     bool changed_ = false;
     bool has_mask_ = false;  // this thread has the caller's umask in force
     mode_t mask_ = 0;
@@ -59,6 +60,28 @@ private:
     std::uint64_t own_rights_ = 0;  // capabilities in force
     bool changed_ = false, is_so_ = true;
 };
+
+// A user other than root in what a file system grants to root without asking for permissions: the
+// blocks that ext4 keeps for root, more than a quota allows, names of attributes that are hidden.
+// The rights over files stay, with which the mount does what the kernel allowed. Does nothing where
+// we are not root.
+class as_ordinary {
+public:
+    explicit as_ordinary(fuse_req_t request);  // the caller, if that is not root
+    explicit as_ordinary(uid_t user);
+    ~as_ordinary();
+    as_ordinary(const as_ordinary&) = delete;
+    as_ordinary& operator=(const as_ordinary&) = delete;
+
+private:
+    void take(uid_t user, std::uint64_t without);
+
+    std::uint64_t own_rights_ = 0;
+    bool changed_ = false;
+};
+
+// No user in particular, and not root.
+constexpr uid_t other_user = 65534;
 
 // Files that the source makes up when they are read, such as those of /proc and /sys. Their sizes
 // say nothing about the bytes that they give, and the bytes may depend on the reader.

@@ -7,9 +7,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <memory>
 #include <new>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -33,22 +35,61 @@ region::program_access::kind kind_of(const fuse_file_info* open) {
 
 bool may_store(const fuse_file_info* open) { return (open->flags & O_ACCMODE) == O_RDWR; }
 
+bool may_write(const fuse_file_info* open) { return (open->flags & O_ACCMODE) != O_RDONLY; }
+
 // Direct access is the kernel's between the program and us; our own reads and writes may have any
 // address and length. Nor may the descriptor append: the kernel writes pages back through it that
-// the program changed in a mapping, and those have their places.
+// the program changed in a mapping, and those have their places. The open does not wait for a
+// program that has a lease on the file.
 int our_flags(int flags) {
-    return (flags & ~(O_DIRECT | O_APPEND | ((flags & O_CREAT) == 0 ? O_NOFOLLOW : 0))) | O_CLOEXEC;
+    return (flags & ~(O_DIRECT | O_APPEND | ((flags & O_CREAT) == 0 ? O_NOFOLLOW : 0))) |
+           O_CLOEXEC | O_NONBLOCK;
 }
 
-// Opens a file of the source as the program wants it: a descriptor, or a negative errno. An
-// append-only file can only be opened to append, so that descriptor appends, and `marks` says so to
-// later operations on the handle.
+// Opens a file of the source as the program wants it: a descriptor, or a negative errno, of which
+// EWOULDBLOCK says that a lease has to go first. An append-only file can only be opened to append,
+// so that descriptor appends, and `marks` says so to later operations on the handle.
 int open_source(int folder, const char* name, int flags, mode_t mode, std::uint64_t& marks) {
     int fd = ::openat(folder, name, our_flags(flags), mode);
-    if (fd >= 0 || errno != EPERM || (flags & O_APPEND) == 0) return fd >= 0 ? fd : -errno;
-    fd = ::openat(folder, name, our_flags(flags) | O_APPEND, mode);
-    if (fd >= 0) marks |= only_appends;
-    return fd >= 0 ? fd : -errno;
+    if (fd < 0 && errno == EPERM && (flags & O_APPEND) != 0) {
+        fd = ::openat(folder, name, our_flags(flags) | O_APPEND, mode);
+        if (fd >= 0) marks |= only_appends;
+    }
+    if (fd < 0) return -errno;
+    // Reads of a file that is made up must not wait. Other file systems may give the flag a
+    // meaning.
+    if ((marks & judges_reader) == 0) ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+    return fd;
+}
+
+// A program that does not want to wait for a lease does so for this moment all the same: regions
+// and kernels hold one while they ask whether a file has writers (os/file_kind.hpp).
+class patience {
+public:
+    explicit patience(int flags) : is_short_((flags & O_NONBLOCK) != 0) {}
+    // True: the program is to be told EWOULDBLOCK.
+    [[nodiscard]] bool is_over() const {
+        return is_short_ && std::chrono::steady_clock::now() - begin_ > longest_moment;
+    }
+
+private:
+    static constexpr std::chrono::milliseconds longest_moment{100};
+    const bool is_short_;
+    const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+// The facts of a file that a program opens. The kernel does not ask for them at an open: for a
+// second it goes on by those that it was told last, and reads no further than their size. So it is
+// told to ask where they are no longer true. It is not held up by that, since no page is concerned.
+// With the lock, so that no other open of the file is answered before. 0 or an errno.
+int facts_at_open(tree& t, node& file_node, struct stat& facts) {
+    const std::lock_guard hold(file_node.lock);
+    if (::fstatat(file_node.fd, "", &facts, AT_EMPTY_PATH) != 0) return errno;
+    const host::file_identity now = host::identity_of(facts);
+    if (file_node.told == now) return 0;
+    fuse_lowlevel_notify_inval_inode(t.session, t.nodes.number_of(file_node), -1, 0);
+    file_node.told = now;
+    return 0;
 }
 
 // The kernel keeps the pages it has of a file that did not change since they came.
@@ -81,6 +122,7 @@ bool begin_use(tree& t, node& file_node, fuse_file_info* open) {
     const file_way way = begin_way(t, file_node, *open);
     if (way == file_way::refused) return false;
     const unsigned of_program = (open->fh & is_ours) == 0 ? 1 : 0;
+    if (may_write(open)) ++file_node.writers;
     t.counted.opens.fetch_add(of_program, std::memory_order_relaxed);
     if (way == file_way::passed) {
         t.counted.passed_opens.fetch_add(of_program, std::memory_order_relaxed);
@@ -113,6 +155,7 @@ void end_telling(node& file_node) {
 }
 
 void end_use(tree& t, node& file_node, const fuse_file_info* open) {
+    if (may_write(open)) --file_node.writers;
     if ((open->fh & is_passed) == 0) {
         if (may_store(open)) --file_node.storers;  // the kernel has sent all that was stored
         if (is_buffered(t, open)) t.buffer->closed(file_node);
@@ -154,10 +197,7 @@ int open_as_judged(fuse_req_t request, const node& file_node, fuse_file_info* op
     std::optional<as_user> caller;
     if ((open->fh & judges_reader) != 0) caller.emplace(request);
     if (caller && !caller->is_so()) return -EACCES;
-    // Opening a file of a disk waits only for the moment in which a region or kernel asks whether
-    // it has writers (os/file_kind.hpp). A file that is made up may wait for what is to come.
-    const int flags = caller ? open->flags : open->flags & ~O_NONBLOCK;
-    return open_source(AT_FDCWD, path_of(file_node.fd).c_str(), flags, 0, open->fh);
+    return open_source(AT_FDCWD, path_of(file_node.fd).c_str(), open->flags, 0, open->fh);
 }
 
 // The kernel opens a program to run it. A mount in the source may forbid that for all its files.
@@ -168,16 +208,21 @@ bool is_refused_as_program(const node& file_node, const fuse_file_info* open) {
            (facts.f_flag & ST_NOEXEC) != 0;
 }
 
-void open_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
-    node& file_node = begin(request, number);
+// An attempt (answer_without_waiting).
+bool try_to_open(fuse_req_t request, node& file_node, fuse_file_info wanted, const patience& left) {
+    fuse_file_info* const open = &wanted;
     tree& t = tree_of(request);  // the request is gone with its answer
-    if (is_refused_as_program(file_node, open)) return reply(request, EACCES);
+    const auto refuse = [request](int code) {
+        reply(request, code);
+        return true;
+    };
     struct stat facts {};
-    if (::fstatat(file_node.fd, "", &facts, AT_EMPTY_PATH) != 0) return reply(request, errno);
+    if (const int code = facts_at_open(t, file_node, facts); code != 0) return refuse(code);
     if (facts.st_blocks == 0 && is_made_up(file_node)) open->fh |= judges_reader;
     look_for_stores_past(t, file_node);
     const int fd = open_as_judged(request, file_node, open);
-    if (fd < 0) return reply(request, -fd);
+    if (fd == -EWOULDBLOCK && !left.is_over()) return false;
+    if (fd < 0) return refuse(-fd);
     open->fh |= static_cast<std::uint64_t>(fd);
     // A caller of another process namespace has the number 0 here.
     if (const pid_t own = t.own_opener; own != 0 && fuse_req_ctx(request)->pid == own) {
@@ -188,43 +233,66 @@ void open_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
     }
     if (!begin_use(t, file_node, open)) {
         ::close(fd);
-        return reply(request, EINVAL);
+        return refuse(EINVAL);
     }
     if ((open->fh & (is_ours | is_passed)) == 0) keep_cache_if_unchanged(file_node, facts, open);
     const bool is_told = (open->fh & has_false_size) != 0 && facts.st_size == 0 &&
                          (open->flags & O_ACCMODE) == O_RDONLY;
     if (!is_told || !reply_told_open(request, t, file_node, *open))
         reply_open(request, t, file_node, *open);
+    return true;
+}
+
+void open_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
+    node& file_node = begin(request, number);
+    if (is_refused_as_program(file_node, open)) return reply(request, EACCES);
+    answer_without_waiting(request, -1,
+                           [request, &file_node, wanted = *open, left = patience(open->flags)] {
+                               return try_to_open(request, file_node, wanted, left);
+                           });
+}
+
+// An attempt. The kernel thinks that there is no such name, so it may be another program's by now,
+// and no file. ESTALE has the kernel look again.
+bool try_to_create(fuse_req_t request, node& at, const std::string& name, mode_t mode,
+                   fuse_file_info wanted, const patience& left) {
+    fuse_file_info* const open = &wanted;
+    int fd = -1;
+    {
+        const as_caller caller(request);
+        fd = open_source(at.fd, name.c_str(), open->flags | O_CREAT | O_NOFOLLOW,
+                         caller.mode_of(mode), open->fh);
+    }
+    if (fd == -EWOULDBLOCK && !left.is_over()) return false;
+    tree& t = tree_of(request);  // the request is gone with its answer
+    fuse_entry_param entry{};
+    int code = fd >= 0 ? look_up(t, at, name.c_str(), entry) : fd == -ENXIO ? ESTALE : -fd;
+    if (code == 0 && !S_ISREG(entry.attr.st_mode)) code = ESTALE;
+    open->fh |= static_cast<std::uint64_t>(fd);
+    open->direct_io = (open->fh & only_appends) != 0 && may_store(open);
+    if (code == 0 && !begin_use(t, t.nodes.at(entry.ino), open)) code = EINVAL;
+    if (code != 0) {
+        if (fd >= 0) ::close(fd);
+        if (entry.ino != 0) t.nodes.forget(entry.ino, 1);
+        reply(request, code);
+        return true;
+    }
+    node& made = t.nodes.at(entry.ino);
+    const int answer = (open->fh & is_passed) != 0 ? reply_passed(request, made, entry, *open)
+                                                   : fuse_reply_create(request, &entry, open);
+    if (answer == -ENOENT) end_use(t, made, open);
+    forget_unheard(t, entry, answer);
+    return true;
 }
 
 void create_file(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode,
                  fuse_file_info* open) {
     node& at = begin(request, parent);
-    int fd = -1;
-    {
-        const as_caller caller(request);
-        fd = open_source(at.fd, name, open->flags | O_CREAT | O_NOFOLLOW, caller.mode_of(mode),
-                         open->fh);
-    }
-    if (fd < 0) return reply(request, -fd);
-    tree& t = tree_of(request);  // the request is gone with its answer
-    fuse_entry_param entry{};
-    if (const int code = look_up(t, at, name, entry); code != 0) {
-        ::close(fd);
-        return reply(request, code);
-    }
-    open->fh |= static_cast<std::uint64_t>(fd);
-    open->direct_io = (open->fh & only_appends) != 0 && may_store(open);
-    node& made = t.nodes.at(entry.ino);
-    if (!begin_use(t, made, open)) {
-        ::close(fd);
-        t.nodes.forget(entry.ino, 1);
-        return reply(request, EINVAL);
-    }
-    const int answer = (open->fh & is_passed) != 0 ? reply_passed(request, made, entry, *open)
-                                                   : fuse_reply_create(request, &entry, open);
-    if (answer == -ENOENT) end_use(t, made, open);
-    forget_unheard(t, entry, answer);
+    answer_without_waiting(request, -1,
+                           [request, &at, name = std::string(name), mode, wanted = *open,
+                            left = patience(open->flags)] {
+                               return try_to_create(request, at, name, mode, wanted, left);
+                           });
 }
 
 // False: the source is to be read.
@@ -363,6 +431,7 @@ ssize_t write_back(fuse_req_t request, node& file_node, int fd, fuse_bufvec& fro
     std::vector<char> bytes;
     const ssize_t got = into_memory(from, bytes);
     if (got < 0) return got;
+    const as_ordinary writer(other_user);  // which program stored it is not known
     const auto* const first = reinterpret_cast<const std::byte*>(bytes.data());
     const std::int64_t written = region::program_write::write_back(
         file_of(request, file_node), fd, first, static_cast<std::uint64_t>(got),
@@ -383,7 +452,9 @@ ssize_t write_somehow(fuse_req_t request, node& file_node, fuse_file_info* open,
     if ((open->fh & judges_reader) != 0) judged.emplace(request);
     if (judged && !judged->is_so()) return -EACCES;
     std::optional<as_caller> caller;
+    std::optional<as_ordinary> writer;
     if (is_to_take_bits(request, handle_of(open))) caller.emplace(request);
+    else if (!judged) writer.emplace(request);
     if ((open->flags & O_APPEND) != 0)
         return append_told(request, file_node, handle_of(open), from, offset);
     return write_told(request, file_node, open, from, offset);
@@ -411,7 +482,7 @@ void flush_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
 // next open has the kernel read again.
 void release_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
     node& file_node = begin(request, number);
-    if ((open->flags & O_ACCMODE) != O_RDONLY) {
+    if (may_write(open)) {
         const std::lock_guard hold(file_node.lock);
         file_node.cached = {};
     }
@@ -434,6 +505,7 @@ void allocate(fuse_req_t request, fuse_ino_t number, int mode, off_t offset, off
         FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE | FALLOC_FL_UNSHARE_RANGE;
     const auto first = static_cast<std::uint64_t>(offset),
                count = (mode & ~in_place) == 0 ? static_cast<std::uint64_t>(bytes) : UINT64_MAX;
+    const as_ordinary writer(request);
     region::program_write access(file_of(request, file_node), region::program_access::kind::direct,
                                  first, count);
     const int code = ::fallocate(handle_of(open), mode, offset, bytes) != 0 ? errno : 0;
@@ -454,6 +526,7 @@ void copy_range(fuse_req_t request, fuse_ino_t number, off_t from_offset, fuse_f
                 int flags) {
     begin(request, number);
     const auto first = static_cast<std::uint64_t>(to_offset);
+    const as_ordinary writer(request);
     node& to_node = tree_of(request).nodes.at(into);
     region::program_write access(file_of(request, to_node), region::program_access::kind::direct,
                                  first, bytes);

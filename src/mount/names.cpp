@@ -98,10 +98,14 @@ void make_symlink(fuse_req_t request, const char* target, fuse_ino_t parent, con
 void make_link(fuse_req_t request, fuse_ino_t number, fuse_ino_t parent, const char* name) {
     node& file_node = begin(request, number);
     node& at = tree_of(request).nodes.at(parent);
-    int code = code_of(::linkat(file_node.fd, "", at.fd, name, AT_EMPTY_PATH));
-    if (code == ENOENT || code == EPERM)  // that way is for the privileged
-        code = code_of(
-            ::linkat(AT_FDCWD, path_of(file_node.fd).c_str(), at.fd, name, AT_SYMLINK_FOLLOW));
+    int code = 0;
+    {
+        const as_ordinary caller(request);
+        code = code_of(::linkat(file_node.fd, "", at.fd, name, AT_EMPTY_PATH));
+        if (code == ENOENT || code == EPERM)  // that way is for the privileged
+            code = code_of(
+                ::linkat(AT_FDCWD, path_of(file_node.fd).c_str(), at.fd, name, AT_SYMLINK_FOLLOW));
+    }
     reply_entry(request, at, name, code);
 }
 
@@ -134,8 +138,13 @@ void remove_directory(fuse_req_t request, fuse_ino_t parent, const char* name) {
 void rename_name(fuse_req_t request, fuse_ino_t parent, const char* name, fuse_ino_t new_parent,
                  const char* new_name, unsigned flags) {
     node& from = begin(request, parent);
-    reply(request, code_of(::renameat2(from.fd, name, tree_of(request).nodes.at(new_parent).fd,
-                                       new_name, flags)));
+    int code = 0;
+    {
+        const as_ordinary caller(request);
+        code = code_of(
+            ::renameat2(from.fd, name, tree_of(request).nodes.at(new_parent).fd, new_name, flags));
+    }
+    reply(request, code);
 }
 
 }  // namespace

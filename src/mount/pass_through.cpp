@@ -9,9 +9,11 @@
 #include <mutex>
 #include <utility>
 
+#include "mount/caller.hpp"
 #include "mount/file_buffer.hpp"
 #include "mount/tree.hpp"
 #include "os/env.hpp"
+#include "os/file_system.hpp"
 #include "os/shared_memory.hpp"
 
 namespace penstock::mount {
@@ -74,7 +76,8 @@ bool may_write(const fuse_file_info& open) { return (open.flags & O_ACCMODE) != 
 
 // What the file system tells of writers, of any process, mappings too.
 host::writers writers_of(const node& file_node) {
-    const host::owned_fd fd(::open(path_of(file_node.fd).c_str(), O_RDONLY | O_CLOEXEC));
+    const host::owned_fd fd(
+        ::open(path_of(file_node.fd).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     host::file_facts facts;
     if (!fd || host::linux_environment().facts(fd.get(), facts) != 0) return host::writers::unknown;
     return facts.writing;
@@ -84,8 +87,8 @@ host::writers writers_of(const node& file_node) {
 // know this flag would fail the open.
 bool can_be_direct(const node& file_node, const fuse_file_info& open) {
     if ((open.flags & O_DIRECT) == 0) return true;
-    const host::owned_fd fd(
-        ::open(path_of(file_node.fd).c_str(), (open.flags & O_ACCMODE) | O_DIRECT | O_CLOEXEC));
+    const host::owned_fd fd(::open(path_of(file_node.fd).c_str(),
+                                   (open.flags & O_ACCMODE) | O_DIRECT | O_CLOEXEC | O_NONBLOCK));
     return fd || errno != EINVAL;
 }
 
@@ -95,11 +98,13 @@ bool is_used(const tree& t, const host::file_key& key) {
            t.shared->hub().known.may_have(key);
 }
 
-// Of a file that no program has open.
+// Of a file that no program has open. The kernel opens the file of the source with the flags of the
+// program's open, so a passed file goes on appending when the program has taken O_APPEND back.
 bool may_pass(const tree& t, const node& file_node, const fuse_file_info& open) {
     if (!t.passing.is_on() || (open.fh & (has_false_size | only_appends | judges_reader)) != 0)
         return false;
-    if (!file_node.passing.stores_past && is_used(t, key_of(file_node))) return false;
+    const bool appends = may_write(open) && (open.flags & O_APPEND) != 0;
+    if (!file_node.passing.stores_past && (appends || is_used(t, key_of(file_node)))) return false;
     if (!can_be_direct(file_node, open)) return false;
     // The question for writers holds a lease for a moment, in which the kernel would fail the open.
     if (t.passing.is_careful() && may_write(open) && (open.flags & O_NONBLOCK) != 0) return false;
@@ -121,6 +126,9 @@ bool passing_files::begin(int device, int root, bool careful) {
 // Kernels before 6.17 or so take descriptors that read. That one is closed again at once, and reads
 // only, so that it is no writer to those that ask for writers.
 std::int32_t passing_files::open_backing(int path_fd) {
+    // With whose rights the kernel writes it for all programs, of root too: none that go beyond the
+    // limits of other users. A server's file system may ask whether that user may write at all.
+    const as_ordinary writer(host::file_system_of(path_fd).is_local ? other_user : 0);
     const auto number_of = [this](int fd) {
         const backing_map wanted{fd, 0, 0};
         const int number = ::ioctl(device_, backing_open, &wanted);
@@ -130,7 +138,7 @@ std::int32_t passing_files::open_backing(int path_fd) {
         const std::int32_t number = number_of(path_fd);
         if (number != -EBADF && number != -EOPNOTSUPP) return number;
     }
-    const host::owned_fd fd(::open(path_of(path_fd).c_str(), O_RDONLY | O_CLOEXEC));
+    const host::owned_fd fd(::open(path_of(path_fd).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (!fd) return -errno;
     const std::int32_t number = number_of(fd.get());
     if (number > 0) takes_paths_ = false;

@@ -10,6 +10,7 @@
 
 #include "mount/file_buffer.hpp"
 #include "mount/pooled_reads.hpp"
+#include "os/file_kind.hpp"
 
 namespace penstock::mount {
 
@@ -102,8 +103,13 @@ std::uint64_t inode_table::shown(dev_t device, ino_t inode) try {
     return 0;
 }
 
-int inode_table::facts_of(const node& file_node, struct stat& out) {
-    if (::fstatat(file_node.fd, "", &out, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) != 0) return errno;
+int inode_table::facts_of(node& file_node, struct stat& out) {
+    {
+        const std::lock_guard hold(file_node.lock);
+        if (::fstatat(file_node.fd, "", &out, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) != 0)
+            return errno;
+        file_node.told = host::identity_of(out);
+    }
     out.st_ino = shown(out.st_dev, out.st_ino);
     show_told_bytes(file_node, out);
     return out.st_ino != 0 ? 0 : ENOMEM;
@@ -129,21 +135,27 @@ node* inode_table::remember(int path_fd, struct stat& facts, int& code) {
     if (code != 0) return nullptr;
     made->device = facts.st_dev;
     made->inode = facts.st_ino;
+    made->told = host::identity_of(facts);
     made->way = way_to(path_fd, facts.st_mode);
     facts.st_ino = shown(made->device, made->inode);
     if (facts.st_ino == 0) code = ENOMEM;
     if (code != 0) return nullptr;
+    node* found = nullptr;
     try {
         const std::lock_guard hold(lock_);
         std::unique_ptr<node>& place = nodes_[made->key()];
         if (!place) place = std::move(made);  // else the descriptor goes with what was made
         ++place->lookups;
-        show_told_bytes(*place, facts);
-        return place.get();
+        found = place.get();
     } catch (const std::bad_alloc&) {
         code = ENOMEM;
         return nullptr;
     }
+    // Programs may have opened a file that was known, after its facts were read above.
+    if (made) code = facts_of(*found, facts);
+    if (code == 0) return found;
+    forget(number_of(*found), 1);
+    return nullptr;
 }
 
 std::vector<known_file> inode_table::find(dev_t device, ino_t inode) {

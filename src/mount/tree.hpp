@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -25,6 +26,7 @@
 #include "mount/first_exchange.hpp"
 #include "mount/late_answers.hpp"
 #include "mount/pass_through.hpp"
+#include "mount/waiting_requests.hpp"
 #include "region/programs.hpp"
 
 namespace penstock::mount {
@@ -51,6 +53,9 @@ struct node {
     std::uint64_t lookups = 0;  // that the kernel has not forgotten; guarded by the table's lock
     std::mutex lock;
     host::file_identity cached;  // version of the kernel's pages; device 0: none; guarded by lock
+    // Version of the attributes that the kernel may go by: those that it was told last; guarded by
+    // lock, with which they are read, so that no answer brings older ones after an open.
+    host::file_identity told;
     std::shared_ptr<buffered_file>
         buffered;  // while it is open in a mount with a buffer (file_buffer.hpp); guarded by lock
     // While it is open: the size that is shown for a file that claims to be empty; 0: what it
@@ -60,7 +65,8 @@ struct node {
     std::uint64_t told_opens = 0;          // opens of a false size; guarded by lock
     // That have it open to read and write, and not passed through, so may have mapped it to store.
     std::atomic<std::uint64_t> storers{0};
-    pass_state passing;  // guarded by lock
+    std::atomic<std::uint64_t> writers{0};  // that have it open to write
+    pass_state passing;                     // guarded by lock
 
     [[nodiscard]] node_key key() const { return {{device, inode}, way}; }
     ~node();
@@ -89,8 +95,8 @@ public:
     [[nodiscard]] node& at(std::uint64_t number);
     [[nodiscard]] std::uint64_t number_of(const node& file_node) const;
 
-    // The facts of a node, as the mount shows them. 0 or an errno.
-    int facts_of(const node& file_node, struct stat& out);
+    // The facts of a node, as the mount shows them, to be told to the kernel. 0 or an errno.
+    int facts_of(node& file_node, struct stat& out);
     // The number that the mount shows for a file of the source; 0: no memory.
     std::uint64_t shown(dev_t device, ino_t inode);
 
@@ -131,6 +137,7 @@ struct tree {
     ~tree();
 
     inode_table nodes;
+    fuse_session* session = nullptr;         // from when it is mounted
     region::shared_files* shared = nullptr;  // from when it is served
     counters counted;
     std::string point;  // without links in it
@@ -141,6 +148,7 @@ struct tree {
     passing_files passing;
     std::string not_passing;  // why it passes no file through; empty: it does
     std::unique_ptr<late_answers> late;
+    waiting_requests waiting;
     // The thread of ours that opens a file of the mount now (mounted_views); 0: none.
     std::atomic<pid_t> own_opener{0};
     double attribute_seconds = 1,
@@ -149,6 +157,9 @@ struct tree {
 };
 
 tree& tree_of(fuse_req_t request);
+
+// 0 or an errno.
+void reply(fuse_req_t request, int code);
 
 // Counts the request; the node it is about.
 node& begin(fuse_req_t request, fuse_ino_t number);
@@ -164,10 +175,15 @@ void after_stores_to(fuse_req_t request, const node& file_node, const Work& work
     if (file_node.storers == 0 || !t.late->after_stores(t.nodes.number_of(file_node), work)) work();
 }
 
-region::client_file file_of(fuse_req_t request, const node& file_node);
+// Attempts to do what the request wants, until it is answered: an attempt that would have to wait
+// gives false (waiting_requests).
+template <typename Attempt>
+void answer_without_waiting(fuse_req_t request, int fd, const Attempt& attempt) {
+    if (attempt()) return;
+    if (!tree_of(request).waiting.add(request, fd, attempt)) reply(request, EAGAIN);
+}
 
-// 0 or an errno.
-void reply(fuse_req_t request, int code);
+region::client_file file_of(fuse_req_t request, const node& file_node);
 
 // In the handle of an open file, beside the descriptor: opened by this process to bring stores
 // home, which is all that its fsync is to do.

@@ -164,6 +164,8 @@ int open_regular(environment& env, const std::string& path, file_facts& facts) {
 }
 
 std::string why_not_opened(int code, const std::string& path, bool writable) {
+    if (path.find('\0') != std::string::npos)
+        return "the name has a zero byte; give the name without it";
     struct stat facts {};
     file_kind kind{};
     if ((code == -EOPNOTSUPP || code == -EISDIR) && look_at_file(path, facts, kind) == 0 &&

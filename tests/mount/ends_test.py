@@ -48,14 +48,14 @@ class Ends(unittest.TestCase):
         self.refused(self.source, self.source, parts=["lies in the source"])
         self.refused(self.source, inside, parts=["lies in the source", inside])
         self.refused(self.source, link, parts=["lies in the source"])
-        self.refused(self.source, self.point, "--threads", "0",
-                     parts=["--threads", "from 1 to 1024"])
-        self.refused(self.source, self.point, "--read-ahead", "far",
-                     parts=["--read-ahead", "'far'", "such as"])
-        self.refused(self.source, self.point, "--read-ahead", "2GiB",
-                     parts=["--read-ahead", "2GiB", "give at most 1 GiB"])
-        self.refused(self.source, self.point, "--json", "--background",
-                     parts=["--json", "--background"])
+        for flags, parts in (
+                (["--threads", "0"], ["--threads", "from 1 to 1024"]),
+                (["--threads", "x"], ["--threads", "'x'"]),
+                (["--read-ahead", "far"], ["--read-ahead", "'far'", "such as"]),
+                (["--read-ahead", "2GiB"], ["--read-ahead", "2GiB", "give at most 1 GiB"]),
+                (["--json", "--background"], ["--json", "--background"]),
+                (["--allow-other", "--only-me"], ["--allow-other", "--only-me"])):
+            self.refused(self.source, self.point, *flags, status=2, parts=parts)
         self.refused(self.source, status=2, parts=["MOUNTPOINT"])
 
     def test_bad_buffers(self):
@@ -168,6 +168,33 @@ class Ends(unittest.TestCase):
             os.unlink(self.source / "file")
             time.sleep(1.2)
             self.assertFalse((self.point / "file").exists())
+
+    def seen_at_an_open(self, *flags):
+        sizes = [0, 1, 100, 4096, 9000]
+        with mounted.Mount(self.source, self.point, *flags):
+            for before, after in [(a, b) for a in sizes for b in sizes if a != b]:
+                source, path = (at / f"{before} {after}" for at in (self.source, self.point))
+                source.write_bytes(b"a" * before)
+                self.assertEqual(path.stat().st_size, before)  # believed for a second
+                source.write_bytes(b"b" * after)
+                fd = os.open(path, os.O_RDWR)
+                self.assertEqual(os.read(fd, 10000), b"b" * after, (before, after))
+                os.close(fd)
+                self.assertEqual(path.stat().st_size, after)
+                with open(source, "ab") as end:
+                    end.write(b"c" * 10)
+                fd = os.open(path, os.O_RDWR)
+                self.assertEqual(os.fstat(fd).st_size, after + 10)
+                self.assertEqual(os.lseek(fd, 0, os.SEEK_END), after + 10, (before, after))
+                os.write(fd, b"d")
+                os.close(fd)
+                self.assertEqual(source.read_bytes(), b"b" * after + b"c" * 10 + b"d")
+
+    def test_an_open_sees_that_the_source_grew_or_shrank(self):
+        self.seen_at_an_open()
+
+    def test_an_open_sees_that_the_source_grew_or_shrank_beside_a_buffer(self):
+        self.seen_at_an_open(*mounted.buffer_flags("gram", "1MiB", "1MiB"))
 
     def test_appended_records_of_many_and_of_others_in_the_source_are_all_there(self):
         def append(folder, user):

@@ -18,6 +18,7 @@ import tempfile
 import unittest
 
 import mounted
+from lists_test import as_user
 
 libc = ctypes.CDLL(None, use_errno=True)
 PR_CAPBSET_DROP, CAP_SYS_RESOURCE = 24, 24
@@ -213,6 +214,38 @@ class Promises(unittest.TestCase):
             with self.assertRaises(OSError) as caught:
                 os.open(self.point / "null", os.O_RDONLY)
             self.assertEqual(caught.exception.errno, errno.EACCES)
+
+    def test_a_program_that_takes_append_back_writes_where_it_says(self):
+        def use(path):
+            path.write_bytes(b"0123456789")
+            fd = os.open(path, os.O_RDWR | os.O_APPEND)
+            flags = fcntl.fcntl(fd, fcntl.F_GETFL)
+            os.write(fd, b"ab")
+            fcntl.fcntl(fd, fcntl.F_SETFL, flags & ~os.O_APPEND)
+            os.pwrite(fd, b"XY", 2)
+            fcntl.fcntl(fd, fcntl.F_SETFL, flags)
+            os.write(fd, b"cd")
+            os.close(fd)
+            return path.read_bytes()
+
+        with mounted.Mount(self.source, self.point):
+            self.assertEqual(use(self.point / "f"), use(self.plain / "f"))
+
+    def test_names_of_trusted_attributes_are_for_root(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root has such attributes")
+        path = self.source / "f"
+        path.touch()
+        try:
+            os.setxattr(path, "trusted.x", b"1")
+            os.setxattr(path, "user.x", b"1")
+        except OSError as e:
+            self.skipTest(f"no such attributes here: {e}")
+        with mounted.Mount(self.source, self.point):
+            for at in (self.source, self.point):
+                self.assertEqual(sorted(os.listxattr(at / "f")), ["trusted.x", "user.x"])
+                seen = as_user("stranger", lambda at=at: os.listxattr(at / "f"))
+                self.assertEqual(seen, ["user.x"], at)
 
     def test_files_without_a_name_are_refused_and_programs_go_on(self):
         with mounted.Mount(self.source, self.point):

@@ -4,6 +4,8 @@
 Other file systems, dead mounts, files of /proc, append-only files, time stamps that are set.
 """
 
+import contextlib
+import ctypes
 import errno
 import fcntl
 import mmap
@@ -18,6 +20,9 @@ import unittest
 
 import mounted
 from lists_test import as_user
+
+
+libc = ctypes.CDLL(None, use_errno=True)
 
 
 def run(*command):
@@ -111,6 +116,81 @@ class Sources(unittest.TestCase):
                         for name in os.listdir(self.point / folder)
                     },
                 )
+
+    def test_an_empty_file_that_is_emptied_again_is_dated_as_in_the_source(self):
+        def empty(path, way):
+            path.touch()
+            os.utime(path, (1, 1))
+            if way == "open":
+                os.close(os.open(path, os.O_WRONLY | os.O_TRUNC))
+            elif way == "name":
+                os.truncate(path, 0)
+            else:
+                fd = os.open(path, os.O_RDWR)
+                os.ftruncate(fd, 0)
+                os.close(fd)
+            return os.stat(path).st_mtime == 1
+
+        self.mount_here("tmpfs", self.source)
+        with mounted.Mount(self.source, self.point):
+            for way in ("open", "name", "descriptor"):
+                here, there = (empty(at / way, way) for at in (self.point, self.source))
+                self.assertEqual(here, there, way)
+
+    def fill(self, path, way):
+        """As much of the file system as another user gets."""
+        fd = os.open(path, os.O_RDWR | os.O_CREAT)
+        try:
+            if way == "allocated":
+                for i in range(10000):
+                    libc.posix_fallocate(fd, ctypes.c_long(i << 14), ctypes.c_long(1 << 14))
+            if way == "stored":
+                os.ftruncate(fd, 30 << 20)
+                with mmap.mmap(fd, 30 << 20) as memory:
+                    for at in range(0, 30 << 20, 1 << 16):
+                        memory[at : at + (1 << 16)] = b"x" * (1 << 16)
+                        memory.flush(at, 1 << 16)
+            for bytes_ in (1 << 16, 1 << 12):
+                with contextlib.suppress(OSError):
+                    while way == "written":
+                        os.write(fd, b"x" * bytes_)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def test_blocks_that_are_kept_for_root_are_not_for_other_users(self):
+        image = self.plain / "image"
+        with open(image, "wb") as f:
+            f.truncate(24 << 20)
+        made = ["mkfs.ext4", "-q", "-F", "-m", "20", "-O", "^has_journal", image]
+        if not shutil.which("mkfs.ext4") or run(*made)[0] != 0:
+            self.skipTest("mkfs.ext4 is not there")
+        code, _, text = run("mount", "-o", "loop", image, self.source)
+        if code != 0:
+            self.skipTest(f"no loop devices here: {text.strip()}")
+        self.addCleanup(run, "umount", "-l", self.source)
+        (self.source / "open").mkdir()
+        os.chmod(self.source / "open", 0o777)
+        kept = os.statvfs(self.source)
+        kept = kept.f_bfree - kept.f_bavail
+        self.assertGreater(kept, 1000)
+        with mounted.Mount(self.source, self.point):
+            for way in ("written", "allocated", "stored"):
+                child = os.fork()
+                if child == 0:
+                    try:
+                        os.setgroups([])
+                        os.setresgid(2000, 2000, 2000)
+                        os.setresuid(2000, 2000, 2000)
+                        self.fill(self.point / "open" / way, way)
+                    finally:
+                        os._exit(0)
+                os.waitpid(child, 0)
+                os.sync()
+                now = os.statvfs(self.source)
+                self.assertLess(now.f_bavail, 100, way)
+                self.assertGreater(now.f_bfree, kept - 100, way)
+                os.unlink(self.point / "open" / way)
 
     def test_programs_that_walk_go_everywhere(self):
         self.make_nested()

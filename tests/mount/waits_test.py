@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""Programs that have to wait for the source hold up no others: waits_test.py PROGRAM.
+
+Leases, files of /proc that give nothing for now, a source that does not answer.
+"""
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+import mounted
+
+OPEN = "import os, sys; os.close(os.open(sys.argv[1], os.O_WRONLY))"
+MAKE = "import os, sys; os.close(os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT))"
+CUT = "import os, sys; os.truncate(sys.argv[1], 1)"
+HASTY = "import os, sys; os.close(os.open(sys.argv[1], os.O_WRONLY | os.O_NONBLOCK))"
+LOOK = "import os, sys; os.stat(sys.argv[1])"
+LONG = 15  # seconds in which a machine that is busy answers
+
+
+class Waits(unittest.TestCase):
+    def setUp(self):
+        self.source, self.point, self.plain = mounted.folders()
+        self.started = []
+        self.addCleanup(self.end_all)
+
+    def start(self, script, path):
+        process = subprocess.Popen([sys.executable, "-c", script, path], stderr=subprocess.PIPE)
+        self.started.append(process)
+        return process
+
+    def end_all(self):
+        for process in self.started:
+            process.kill()
+            process.wait()
+            if process.stderr is not None:
+                process.stderr.close()
+
+    def answers(self, command, seconds=LONG):
+        """In time, by a process that may be left behind."""
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        try:
+            return process.wait(seconds) == 0
+        except subprocess.TimeoutExpired:
+            self.started.append(process)
+            return False
+
+    def lease(self, name):
+        """A lease that this process does not give back when it is asked to."""
+        before = signal.signal(signal.SIGIO, signal.SIG_IGN)
+        self.addCleanup(signal.signal, signal.SIGIO, before)
+        fd = os.open(self.source / name, os.O_RDONLY)
+        self.addCleanup(os.close, fd)
+        try:
+            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        except OSError as e:
+            self.skipTest(f"no leases here: {e}")
+        return fd
+
+    def hold_by_lease(self, *flags):
+        (self.source / "held").write_text("abc")
+        (self.source / "free").write_text("abc")
+        with mounted.Mount(self.source, self.point, *flags):
+            begun = time.monotonic()
+            (self.point / "held").stat()
+            fd = self.lease("held")
+            path = self.point / "held"
+            waiting = [self.start(script, path) for script in [OPEN] * 6 + [MAKE] * 2]
+            hasty = self.start(HASTY, path)
+            self.assertEqual(hasty.wait(LONG), 1)
+            self.assertIn(b"BlockingIOError", hasty.stderr.read())
+            self.assertTrue(self.answers(["ls", self.point]))
+            self.assertTrue(self.answers(["cp", self.point / "free", self.plain]))
+            for killed in waiting[::2]:
+                killed.kill()
+                killed.wait(LONG)
+            if time.monotonic() - begun > 30:
+                self.skipTest("the machine is so busy that the lease may be over")
+            self.assertEqual([each.poll() for each in waiting[1::2]], [None] * 4)
+            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+            self.assertEqual([each.wait(LONG) for each in waiting[1::2]], [0] * 4)
+
+    def test_programs_that_wait_for_a_lease_hold_up_no_others(self):
+        self.hold_by_lease()
+
+    def test_programs_that_wait_for_a_lease_hold_up_no_others_where_one_thread_serves(self):
+        self.hold_by_lease("--threads", "1")
+
+    def test_a_cut_that_waits_for_a_lease_is_made_when_it_is_gone(self):
+        (self.source / "held").write_text("abc")
+        with mounted.Mount(self.source, self.point, "--threads", "1"):
+            fd = self.lease("held")
+            cuts = [self.start(CUT, self.point / "held") for _ in range(3)]
+            time.sleep(0.5)
+            self.assertTrue(self.answers(["ls", self.point]))
+            self.assertEqual([each.poll() for each in cuts], [None] * 3)
+            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+            self.assertEqual([each.wait(LONG) for each in cuts], [0] * 3)
+            self.assertEqual((self.source / "held").read_text(), "a")
+
+    def test_the_end_of_a_mount_ends_programs_that_wait(self):
+        (self.source / "held").write_text("abc")
+        with mounted.Mount(self.source, self.point) as mount:
+            self.lease("held")
+            waiting = self.start(OPEN, self.point / "held")
+            time.sleep(0.5)
+            mount.end(lambda process: process.send_signal(signal.SIGTERM))
+            self.assertEqual(waiting.wait(LONG), 1)
+
+    def test_a_pipe_that_took_a_name_is_no_file_to_make(self):
+        with mounted.Mount(self.source, self.point):
+            for i in range(6):
+                with self.assertRaises(FileNotFoundError):
+                    (self.point / f"p{i}").stat()  # believed for a second
+                os.mkfifo(self.source / f"p{i}")
+                self.start(MAKE, self.point / f"p{i}")  # waits for a reader
+            time.sleep(0.5)
+            self.assertTrue(self.answers(["ls", self.point]))
+            for i in range(6):
+                os.close(os.open(self.point / f"p{i}", os.O_RDONLY | os.O_NONBLOCK))
+
+    def test_readers_of_proc_that_wait_hold_up_no_others(self):
+        try:
+            os.close(os.open("/proc/kmsg", os.O_RDONLY | os.O_NONBLOCK))
+        except OSError as e:
+            self.skipTest(f"/proc/kmsg: {e}")
+        with mounted.Mount("/proc", self.point, "--threads", "2") as mount:
+            readers = [
+                subprocess.Popen(["cat", self.point / "kmsg"], stdout=subprocess.DEVNULL)
+                for _ in range(4)
+            ]
+            self.started += readers
+            time.sleep(1)
+            self.assertEqual([each.poll() for each in readers], [None] * 4)
+            self.assertTrue(self.answers(["cat", self.point / "version"]))
+            for reader in readers:
+                reader.kill()
+                reader.wait(LONG)
+            self.assertTrue(self.answers(["cat", self.point / "version"]))
+            mount.end()
+
+    def use_stopped_source(self, mount, below, count):
+        os.kill(below.process.pid, signal.SIGSTOP)
+        time.sleep(1.2)  # how long names are believed
+        waiting = [self.start(LOOK, self.point / "inner" / str(i)) for i in range(count)]
+        time.sleep(1)
+        self.assertEqual({each.poll() for each in waiting}, {None})
+        self.assertTrue(self.answers(["stat", self.point / "free"]))
+        mount.process.send_signal(signal.SIGTERM)
+        self.assertTrue(
+            mounted.wait_until(lambda: not mounted.is_mounted(self.point), 30), "a dead mount stays"
+        )
+
+    def test_a_source_that_does_not_answer_holds_up_those_that_use_it(self):
+        inner, count = self.source / "inner", 2 * max(4, os.cpu_count() or 4)
+        inner.mkdir()
+        (self.source / "free").touch()
+        for i in range(count):
+            (self.plain / str(i)).touch()
+        with mounted.Mount(self.plain, inner) as below:
+            with mounted.Mount(self.source, self.point) as mount:
+                for i in range(count):
+                    (self.point / "inner" / str(i)).stat()
+                try:
+                    self.use_stopped_source(mount, below, count)
+                finally:  # the process cannot end while its calls to the source wait
+                    os.kill(below.process.pid, signal.SIGCONT)
+                told = mount.process.communicate(timeout=60)[1].decode()
+                self.assertEqual(mount.process.returncode, 1)
+                self.assertIn("requests of programs still wait for the source", told)
+                self.assertNotIn("stored to mapped pages", told)
+
+
+if __name__ == "__main__":
+    mounted.need_fuse()
+    unittest.main(verbosity=1)
