@@ -109,7 +109,8 @@ public:
     virtual ~environment() = default;
 
     // A handle on whatever the path names, for asking only (O_PATH): opening it waits for nothing.
-    // `start` is a directory handle for relative paths.
+    // `start` is a directory handle for relative paths. -EINVAL, here and in every call that takes
+    // a name: it has a zero byte.
     virtual int find(int start, const std::string& path) = 0;
     // Where the handle's file really lies, without links; negative errno if that cannot be told.
     virtual int real_path(int handle, std::string& out) = 0;

@@ -157,9 +157,13 @@ std::int64_t seek(int fd, std::uint64_t offset, int whence) {
     return at >= 0 ? at : errno == ENXIO ? INT64_MAX : -errno;
 }
 
+// The system would take a name with a zero byte for the part before it, which is another file.
+bool has_zero_byte(const std::string& name) { return name.find('\0') != std::string::npos; }
+
 class linux_files final : public environment {
 public:
     int find(int start, const std::string& path) override {
+        if (has_zero_byte(path)) return -EINVAL;
         const int handle = ::openat(start < 0 ? AT_FDCWD : start, path.c_str(), O_PATH | O_CLOEXEC);
         return handle >= 0 ? handle : -errno;
     }
@@ -216,6 +220,7 @@ public:
     // O_NONBLOCK keeps us from waiting for it. It is taken off then: io_uring does not wait for
     // such a handle either where the file system cannot say that it would.
     int open_plain(int start, const std::string& path) override {
+        if (has_zero_byte(path)) return -EINVAL;
         const int from = start < 0 ? AT_FDCWD : start;
         struct stat info {};
         if (::fstatat(from, path.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) return -errno;
@@ -250,12 +255,15 @@ public:
     }
 
     int unlink(int directory, const std::string& name) override {
+        if (has_zero_byte(name)) return -EINVAL;
         return ::unlinkat(directory, name.c_str(), 0) == 0 ? 0 : -errno;
     }
     int rename(int from, const std::string& name, int to, const std::string& new_name) override {
+        if (has_zero_byte(name) || has_zero_byte(new_name)) return -EINVAL;
         return ::renameat(from, name.c_str(), to, new_name.c_str()) == 0 ? 0 : -errno;
     }
     int create(int directory, const std::string& name) override {
+        if (has_zero_byte(name)) return -EINVAL;
         const int fd = ::openat(directory, name.c_str(),
                                 O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
         if (fd < 0) return -errno;
