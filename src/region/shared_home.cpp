@@ -40,8 +40,7 @@ shared_home::shared_home(host::environment& env, shared_files& with,
       fd_(fd),
       key_{facts.identity.device, facts.identity.inode},
       masks_(with.masks_of(key_)),
-      versions_(std::max<std::uint64_t>(pages_for(facts.identity.size_bytes), 1),
-                at_first(with.hub())),
+      versions_(std::max<std::uint64_t>(pages_for(facts.identity.size_bytes), 1)),
       known_(facts.identity) {
     ++live_;
 }
@@ -59,8 +58,7 @@ std::int64_t shared_home::size_bytes() const {
 
 int shared_home::join(const member& holder, place& out) {
     std::lock_guard lock(state_);
-    if (holder.pages.end > versions_.pages())
-        versions_.grow(holder.pages.end, at_first(with_.hub()));
+    versions_.keep(holder.pages, at_first(with_.hub()));
     for (place p = 1; p <= most_devices; ++p) {
         if (members_[p].memory != nullptr) continue;
         members_[p] = holder;

@@ -1,7 +1,11 @@
-// The version map: the state of every page of a file that regions share
+// The version map: the states of the pages of a file that regions share
 // (penstock/consistency/page_versions.hpp). The pages of a chunk of 2 MiB have few different states
 // at a time. So a chunk has a list of its states, and for each page the index of its state; if all
 // pages are alike, it has no indices.
+//
+// Only chunks that a region has, or had, are kept: a small region of a huge file costs what the
+// region is. Kept chunks that follow each other in the file lie in one span, so that as a rule the
+// map is one vector.
 //
 // For one thread at a time (the home's lock).
 #pragma once
@@ -10,6 +14,7 @@
 #include <cstdint>
 #include <cstring>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "penstock/consistency/page_versions.hpp"
@@ -52,24 +57,32 @@ class version_map {
 public:
     static constexpr std::uint64_t chunk_pages = chunk_bytes / page_bytes;
 
-    // All pages begin in state `first`.
-    version_map(std::uint64_t pages, const page_state& first)
-        : pages_(pages), chunks_((pages + chunk_pages - 1) / chunk_pages, chunk{{first}, {}}) {}
+    // Of a file of so many pages, of which none is kept yet.
+    explicit version_map(std::uint64_t pages) : pages_(pages) {}
+    // All of them are kept, and begin in state `first`.
+    version_map(std::uint64_t pages, const page_state& first) : pages_(pages) {
+        keep({0, pages}, first);
+    }
 
-    // Grows the map; new pages begin in state `first`.
-    void grow(std::uint64_t pages, const page_state& first) {
-        const page_range fresh{pages_, pages};
-        chunks_.resize((pages + chunk_pages - 1) / chunk_pages, chunk{{first}, {}});
-        pages_ = pages;
+    // Keeps the pages of the range, which may reach beyond the file, from now on. Those that were
+    // not kept before begin in state `first`.
+    void keep(const page_range& which, const page_state& first) {
+        add_chunks({which.begin / chunk_pages, (which.end + chunk_pages - 1) / chunk_pages}, first);
+        const page_range fresh{pages_, std::max(pages_, which.end)};
+        pages_ = fresh.end;
         change(fresh, [&](page_state& state) { state = first; });
     }
 
     [[nodiscard]] std::uint64_t pages() const { return pages_; }
+    // Of a page that is not kept nothing is known: no device has it, and programs may see it.
     [[nodiscard]] const page_state& at(std::uint64_t page) const {
-        return state_in(chunks_[page / chunk_pages], page % chunk_pages);
+        static constexpr page_state unknown{.view = true};
+        const chunk* const of = chunk_at(page / chunk_pages);
+        return of != nullptr ? state_in(*of, page % chunk_pages) : unknown;
     }
 
-    // Calls change(state), which does the same to equal states, for the pages of the range.
+    // Calls change(state), which does the same to equal states, for the pages of the range that are
+    // kept. So with all calls below.
     template <typename Change>
     void change(const page_range& which, const Change& change) {
         for_chunks(which, [&](chunk& of, const page_range& part) {
@@ -91,13 +104,18 @@ public:
         for (std::size_t i = 0; i < which.size();) {
             const std::uint64_t number = which[i] / chunk_pages, first = number * chunk_pages,
                                 count = std::min(chunk_pages, pages_ - first);
+            chunk* const of = chunk_at(number);
+            if (of == nullptr) {
+                while (i < which.size() && which[i] / chunk_pages == number) ++i;
+                continue;
+            }
             if (which[i] == first && which.size() - i >= count &&
                 which[i + count - 1] == first + count - 1) {  // all pages of the chunk
-                for (page_state& state : chunks_[number].states) change(state);
+                for (page_state& state : of->states) change(state);
                 i += count;
                 continue;
             }
-            changer<Change> changing(chunks_[number], change, scratch_);
+            changer<Change> changing(*of, change, scratch_);
             for (; i < which.size() && which[i] / chunk_pages == number; ++i)
                 changing.apply(which[i] % chunk_pages);
         }
@@ -106,12 +124,16 @@ public:
     // Does is_so hold for any page of the range's chunks?
     template <typename Is>
     [[nodiscard]] bool any(const page_range& which, const Is& is_so) const {
-        if (which.empty()) return false;
-        const auto first = chunks_.begin() + static_cast<std::ptrdiff_t>(which.begin / chunk_pages),
-                   last =
-                       chunks_.begin() + static_cast<std::ptrdiff_t>((which.end - 1) / chunk_pages);
-        return std::any_of(first, last + 1, [&](const chunk& of) {
+        const auto has_one = [&](const chunk& of) {
             return std::any_of(of.states.begin(), of.states.end(), is_so);
+        };
+        return std::any_of(spans_.begin(), spans_.end(), [&](const span& s) {
+            const page_range part = common(which, s.pages());
+            if (part.empty()) return false;
+            const auto first = s.chunks.begin() - static_cast<std::ptrdiff_t>(s.first);
+            return std::any_of(
+                first + static_cast<std::ptrdiff_t>(part.begin / chunk_pages),
+                first + static_cast<std::ptrdiff_t>((part.end - 1) / chunk_pages + 1), has_one);
         });
     }
 
@@ -148,16 +170,20 @@ public:
     // The number of states of all chunks together: 1 for a chunk whose pages are all alike.
     [[nodiscard]] std::uint64_t states() const {
         std::uint64_t sum = 0;
-        for (const chunk& part : chunks_) sum += part.states.size();
+        for (const span& s : spans_)
+            for (const chunk& part : s.chunks) sum += part.states.size();
         return sum;
     }
 
     // The memory that the map takes, with the room that its lists have to spare.
     [[nodiscard]] std::uint64_t bytes() const {
-        std::uint64_t sum = chunks_.capacity() * sizeof(chunk);
-        for (const chunk& part : chunks_)
-            sum += part.states.capacity() * sizeof(page_state) +
-                   part.which.capacity() * sizeof(part.which[0]);
+        std::uint64_t sum = spans_.capacity() * sizeof(span);
+        for (const span& s : spans_) {
+            sum += s.chunks.capacity() * sizeof(chunk);
+            for (const chunk& part : s.chunks)
+                sum += part.states.capacity() * sizeof(page_state) +
+                       part.which.capacity() * sizeof(part.which[0]);
+        }
         return sum;
     }
 
@@ -165,6 +191,15 @@ private:
     struct chunk {
         std::vector<page_state> states;    // at least one
         std::vector<std::uint16_t> which;  // state of each page; empty: all have the first
+    };
+    // Chunks that follow each other in the file.
+    struct span {
+        std::uint64_t first = 0;
+        std::vector<chunk> chunks;
+        [[nodiscard]] std::uint64_t end() const { return first + chunks.size(); }
+        [[nodiscard]] page_range pages() const {
+            return {first * chunk_pages, end() * chunk_pages};
+        }
     };
     static constexpr std::uint16_t none = UINT16_MAX;
     static constexpr std::size_t few_states = 16;
@@ -208,11 +243,50 @@ private:
 
     template <typename Do>
     void for_chunks(const page_range& which, const Do& action) {
-        for (std::uint64_t at = which.begin; at < which.end;) {
-            const std::uint64_t end = std::min(which.end, (at / chunk_pages + 1) * chunk_pages);
-            action(chunks_[at / chunk_pages], page_range{at, end});
-            at = end;
+        for (span& s : spans_) {
+            const page_range part = common(which, s.pages());
+            for (std::uint64_t at = part.begin; at < part.end;) {
+                const std::uint64_t end = std::min(part.end, (at / chunk_pages + 1) * chunk_pages);
+                action(s.chunks[at / chunk_pages - s.first], page_range{at, end});
+                at = end;
+            }
         }
+    }
+    // Null: it is not kept.
+    [[nodiscard]] const chunk* chunk_at(std::uint64_t number) const {
+        const auto behind =
+            std::upper_bound(spans_.begin(), spans_.end(), number,
+                             [](std::uint64_t wanted, const span& s) { return wanted < s.first; });
+        if (behind == spans_.begin()) return nullptr;
+        const span& s = behind[-1];
+        return number < s.end() ? &s.chunks[number - s.first] : nullptr;
+    }
+    [[nodiscard]] chunk* chunk_at(std::uint64_t number) {
+        return const_cast<chunk*>(std::as_const(*this).chunk_at(number));
+    }
+    // Makes one span of these chunks and of all spans that they overlap or touch.
+    void add_chunks(const page_range& numbers, const page_state& first) {
+        const auto begin = std::find_if(spans_.begin(), spans_.end(),
+                                        [&](const span&s) { return s.end() >= numbers.begin; }),
+                   end = std::find_if(begin, spans_.end(),
+                                      [&](const span&s) { return s.first > numbers.end; });
+        if (begin != end && begin->first <= numbers.begin && numbers.end <= begin->end()) return;
+        span all{numbers.begin, {}};
+        std::uint64_t last = numbers.end;
+        if (begin != end) {
+            all.first = std::min(all.first, begin->first);
+            last = std::max(last, end[-1].end());
+        }
+        all.chunks.assign(last - all.first, chunk{{first}, {}});
+        if (begin == end) {
+            spans_.insert(begin, std::move(all));
+            return;
+        }
+        for (auto s = begin; s != end; ++s)
+            std::move(s->chunks.begin(), s->chunks.end(),
+                      all.chunks.begin() + static_cast<std::ptrdiff_t>(s->first - all.first));
+        *begin = std::move(all);
+        spans_.erase(begin + 1, end);
     }
     static const page_state& state_in(const chunk& of, std::uint64_t number) {
         return of.states[of.which.empty() ? 0 : of.which[number]];
@@ -280,7 +354,7 @@ private:
     }
 
     std::uint64_t pages_;
-    std::vector<chunk> chunks_;
+    std::vector<span> spans_;  // in the order of the file; none touches the next
     // Kept between calls, so that no call makes them anew for each chunk.
     std::vector<std::uint16_t> scratch_;
     std::vector<page_state> kept_;

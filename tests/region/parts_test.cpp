@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <numeric>
 #include <random>
 
 #include "penstock/group/lane.hpp"
@@ -116,7 +117,7 @@ TEST(version_map, is_as_a_state_for_each_page) {
             for (std::uint64_t page = which.begin; page < which.end; ++page) change(plain[page]);
         }
         if (round % 500 == 499) {
-            map.grow(pages + 100, first);
+            map.keep({pages, pages + 100}, first);
             plain.resize(pages += 100, first);
         }
         const std::uint64_t looked = random() % pages;
@@ -142,6 +143,49 @@ TEST(version_map, is_as_a_state_for_each_page) {
     EXPECT_TRUE(
         map.pages_where({0, pages}, [](const page_state& p) { return p.stale != 0; }).empty());
     EXPECT_EQ(map.states(), (pages + version_map::chunk_pages - 1) / version_map::chunk_pages);
+}
+
+// Ranges of a huge file are kept one after the other: apart, side by side, over each other.
+TEST(version_map, keeps_what_was_asked_for_and_no_more) {
+    constexpr std::uint64_t huge = std::uint64_t{1} << 50, chunk = version_map::chunk_pages;
+    version_map map(huge / page_bytes);
+    EXPECT_EQ(map.bytes(), 0u);
+    EXPECT_EQ(map.states(), 0u);
+    page_state first{}, second{};
+    first.present = 1, second.present = 3;
+    const auto stale = [](page_state& p) { p.stale = 2; };
+    const auto is_stale = [](const page_state& p) { return p.stale != 0; };
+    map.change(page_range{0, map.pages()}, stale);
+    map.change(page_list{5, 7 * chunk}, stale);
+    EXPECT_FALSE(map.any({0, map.pages()}, is_stale));
+    EXPECT_TRUE(map.pages_where({100, 200}, is_stale).empty());
+    EXPECT_EQ(map.at(7).present, 0u);
+    EXPECT_TRUE(map.at(7).view);
+
+    map.keep({10 * chunk + 5, 10 * chunk + 6}, first);
+    map.change(page_list{10 * chunk + 5, 11 * chunk}, stale);
+    map.keep({20 * chunk, 22 * chunk}, first);
+    map.keep({10 * chunk, 10 * chunk + 9}, second);
+    EXPECT_EQ(map.states(), 2u + 2u);
+    EXPECT_EQ(map.at(10 * chunk).present, 1u) << "it was kept before";
+    EXPECT_EQ(map.pages_where({0, 30 * chunk}, is_stale), page_list{10 * chunk + 5});
+    map.keep({12 * chunk, 20 * chunk}, second);
+    EXPECT_EQ(map.at(11 * chunk).present, 0u);
+    EXPECT_EQ(map.at(12 * chunk).present, 3u);
+    EXPECT_EQ(map.at(21 * chunk).present, 1u);
+    map.change(page_range{10 * chunk, 13 * chunk}, stale);
+    map.keep({0, 30 * chunk}, second);
+    EXPECT_EQ(map.at(11 * chunk).stale, 0u);
+    page_list expected(chunk);
+    std::iota(expected.begin(), expected.end(), 10 * chunk);
+    for (std::uint64_t page = 12 * chunk; page < 13 * chunk; ++page) expected.push_back(page);
+    EXPECT_EQ(map.pages_where({0, 30 * chunk}, is_stale), expected);
+    EXPECT_TRUE(map.any({10 * chunk + 1, 10 * chunk + 2}, is_stale));
+    EXPECT_FALSE(map.any({11 * chunk, 12 * chunk}, is_stale));
+    EXPECT_LT(map.bytes(), 64u << 10);
+    map.keep({map.pages() - 1, map.pages() + 3}, first);
+    EXPECT_EQ(map.at(map.pages() - 1).present, 1u);
+    EXPECT_EQ(map.pages(), huge / page_bytes + 3);
 }
 
 // As many different states as there are pages, many times: what no page has any more does not stay.

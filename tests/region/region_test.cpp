@@ -308,6 +308,35 @@ TEST_P(regions, ping_pong_with_a_program) {
     ::close(fd);
 }
 
+// What a region costs is by its own size, wherever the file ends.
+TEST_P(regions, a_small_region_of_a_huge_file_costs_little) {
+    constexpr std::uint64_t size = std::uint64_t{1} << 42;
+    const std::string path = folder_ / "huge";
+    write_file(path, pattern(7, 100));
+    if (::truncate(path.c_str(), size) != 0) GTEST_SKIP() << "no such files here";
+    const auto resident_bytes = [] {
+        std::ifstream in("/proc/self/statm");
+        std::uint64_t pages = 0;
+        in >> pages >> pages;
+        return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+    };
+    std::unique_ptr<file_region> first, last;
+    // Without a first one what the runtime has for all regions would count.
+    ASSERT_TRUE(map_region(*runtime_, file(5000), 0, 0, protection::read, {}, first).ok());
+    const std::uint64_t before = resident_bytes();
+    status s = map_region(*runtime_, path, 0, 4096, protection::read_write, {}, first);
+    ASSERT_TRUE(s.ok()) << s.message;
+    s = map_region(*runtime_, path, size - 4096, 4096, protection::read_write, {}, last);
+    ASSERT_TRUE(s.ok()) << s.message;
+    EXPECT_LT(resident_bytes(), before + (64u << 20));
+    EXPECT_EQ(peek(*first, GetParam(), 0, 100), pattern(7, 100));
+    poke(*last, GetParam(), 4000, {1, 2, 3});
+    EXPECT_EQ(last->release(), 1);
+    std::ifstream in(path);
+    in.seekg(static_cast<std::streamoff>(size - 96));
+    EXPECT_EQ(in.get(), 1);
+}
+
 TEST_P(regions, bad_input) {
     const std::string path = file(10000);
     write_file(folder_ / "empty", {});
