@@ -108,7 +108,7 @@ struct options {
 
     // Bytes of the host tier: host memory (pinned, on gpu) for pages that the cache dropped, and
     // for pages that are read ahead or requested in advance. Part of window_bytes. 0: no tier, and
-    // no read-ahead.
+    // no read-ahead; else at least 8 pages.
     std::uint64_t tier_bytes = 0;
 
     // Whether kernels may write files: open with open_write, open_read_write, open_create. If off,

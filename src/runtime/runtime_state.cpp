@@ -274,15 +274,11 @@ status runtime_state::build_launch_counts() {
     return {};
 }
 
-// Fewer than 8 pages are no tier.
 status runtime_state::build_tier() {
     engine::cache_view& c = ref.view;
     engine::tier_view& t = c.tier;
     const std::uint64_t frames = settings.tier_bytes >> c.page_shift;
-    if (frames < 8) {
-        settings.tier_bytes = 0;
-        return {};
-    }
+    if (frames == 0) return {};
     t.clock_shards = shards_for(frames);
     t.frame_count = static_cast<std::uint32_t>(frames / t.clock_shards * t.clock_shards);
     const std::uint64_t bytes = std::uint64_t{t.frame_count} << c.page_shift;

@@ -70,6 +70,11 @@ status runtime_state::settle_sizes() {
     settle_threads(processors);
     if (!settings.staging_bytes) settings.staging_bytes = gpu ? 128 * mib : 16 * mib;
     if (!settings.window_bytes) settings.window_bytes = half_of_memory();
+    if (settings.tier_bytes != 0 && settings.tier_bytes < 8 * settings.page_bytes)
+        return {-EINVAL, "tier_bytes: " + format_size(settings.tier_bytes) +
+                             " is less than 8 pages of " + format_size(settings.page_bytes) +
+                             "; give at least " + format_size(8 * settings.page_bytes) +
+                             ", or 0 for none"};
     if (settings.tier_bytes > *settings.window_bytes / device_count)
         return {-EINVAL,
                 "tier_bytes: " + format_size(settings.tier_bytes) +

@@ -225,7 +225,7 @@ constexpr option_entry entries[] = {
       "longer until a page that is wanted often is in the cache"}},
     {{"tier_bytes", "PENSTOCK_TIER", "", part::way},
      {&options::tier_bytes, unit::bytes, 0, tib},
-     {": no tier, and no reading ahead", ", at most `window_bytes`",
+     {": no tier, and no reading ahead", ", at least 8 pages if not 0, at most `window_bytes`",
       "pages that the cache dropped are read again (`tier_loads` is large, `tier_evictions` too), "
       "or many readers go through files in order",
       "host memory, pinned on gpu, and 8 bytes of device memory for each word of `table_bytes`"}},
