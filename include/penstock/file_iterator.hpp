@@ -8,7 +8,7 @@
 //   thrust::lower_bound(thrust::device, numbers.begin(), numbers.end(), 4.0f);
 //   if (penstock::status s = rt->view_status(); !s) ...           // what went wrong since
 //
-// An iterator is trivially copyable, 56 bytes, and holds no pin: copies cost nothing and need no
+// An iterator is trivially copyable, 64 bytes, and holds no pin: copies cost nothing and need no
 // end. It reads only: `*it` is a value. Elements have 1, 2, 4, 8, 16, 32 or 64 bytes, in the byte
 // order of the machine, are trivially copyable and have a default value.
 //
@@ -142,8 +142,7 @@ struct range_options {
 
 namespace detail {
 
-// The source of elements of that size; `first` is the byte of the first of them. Errors as of
-// file_range::make.
+// The source of elements of that size. Errors as of file_range::make.
 status source_of_file(runtime& rt, int fd, std::uint64_t element_bytes,
                       const range_options& settings, engine::element_source& out);
 
@@ -163,7 +162,7 @@ public:
     static status make(runtime& rt, int fd, const range_options& settings, file_range& out) {
         engine::element_source source;
         if (status s = detail::source_of_file(rt, fd, sizeof(T), settings, source); !s) return s;
-        out = file_range(source, settings.offset_bytes);
+        out = file_range(source);
         return {};
     }
     // Of the descriptor that the device has of it (penstock/shared_file.hpp).
@@ -184,28 +183,37 @@ public:
         const std::uint64_t known = fs.view.writes == nullptr
                                         ? engine::pages_of(fs.view, f.size_bytes)
                                         : fs.view.file_records[f.slot].page_count;
-        *this = file_range(engine::make_source(fs.view, &fs.view, f, known, f.size_bytes),
-                           offset_bytes);
+        *this = file_range(engine::make_source(fs.view, &fs.view, f, known, f.size_bytes,
+                                               offset_bytes, sizeof(T)));
     }
 
-    PENSTOCK_HD file_iterator<T> begin() const { return {source_, first_}; }
-    PENSTOCK_HD file_iterator<T> end() const { return {source_, source_.end}; }
+    PENSTOCK_HD file_iterator<T> begin() const { return {source_, source_.first}; }
+    PENSTOCK_HD file_iterator<T> end() const { return {source_, source_.first + source_.bytes}; }
     // As the file was when it was opened, or in a kernel when the range was made.
-    PENSTOCK_HD std::uint64_t size() const { return (source_.end - first_) / sizeof(T); }
-    PENSTOCK_HD bool empty() const { return source_.end == first_; }
+    PENSTOCK_HD std::uint64_t size() const { return count_; }
+    PENSTOCK_HD bool empty() const { return count_ == 0; }
     PENSTOCK_HD PENSTOCK_INLINE T operator[](std::uint64_t i) const {
-        return engine::element_at<T>(source_, first_ + i * sizeof(T));
+        if (i >= count_)
+            return by_address(&outside)(source_.cache, source_.slot, source_.generation,
+                                        source_.first, i);
+        return engine::element_at<T>(source_, source_.first + i * sizeof(T), true);
     }
 
 private:
-    PENSTOCK_HD file_range(const engine::element_source& source, std::uint64_t first)
-        : source_(source), first_(first) {
-        const std::uint64_t bytes = source.end > first ? source.end - first : 0;
-        source_.end = first + bytes / sizeof(T) * sizeof(T);
+    explicit PENSTOCK_HD file_range(const engine::element_source& source)
+        : source_(source), count_(source.bytes / sizeof(T)) {}
+
+    static PENSTOCK_HD PENSTOCK_NOINLINE T outside(const engine::cache_view* c, std::uint32_t slot,
+                                                   std::uint32_t generation, std::uint64_t first,
+                                                   std::uint64_t i) {
+        if (c != nullptr)
+            engine::note_fault(*c, -ERANGE, slot, generation,
+                               engine::byte_of_outside(first, i, sizeof(T)));
+        return T{};
     }
 
     engine::element_source source_{};
-    std::uint64_t first_ = 0;  // byte of the file
+    std::uint64_t count_ = 0;
 };
 
 }  // namespace penstock

@@ -48,8 +48,9 @@ public:
     PENSTOCK_HD std::uint64_t size() const { return size_; }
 
     PENSTOCK_HD PENSTOCK_INLINE T operator[](std::uint64_t i) const {
+        if (i >= size_)
+            return by_address(&outside)(*cache_, file_.slot, file_.generation, first_byte_, i);
         const std::uint64_t at = first_byte_ + i * sizeof(T);
-        if (i >= size_) return by_address(&outside)(*cache_, file_.slot, file_.generation, at);
 #if PENSTOCK_ON_DEVICE
         T value;
         if (engine::try_element(*cache_, file_, at, value)) return value;
@@ -69,7 +70,8 @@ public:
     // two loads of the page word go with each 64 bytes of every thread, and a page is pinned only
     // if it had to be loaded or changed its frame meanwhile; elsewhere each page is pinned once.
     // Returns how many elements were visited: fewer than asked at the end of the file or before a
-    // page that could not be loaded; a negative errno if that was the first page.
+    // page that could not be loaded; a negative errno if that was the first page. On the host the
+    // visitor may throw, which ends the call.
     template <group Group, typename Visit>
     PENSTOCK_HD std::int64_t for_each(const Group& g, std::uint64_t first, std::uint64_t count,
                                       const Visit& visit) const {
@@ -124,8 +126,10 @@ private:
     }
 
     static PENSTOCK_HD PENSTOCK_NOINLINE T outside(const engine::cache_view& c, std::uint32_t slot,
-                                                   std::uint32_t generation, std::uint64_t at) {
-        engine::note_fault(c, -ERANGE, slot, generation, at);
+                                                   std::uint32_t generation,
+                                                   std::uint64_t first_byte, std::uint64_t i) {
+        engine::note_fault(c, -ERANGE, slot, generation,
+                           engine::byte_of_outside(first_byte, i, sizeof(T)));
         return T{};
     }
 

@@ -91,7 +91,7 @@ public:
     PENSTOCK_HD T get(std::uint64_t i) const {
         const std::uint64_t at = first_byte_ + i * sizeof(T);
         const engine::file_handle file = engine::handle_of(*cache_, slot_);
-        if (i >= size_ || at + sizeof(T) > file.size_bytes) return outside(at);
+        if (i >= size_ || at + sizeof(T) > file.size_bytes) return outside(i);
 #if PENSTOCK_ON_DEVICE
         T value;
         if (engine::try_element(*cache_, file, at, value)) return value;
@@ -110,15 +110,16 @@ private:
     template <typename Change>
     PENSTOCK_HD T change(std::uint64_t i, const Change& operation) const {
         const std::uint64_t at = first_byte_ + i * sizeof(T);
-        if (i >= size_) return outside(at);
+        if (i >= size_) return outside(i);
 #if PENSTOCK_ON_DEVICE
         return by_address(&engine::change_element<T, Change>)(*cache_, slot_, at, operation);
 #else
         return engine::change_element_here<T>(*cache_, slot_, at, operation);
 #endif
     }
-    PENSTOCK_HD PENSTOCK_NOINLINE T outside(std::uint64_t at) const {
-        engine::note_fault(*cache_, -ERANGE, slot_, generation_, at);
+    PENSTOCK_HD PENSTOCK_NOINLINE T outside(std::uint64_t i) const {
+        engine::note_fault(*cache_, -ERANGE, slot_, generation_,
+                           engine::byte_of_outside(first_byte_, i, sizeof(T)));
         return T{};
     }
 

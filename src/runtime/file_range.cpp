@@ -51,7 +51,8 @@ status source_of_file(runtime& rt, int fd, std::uint64_t element_bytes,
     const engine::cache_view& c = state.ref.view;
     const engine::file_handle f{size_bytes, record.table, engine::descriptor_slot(c, fd),
                                 engine::descriptor_generation(fd), record.two_level != 0};
-    out = engine::make_source(c, state.resident_view, f, record.page_count, size_bytes);
+    out = engine::make_source(c, state.resident_view, f, record.page_count, size_bytes,
+                              settings.offset_bytes, element_bytes);
     return {};
 } catch (...) {
     return host::status_of_exception("elements of a file: ");

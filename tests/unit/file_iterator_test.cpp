@@ -25,7 +25,7 @@ struct wide {
 static_assert(std::random_access_iterator<file_iterator<double>>);
 static_assert(std::sized_sentinel_for<file_iterator<float>, file_iterator<float>>);
 static_assert(std::is_trivially_copyable_v<file_iterator<wide>>);
-static_assert(sizeof(file_iterator<int>) == 56, "kernels take it by value");
+static_assert(sizeof(file_iterator<int>) == 64, "kernels take it by value");
 
 // A file of 160 pages in a cache of 64.
 class file_iterators : public testing::Test {
@@ -171,6 +171,32 @@ TEST_F(file_iterators, note_the_first_element_that_cannot_be_had) {
     EXPECT_NE(rt->view_status().message.find(std::to_string(4 + 4 * (got.size() - 1))),
               std::string::npos)
         << rt->view_status().message;
+}
+
+TEST_F(file_iterators, outside_the_range_are_zeros_wherever_that_would_lie) {
+    const auto expect_outside = [&](std::uint32_t value, std::uint64_t at) {
+        EXPECT_EQ(value, 0u);
+        const status s = rt->view_status();
+        EXPECT_EQ(s.code, -ERANGE);
+        EXPECT_NE(s.message.find("byte " + std::to_string(at)), std::string::npos) << s.message;
+        rt->clear_view_status();
+    };
+    constexpr std::uint64_t last_byte = INT64_MAX;
+    const runtime_ref ref = rt->ref();
+    const file_range<std::uint32_t> made(ref, fd, 4000);
+    for (const file_range<std::uint32_t>& some : {range<std::uint32_t>(4000), made}) {
+        expect_outside(some[some.size()], 4000 + 4 * some.size());
+        expect_outside(some[(std::uint64_t{1} << 62) + 7], last_byte);
+        expect_outside(some[UINT64_MAX], last_byte);
+        expect_outside(*(some.begin() - 1), 3996);
+        expect_outside(some.begin()[-1000], 0);
+        expect_outside(some.begin()[-1001], 0);
+        expect_outside(*some.end(), 4000 + 4 * some.size());
+        EXPECT_EQ(some.end()[-1], some[some.size() - 1]);
+    }
+    const view<std::uint32_t> v(ref, fd, 4000);
+    expect_outside(v[v.size()], 4000 + 4 * v.size());
+    expect_outside(v[(std::uint64_t{1} << 62) + 7], last_byte);
 }
 
 TEST_F(file_iterators, are_refused_with_the_cure) {

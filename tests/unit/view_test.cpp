@@ -87,6 +87,17 @@ TEST_F(views, for_each_visits_every_element_once) {
     EXPECT_EQ(cut.for_each(lane{}, 15 * 512, 1, [](std::uint64_t, std::uint64_t) {}), -ESTALE);
 }
 
+TEST_F(views, for_each_leaves_no_pin_where_a_visitor_throws) {
+    const view<std::uint32_t> v(ref, fd);
+    const auto visit = [](std::uint64_t i, std::uint32_t) {
+        if (i == 1500) throw i;
+    };
+    for (int round = 0; round < 3; ++round)
+        EXPECT_THROW(static_cast<void>(v.for_each(lane{}, 0, v.size(), visit)), std::uint64_t);
+    EXPECT_EQ(engine::check_invariants(ref.view, {.references = 1}).rule, nullptr)
+        << "a pin was left";
+}
+
 TEST_F(views, copy_to_gives_a_stretch_at_once) {
     const view<std::uint32_t> v(ref, fd, 4);
     for (const auto& [first, count] : {std::pair<std::uint64_t, std::uint64_t>{0, v.size()},

@@ -46,6 +46,14 @@ PENSTOCK_HD PENSTOCK_INLINE void count_latency(const Group& g, const cache_view&
     reduce_relaxed(&shard_of(g, c).latency[latency_bucket(ns)], 1);
 }
 
+// For a message: where element `number` would be that lies behind all that there are; the last byte
+// that any file may have if it would be behind that.
+PENSTOCK_HD inline std::uint64_t byte_of_outside(std::uint64_t first, std::uint64_t number,
+                                                 std::uint64_t element_bytes) {
+    const bool fits = first <= INT64_MAX && number <= (INT64_MAX - first) / element_bytes;
+    return fits ? first + number * element_bytes : INT64_MAX;
+}
+
 // Leader only. `offset`: the byte of the file that the caller wanted.
 PENSTOCK_HD inline void note_fault(const cache_view& c, std::int64_t code, std::uint32_t slot,
                                    std::uint32_t generation, std::uint64_t offset) {

@@ -342,6 +342,20 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_visit_by(const Load& load, const Group& g, 
     return true;
 }
 
+// The end of a visit to a pinned page, also if a visitor on the host throws.
+template <typename Group>
+struct visit_end {
+    const Group& g;
+    page_word* word;
+    PENSTOCK_HD visit_end(const Group& group, page_word* pinned) : g(group), word(pinned) {}
+    PENSTOCK_HD ~visit_end() {
+        g.sync();  // every thread has read before the leader unpins
+        if (g.is_leader()) unpin(word);
+    }
+    visit_end(const visit_end&) = delete;
+    visit_end& operator=(const visit_end&) = delete;
+};
+
 // Whole group. Visits the elements of the stretch in a page that it pins. Returns 0, or a negative
 // errno if it visited nothing.
 template <typename T, typename Group, typename Visit>
@@ -352,9 +366,8 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t visit_pinned(const Group& g, const cach
     pinned_page now{};
     if (const std::int64_t code = map_page(g, c, f, s.page, now); code != 0) return code;
     g.sync();  // the leader's acquire comes before every thread's reads of the frame
+    const visit_end<Group> end(g, &c.words[now.word_index]);
     visit_page<T>(g, c.frame_address(now.frame) + s.in_page, s.first, s.n, visit);
-    g.sync();  // every thread has read before the leader unpins
-    if (g.is_leader()) unpin(&c.words[now.word_index]);
     return 0;
 }
 

@@ -15,23 +15,28 @@ struct element_source {
     const cache_view* cache = nullptr;  // at an address that each reader reaches
     page_word* words = nullptr;         // page words, or a directory; null: ask the table
     const std::byte* frames = nullptr;
-    std::uint64_t end = 0;  // the first byte of the file behind the elements
-    std::uint32_t slot = 0, generation = 0;
-    std::uint32_t page_shift = 0;
+    std::uint64_t first = 0;  // byte of the file where the first element begins
+    std::uint64_t bytes = 0;  // of all elements
+    std::uint32_t slot = 0;
+    std::uint32_t page_shift = 0;  // narrower words cost a reader registers
     std::uint32_t leaf_shift = 0;  // `words` is a directory with leaves of 2^leaf_shift words; 0:
                                    // they are page words
+    std::uint32_t generation = 0;
 };
 
-// The source of the elements of an open file up to byte `end`. `known_pages`: those that the file
-// had when it was opened. `at`: the address by which readers reach the view.
+// The source of the elements of so many bytes in an open file of `size_bytes` bytes, from byte
+// `first` on; a piece of an element at the end is left out. `known_pages`: those that the file had
+// when it was opened. `at`: the address by which readers reach the view.
 PENSTOCK_HD inline element_source make_source(const cache_view& c, const cache_view* at,
                                               const file_handle& f, std::uint64_t known_pages,
-                                              std::uint64_t end) {
+                                              std::uint64_t size_bytes, std::uint64_t first,
+                                              std::uint64_t element_bytes) {
     element_source out;
     out.cache = at;
-    if (pages_of(c, end) <= known_pages) out.words = c.words + f.table;
+    if (pages_of(c, size_bytes) <= known_pages) out.words = c.words + f.table;
     out.frames = c.frames;
-    out.end = end;
+    out.first = first;
+    out.bytes = size_bytes > first ? (size_bytes - first) / element_bytes * element_bytes : 0;
     out.slot = f.slot;
     out.generation = f.generation;
     out.page_shift = c.page_shift;
@@ -43,11 +48,12 @@ PENSTOCK_HD inline element_source make_source(const cache_view& c, const cache_v
 template <typename T>
 PENSTOCK_HD PENSTOCK_NOINLINE T fetch_element(const cache_view* c, std::uint32_t slot,
                                               std::uint32_t generation, std::uint64_t at,
-                                              std::uint64_t end) {
+                                              bool is_inside) {
     T value{};
     if (c == nullptr) return value;
-    if (at >= end) {
-        note_fault(*c, -ERANGE, slot, generation, at);
+    if (!is_inside) {
+        // The place of one before the file's first byte has wrapped.
+        note_fault(*c, -ERANGE, slot, generation, at > INT64_MAX ? 0 : at);
         return value;
     }
 #if PENSTOCK_ON_DEVICE
@@ -78,9 +84,10 @@ PENSTOCK_D PENSTOCK_INLINE page_word* word_at(const element_source& s, std::uint
 // One lane: the element at byte `at`, a multiple of its size. Zero, with a note in the fault record
 // of the runtime, if it lies outside or cannot be had.
 template <typename T>
-PENSTOCK_HD PENSTOCK_INLINE T element_at(const element_source& s, std::uint64_t at) {
+PENSTOCK_HD PENSTOCK_INLINE T element_at(const element_source& s, std::uint64_t at,
+                                         bool is_inside) {
 #if PENSTOCK_ON_DEVICE
-    if (at < s.end) {
+    if (is_inside) {
         page_word* const word = word_at(s, at >> s.page_shift);
         T value;
         if (word != nullptr &&
@@ -89,7 +96,12 @@ PENSTOCK_HD PENSTOCK_INLINE T element_at(const element_source& s, std::uint64_t 
             return value;
     }
 #endif
-    return by_address(&fetch_element<T>)(s.cache, s.slot, s.generation, at, s.end);
+    return by_address(&fetch_element<T>)(s.cache, s.slot, s.generation, at, is_inside);
+}
+// One before the first lies outside by the same comparison: the difference wraps.
+template <typename T>
+PENSTOCK_HD PENSTOCK_INLINE T element_at(const element_source& s, std::uint64_t at) {
+    return element_at<T>(s, at, at - s.first < s.bytes);
 }
 
 }  // namespace penstock::engine
