@@ -8,7 +8,7 @@
 //               reads deliver, as in /proc and /sys; the log names such a file and the cure
 //   -ENOENT, -ELOOP, -ENOTDIR, -ENAMETOOLONG, -EIO ...  as the file system said
 //   -EUNATCH    /proc is not mounted, through which files are opened
-//   -ESTALE     the file shrank, or was replaced, after it was opened: reopen it
+//   -ESTALE     another program cut the file, or replaced it, after it was opened: reopen it
 //   -ENFILE     every file slot is open
 //   -ERANGE     an element outside its view
 //   -ENOMEM     no room for the page table of another file

@@ -28,7 +28,8 @@
 // Consistency: within one device all groups see the same pages, and every later read sees a write
 // that has returned. The first open after the last close sees the changes that other programs made
 // to a file (close-to-open). While a file stays open, its size is the size at its first open, or as
-// far as this runtime has written since.
+// far as this runtime has written since. Where another program cuts it meanwhile, pages that are
+// not in the cache and that the file has no more in full give -ESTALE.
 #pragma once
 
 #include "penstock/base/standard.hpp"
@@ -54,7 +55,9 @@ enum open_flags : int {
     open_read_write = 2,
     open_write_once = 3,  // for new files: mappings of it need no copy of the page, and zeros that
                           // are stored through them are not written. Otherwise as open_read_write
-    // Creates the file if it does not exist, with mode 0666 less the umask.
+    // Creates the file if it does not exist, with mode 0666 less the umask. Where the name is a
+    // link that leads to nothing the open gives -ENOENT and creates nothing: the link may lead out
+    // of the roots.
     open_create = engine::flag_create,
     open_exclusive = engine::flag_exclusive,  // with open_create: -EEXIST if it exists
     // Cuts the file to size 0, unless this runtime has it open for writing already. So all groups

@@ -60,7 +60,9 @@ PENSTOCK_HD std::int64_t write(const Group& g, const runtime_ref& fs, int fd, co
 // begins. Groups that read the file meanwhile may find zeros there until append returns. This
 // runtime does not know of records that other runtimes and programs append at the same time: give
 // each its own file. Errors: those of write; a record of which only a part could be written is an
-// error, -EIO, and its place stays.
+// error, -EIO, and its place stays. A record of which nothing was written leaves the file as it
+// was, and the next one begins in its place; unless a group began to append behind it before it
+// failed: then the place stays, and reads as zeros.
 template <group Group>
 PENSTOCK_HD std::int64_t append(const Group& g, const runtime_ref& fs, int fd, const void* buffer,
                                 std::int64_t bytes) {
@@ -71,14 +73,19 @@ PENSTOCK_HD std::int64_t append(const Group& g, const runtime_ref& fs, int fd, c
     if (bytes < 0 || file.size_bytes + static_cast<std::uint64_t>(bytes) > INT64_MAX ||
         (buffer == nullptr && bytes > 0))
         return detail::counted(g, fs, -EINVAL);
+    std::int64_t code = 0;
     std::uint64_t at = 0;
-    if (g.is_leader())
-        at = engine::take_room(fs.view, file.slot, static_cast<std::uint64_t>(bytes));
+    const auto room = static_cast<std::uint64_t>(bytes);
+    if (g.is_leader()) code = engine::begin_append(fs.view, file.slot, room, at);
+    code = engine::share_code(g, code);
+    if (code != 0) return detail::counted(g, fs, code);
     at = g.broadcast(at);
     const std::int64_t done =
         bytes == 0 ? 0 : write(g, fs, fd, buffer, bytes, static_cast<std::int64_t>(at));
     if (done == bytes) return static_cast<std::int64_t>(at);
-    return done < 0 ? done : detail::counted(g, fs, -EIO);
+    if (done >= 0) return detail::counted(g, fs, -EIO);
+    if (g.is_leader()) engine::give_room_back(fs.view, file.slot, at, room);
+    return done;
 }
 
 // Writes back the bytes written to the pages that [offset, offset + bytes) touches. Other programs
@@ -188,18 +195,21 @@ PENSTOCK_HD int msync(const Group& g, const runtime_ref& fs, const writable_mapp
         detail::counted(g, fs, by_address(&engine::flush_changed<Group>)(g, fs.view, page, part)));
 }
 
-// Returns after everything that was written to the file before is on storage (fdatasync). Returns
-// 0; or -EBADF, an error of a wait, or the error of a write-back that failed, now or earlier
-// without a caller being told of it yet. Pages that could not be written stay dirty, and the next
-// fsync tries again. runtime::write_status() says which bytes of which file they are. If the sync
-// itself fails, the operating system may have dropped the file's bytes that it held (Linux does
-// so). An fsync that succeeds afterwards says nothing about those bytes, so write them once more.
+// Returns after everything that was written to the file before is on storage (fdatasync): through
+// any descriptor of this runtime, also one that is closed, and by other programs. A runtime that
+// does not write returns 0 and does nothing. Returns 0; or -EBADF, -ESTALE (the file was replaced
+// and is no longer at hand), an error of a wait, or the error of a write-back that failed, now or
+// earlier without a caller being told of it yet. Pages that could not be written stay dirty, and
+// the next fsync tries again. runtime::write_status() says which bytes of which file they are. If
+// the sync itself fails, the operating system may have dropped the file's bytes that it held (Linux
+// does so). An fsync that succeeds afterwards says nothing about those bytes, so write them once
+// more.
 template <group Group>
 PENSTOCK_HD int fsync(const Group& g, const runtime_ref& fs, int fd) {
     engine::file_handle file{};
     if (!engine::find_file(g, fs.view, fd, file, engine::nothing_unwanted))
         return static_cast<int>(detail::counted(g, fs, -EBADF));
-    if (fs.view.writes == nullptr || !g.broadcast(engine::is_granted(fs.view, file.slot))) return 0;
+    if (fs.view.writes == nullptr) return 0;
     return static_cast<int>(
         detail::counted(g, fs, by_address(&engine::sync_file<Group>)(g, fs.view, file.slot)));
 }

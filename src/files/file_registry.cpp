@@ -434,6 +434,16 @@ int file_registry::writer_of(std::uint32_t slot, std::uint32_t generation,
     return 0;
 }
 
+int file_registry::handle_to_sync(std::uint32_t slot, std::uint32_t generation,
+                                  std::shared_ptr<shared_handle>& out) {
+    std::shared_ptr<file_writer> writer;
+    std::uint64_t size_bytes = 0;
+    if (writer_of(slot, generation, writer) != 0)
+        return handle_of(slot, generation, out, size_bytes);
+    out = writer->file();
+    return 0;
+}
+
 std::int64_t file_registry::take_leaf(std::unordered_map<std::uint64_t, std::uint64_t>& leaves,
                                       std::uint64_t number, extent_allocator& words,
                                       std::uint64_t leaf_words, std::uint64_t& word_index) {
@@ -458,12 +468,12 @@ std::int64_t file_registry::leaf(std::uint32_t slot, std::uint32_t generation, s
         return e->two_level && number < e->table_words
                    ? take_leaf(e->leaves, number, words_, leaf_words, word_index)
                    : -EINVAL;
-    if (e->writer == nullptr) return -EINVAL;
+    // For readers too: a file may have grown by more leaves than were written to.
     if (kind == engine::leaf_of_growth)
         return number < e->growth_words
                    ? take_leaf(e->growth_leaves, number, words_, leaf_words, word_index)
                    : -EINVAL;
-    if (kind != engine::growth_directory) return -EINVAL;
+    if (kind != engine::growth_directory || e->writer == nullptr) return -EINVAL;
     if (e->growth_words == 0) {
         const auto start = words_.take(limits_.growth_entries);
         if (!start) return -ENOSPC;

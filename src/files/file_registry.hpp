@@ -204,6 +204,10 @@ public:
     }
     // The writer of the file. -EBADF: it was not opened for writing.
     int writer_of(std::uint32_t slot, std::uint32_t generation, std::shared_ptr<file_writer>& out);
+    // The handle by which the file is brought to its storage: the writer's; without a writer the
+    // one to read from, which does as well. Errors as of handle_of.
+    int handle_to_sync(std::uint32_t slot, std::uint32_t generation,
+                       std::shared_ptr<shared_handle>& out);
     // Takes back the path extent of an answer to open that no group took; packed as in
     // engine/lost_open.hpp. An extent that is not given out is ignored.
     void give_back_path(std::uint64_t lost_extent);

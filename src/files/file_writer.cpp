@@ -25,6 +25,32 @@ void file_writer::put(const std::vector<write_order>& orders) {
     list_.insert(list_.end(), orders.begin(), orders.end());
 }
 
+file_writer::stored_part file_writer::stored() {
+    std::lock_guard lock(stored_mutex_);
+    return {cutting_ == 0 ? stored_.bytes : 0, stored_.cuts};
+}
+
+void file_writer::begin_cut() {
+    std::lock_guard lock(stored_mutex_);
+    ++stored_.cuts;
+    ++cutting_;
+}
+
+// What the file got longer by is zeros, whether it is there or not.
+void file_writer::end_cut(std::uint64_t size_bytes) {
+    std::lock_guard lock(stored_mutex_);
+    ++stored_.cuts;
+    --cutting_;
+    stored_.bytes = std::min(stored_.bytes, size_bytes);
+}
+
+// A write beside a cut may have come before it, and its bytes are gone again then.
+void file_writer::note_stored(std::uint64_t cuts_before, std::uint64_t end_bytes) {
+    std::lock_guard lock(stored_mutex_);
+    if (cutting_ == 0 && stored_.cuts == cuts_before)
+        stored_.bytes = std::max(stored_.bytes, end_bytes);
+}
+
 // With the lock: is there work for a thread beside those that write?
 bool file_writer::wants_another() const {
     return threads_ == 0 ? !list_.empty()
@@ -118,8 +144,10 @@ void file_writer::write_neighbours(write_scratch& s, std::size_t first, std::siz
         s.call[0].bytes -= skip;
         const std::uint64_t offset = s.pieces[first].offset + skip,
                             all = s.pieces[end - 1].offset + s.pieces[end - 1].bytes - offset;
+        const std::uint64_t cuts = stored().cuts;
         const std::int64_t done = hub_.change_told(env_, file_->fd(), {offset, all},
                                                    [&] { return write(s.call, offset); });
+        if (done > 0) note_stored(cuts, offset + static_cast<std::uint64_t>(done));
         // Not for ever: a thread that serves others must not hang in it.
         if ((done == -EINTR || done == -EAGAIN) && ++again < most_attempts) continue;
         if (done <= 0) {

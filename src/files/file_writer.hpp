@@ -71,17 +71,18 @@ public:
 
     // `shared` is told of each write; `key` and `path` name the file in messages. `unwatched`: its
     // writes leave no event in a watch of the file, if the system has a way (environment::
-    // write_unwatched).
+    // write_unwatched). `stored_bytes`: the size of the file.
     file_writer(environment& env, hub& shared, std::shared_ptr<shared_handle> file,
                 std::uint64_t page_bytes, const write_error_log::file_key& key, std::string path,
-                bool unwatched = false)
+                bool unwatched = false, std::uint64_t stored_bytes = 0)
         : env_(env),
           hub_(shared),
           file_(std::move(file)),
           page_bytes_(page_bytes),
           key_(key),
           path_(std::move(path)),
-          unwatched_(unwatched) {}
+          unwatched_(unwatched),
+          stored_{stored_bytes, 0} {}
 
     [[nodiscard]] int fd() const { return file_->fd(); }
     [[nodiscard]] const std::shared_ptr<shared_handle>& file() const { return file_; }
@@ -92,7 +93,19 @@ public:
     [[nodiscard]] bool run(write_scratch& scratch, write_counters& counters,
                            write_error_log& write_errors);
 
+    // How many bytes the file had when it was opened, or got by a write since: they are there,
+    // unless another program cut the file. `cuts` changes whenever this runtime cuts it; while it
+    // does so nothing is known, and `bytes` is 0.
+    struct stored_part {
+        std::uint64_t bytes = 0, cuts = 0;
+    };
+    [[nodiscard]] stored_part stored();
+    // Before and after this runtime sets the size of the file.
+    void begin_cut();
+    void end_cut(std::uint64_t size_bytes);
+
 private:
+    void note_stored(std::uint64_t cuts_before, std::uint64_t end_bytes);
     [[nodiscard]] bool wants_another() const;
     void write_list(write_scratch& s, write_counters& counters, write_error_log& write_errors);
     void list_pieces(write_scratch& s) const;
@@ -112,6 +125,10 @@ private:
     std::mutex list_mutex_;  // guards list_ and threads_
     std::vector<write_order> list_;
     std::uint32_t threads_ = 0;  // how many threads write
+
+    std::mutex stored_mutex_;  // guards stored_ and cutting_
+    stored_part stored_;
+    std::uint32_t cutting_ = 0;  // how many threads set the size
 };
 
 }  // namespace penstock::host

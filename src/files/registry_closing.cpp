@@ -1,6 +1,7 @@
 // The file registry's calls about files that are being written: the begin, the cut to nothing, and
 // the proof at the end that lets a file's pages outlive its last close
 // (docs/protocol/closed_files.md).
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <utility>
@@ -31,10 +32,13 @@ bool has_exact_identity(const file_facts& facts) {
 
 }  // namespace
 
+// Readers of the slot count on the size that its identity has, unless that may be long ago.
 void file_registry::begin_writing(entry& e, std::uint32_t slot, found_file& file, bool is_fresh) {
     e.writer = std::make_shared<file_writer>(
         env_, hub_, file.writer, std::uint64_t{1} << limits_.page_shift,
-        write_error_log::file_key{slot, e.generation}, e.path, file.watch.is_held());
+        write_error_log::file_key{slot, e.generation}, e.path, file.watch.is_held(),
+        e.uncertain ? std::min(e.identity.size_bytes, file.facts.identity.size_bytes)
+                    : e.identity.size_bytes);
     // A fresh slot has no page yet. Any other has pages of the version that its identity names.
     e.was_as_file =
         file.is_as_told && (is_fresh || (!e.uncertain && e.identity == file.facts.identity &&

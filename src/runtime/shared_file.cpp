@@ -85,6 +85,7 @@ std::int64_t runtime::open_windows_of(const shared_file& file, std::uint32_t dev
 
 std::int64_t runtime::open_windows(const std::string& pattern) try {
     if (const int code = process_code(); code != 0) return code;
+    if (pattern.find('\0') != std::string::npos) return -EINVAL;
     if (state().windows == nullptr) return -EOPNOTSUPP;
     glob_t found{};
     const int globbed = ::glob(pattern.c_str(), 0, nullptr, &found);

@@ -144,8 +144,8 @@ void service::serve(const ring_request& request, const ring_ticket& at) {
         case op::write: return serve_write(write_request::of(request), at);
         case op::leaf: return serve_leaf(leaf_request::of(request), at);
         case op::unlink: return serve_unlink(unlink_request::of(request), at);
-        case op::sync:
-        case op::truncate: return serve_change(file_request::of(request), at);
+        case op::sync: return serve_sync(file_request::of(request), at);
+        case op::truncate: return serve_truncate(file_request::of(request), at);
         case op::retire:
         case op::settle: return serve_end(file_request::of(request), at);
         case op::ping: return answer(at, 0);
@@ -244,6 +244,7 @@ void service::serve_read(const read_request& request, const ring_ticket& at) {
     f.wanted = request.bytes;
     f.done = 0;
     f.pads = request.pads && size_bytes == size_of_written;
+    f.stored = {};
     f.slot = request.file_slot;
     f.generation = request.generation;
     f.asked_store = false;
@@ -290,22 +291,32 @@ void service::run_writers() {
     });
 }
 
-void service::serve_change(const file_request& request, const ring_ticket& at) {
-    const trace_range range(request.operation == op::sync ? "sync" : "truncate");
+void service::serve_truncate(const file_request& request, const ring_ticket& at) {
+    const trace_range range("truncate");
     std::shared_ptr<file_writer> file;
     if (const int code = files_.writer_of(request.file_slot, request.generation, file); code != 0)
         return refuse(at, code);
-    if (request.operation == op::truncate) {
-        if (request.size_bytes > INT64_MAX) return refuse(at, -EINVAL);
-        const auto cut = [&] {
-            return tried_again([&] { return env_.truncate(file->fd(), request.size_bytes); });
-        };
-        const std::int64_t code =
-            files_.shared().change_told(env_, file->fd(), {request.size_bytes, 0, true}, cut);
-        if (code == 0 && request.size_bytes == 0 && request.epoch == engine::cut_alone)
-            files_.cut_to_nothing(request.file_slot, request.generation);
-        return answer(at, code);
-    }
+    if (request.size_bytes > INT64_MAX) return refuse(at, -EINVAL);
+    const auto cut = [&] {
+        return tried_again([&] { return env_.truncate(file->fd(), request.size_bytes); });
+    };
+    file->begin_cut();
+    const std::int64_t code =
+        files_.shared().change_told(env_, file->fd(), {request.size_bytes, 0, true}, cut);
+    file->end_cut(request.size_bytes);
+    if (code == 0 && request.size_bytes == 0 && request.epoch == engine::cut_alone)
+        files_.cut_to_nothing(request.file_slot, request.generation);
+    answer(at, code);
+}
+
+// A reader may ask for it too, before any group has written the file or after the last close of one
+// that did: what was written then may still be in the operating system's memory alone.
+void service::serve_sync(const file_request& request, const ring_ticket& at) {
+    const trace_range range("sync");
+    std::shared_ptr<shared_handle> file;
+    if (const int code = files_.handle_to_sync(request.file_slot, request.generation, file);
+        code != 0)
+        return code == -EBADF ? refuse(at, code) : answer(at, code);
     counters_.file_syncs.fetch_add(1, std::memory_order_relaxed);
     const int code = tried_again([&] { return sync_file(env_, file->fd()); });
     const write_error_log::file_key key{request.file_slot, request.generation};
@@ -434,6 +445,20 @@ void service::finish_fill(const read_result& result) {
     if (progress == fill_set::progress::order_done) answer(at, 0);
 }
 
+// The file ended before all was read. May the rest count as zeros, since the file never got it? No,
+// if the file had it before a read that was begun afterwards, and this runtime did not cut it
+// meanwhile: then another program did. So a read that is the first to meet the end is made again.
+bool service::may_pad(flight& f, bool& begin_again) {
+    std::shared_ptr<file_writer> writer;
+    if (files_.writer_of(f.slot, f.generation, writer) != 0) return false;
+    const file_writer::stored_part now = writer->stored();
+    const std::uint64_t end = f.offset + f.done;
+    if (end >= now.bytes) return true;
+    begin_again = end >= f.stored.bytes || f.stored.cuts != now.cuts;
+    f.stored = now;
+    return false;
+}
+
 void service::finish(const read_result& result) {
     if ((result.tag & fill_set::tag_bit) != 0) return finish_fill(result);
     const auto number = static_cast<std::uint32_t>(result.tag);
@@ -452,9 +477,12 @@ void service::finish(const read_result& result) {
         if (f.done < f.wanted)
             return start_flight(number);  // a short read; only 0 means the end of the file
     }
+    bool begin_again = false;
+    const bool pads = result.result == 0 && f.pads && f.done < f.wanted && may_pad(f, begin_again);
+    if (begin_again) return start_flight(number);
     --in_flight_;
     f.file.reset();
-    if (result.result == 0 && f.pads && f.done < f.wanted) {
+    if (pads) {
         std::memset(staging_of(f.at) + f.done, 0, f.wanted - f.done);
         f.done = f.wanted;
     }

@@ -136,7 +136,8 @@ private:
         std::uint64_t offset = 0;
         std::uint32_t wanted = 0;
         std::uint32_t done = 0;
-        bool pads = false;  // bytes that the file does not have read as zeros
+        bool pads = false;                // bytes that the file does not have yet read as zeros
+        file_writer::stored_part stored;  // when it was begun again; else nothing
         read_way way = read_way::queued;
         std::shared_ptr<frame_copy> copy;  // from device frames of a buffer, under way
         std::uint64_t copy_begun_ns = 0;
@@ -174,7 +175,8 @@ private:
     void serve_write(const engine::write_request& request, const engine::ring_ticket& at);
     void run_writers();
     void serve_leaf(const engine::leaf_request& request, const engine::ring_ticket& at);
-    void serve_change(const engine::file_request& request, const engine::ring_ticket& at);
+    void serve_sync(const engine::file_request& request, const engine::ring_ticket& at);
+    void serve_truncate(const engine::file_request& request, const engine::ring_ticket& at);
     void serve_end(const engine::file_request& request, const engine::ring_ticket& at);
     void settle_files();
     void start_flight(std::uint32_t number);
@@ -200,6 +202,7 @@ private:
     void finish_all(std::uint64_t wait_ns);
     [[nodiscard]] std::uint64_t read_wait_ns() const;
     void finish(const read_result& result);
+    [[nodiscard]] bool may_pad(flight& f, bool& begin_again);
     void finish_fill(const read_result& result);
     void count_read(const read_result& result);
     void answer_read(const flight& f);  // with what it has

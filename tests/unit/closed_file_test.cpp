@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <functional>
+#include <thread>
 
 #include "fault/faulty_environment.hpp"
 #include "penstock/write.hpp"
@@ -288,6 +290,82 @@ TEST_F(closed_files, a_reader_of_another_program_costs_the_proof_and_nothing_els
     EXPECT_EQ(kept(), 0u);
     EXPECT_EQ(read_whole(), bytes);
     ::close(other);
+}
+
+// What a runtime wrote and closed may be in the operating system's memory alone. No descriptor that
+// writes is left, so a reader brings it to its storage.
+TEST_F(closed_files, a_reader_brings_a_closed_file_to_its_storage) {
+    for (const bool keeps : {true, false}) {
+        if (keeps && !can_prove()) continue;
+        const std::uint64_t before = kept();
+        const int fd = open_here(anew);
+        put(fd, pattern(1, file_bytes));
+        const int other = keeps ? -1 : must_open(path, O_RDONLY);
+        close_here(fd);
+        if (other >= 0) ::close(other);
+        ASSERT_EQ(kept() - before, keeps ? 1u : 0u);
+        const int reader = open_here(open_read);
+        env.set({.calls = fault::call_sync});
+        EXPECT_EQ(fsync(one_lane, rt->ref(), reader), 0);
+        EXPECT_EQ(env.calls(), 1u) << "kept: " << keeps;
+        env.set({.calls = fault::call_sync, .nth = 1, .error = -EIO});
+        EXPECT_EQ(fsync(one_lane, rt->ref(), reader), -EIO);
+        EXPECT_EQ(rt->write_status().code, -EIO);
+        rt->clear_write_status();
+        env.clear();
+        EXPECT_EQ(fsync(one_lane, rt->ref(), reader), 0);
+        EXPECT_EQ(msync(one_lane, rt->ref(), reader, 0, file_bytes), 0);
+        close_here(reader);
+    }
+    EXPECT_EQ(rt->stats().bad_requests, 0u);
+}
+
+TEST_F(closed_files, readers_sync_while_a_writer_comes_and_goes) {
+    write_whole(pattern(1, file_bytes), anew);
+    std::atomic<bool> ends{false};
+    std::thread writer([&] {
+        while (!ends) {
+            const int fd = open_here(open_read_write);
+            put(fd, {1, 2, 3}, 5);
+            close_here(fd);
+            // Without a pause a reader would write back for the writer for ever, and give up.
+            std::this_thread::sleep_for(std::chrono::microseconds(200));
+        }
+    });
+    std::vector<std::thread> readers;
+    for (int i = 0; i < 3; ++i)
+        readers.emplace_back([&] {
+            for (int k = 0; k < 200; ++k) {
+                const int fd = open_here(open_read);
+                EXPECT_EQ(fsync(one_lane, rt->ref(), fd), 0);
+                close_here(fd);
+            }
+        });
+    for (std::thread& reader : readers) reader.join();
+    ends = true;
+    writer.join();
+    EXPECT_EQ(rt->stats().bad_requests, 0u);
+}
+
+// The file grew by several leaves of page words, and no writer touched the first of them.
+TEST_F(closed_files, a_reader_finds_zeros_where_the_file_grew_and_nothing_was_written) {
+    if (!can_prove()) GTEST_SKIP() << "this file system or kernel allows no proof";
+    options o = small_options(folder, 1);
+    o.writable = true;
+    o.cache_bytes = 512 * page;
+    o.table_bytes = 64 << 10;
+    rt = make_runtime(o);
+    const std::uint64_t leaf_pages = std::uint64_t{1} << rt->ref().view.leaf_shift,
+                        far = (leaf_pages + 10) * page;
+    ASSERT_LT(far, *o.cache_bytes);
+    const int fd = open_here(anew);
+    put(fd, {1, 2, 3}, far);
+    close_here(fd);
+    ASSERT_EQ(kept(), 1u);
+    std::vector<std::uint8_t> expected(far + 3);
+    expected[far] = 1, expected[far + 1] = 2, expected[far + 2] = 3;
+    EXPECT_EQ(read_whole(far + 3), expected);
+    EXPECT_EQ(rt->stats().bad_requests, 0u);
 }
 
 // The tests above can fail: without the proof every one of these readers gets what is no longer

@@ -144,8 +144,12 @@ TEST_F(fork, children_end_as_they_like) {
 }
 
 TEST_F(fork, calls_of_a_child_give_an_error_at_once) {
+    table_layout layout{.row_bytes = 64};
+    layout.pieces.push_back({folder_ / "data", 0, 100});
+    std::unique_ptr<table> rows;
+    ASSERT_TRUE(table::make(*rt_, layout, {.writable = true}, rows).ok());
     EXPECT_EQ(
-        in_child([this] {
+        in_child([this, &rows] {
             runtime& rt = *rt_;
             std::uint8_t byte = 0;
             std::uint64_t index = 0;
@@ -170,7 +174,8 @@ TEST_F(fork, calls_of_a_child_give_an_error_at_once) {
                 map_region(rt, folder_ / "data", 0, 0, protection::read, {}, region).code ==
                     -ECHILD &&
                 rt.open_everywhere(folder_ / "data").code() == -ECHILD &&
-                rt.close(file_) == -ECHILD &&
+                rt.close(file_) == -ECHILD && rows->check().code == -ECHILD &&
+                rows->gather(&index, 1, &byte) == -ECHILD && rows->sync() == -ECHILD &&
                 launch<width::lane>(rt, 1, read_at_random{file_, &wrong}) == -ECHILD && wrong == 0;
             rt.interrupt();
             rt.resume();

@@ -1,11 +1,14 @@
 // Writing what may not be written, where it may not be written, and files that change their names
 // or go away meanwhile. Nothing of this touches another file.
+#include <atomic>
 #include <climits>
 #include <fcntl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <thread>
 
 #include "unit/support.hpp"
 
@@ -64,6 +67,101 @@ TEST_F(bad_writing, ranges_that_overflow_or_are_too_far) {
     EXPECT_EQ(facts.size_bytes, 0u) << "what failed changed nothing";
     EXPECT_EQ(rt->close(fd), 0);
     EXPECT_EQ(std::filesystem::file_size(path), 0u);
+}
+
+// The system would take such a name for the part before its zero byte.
+TEST_F(bad_writing, names_with_a_zero_byte) {
+    write_file(path, pattern(1, page));
+    const std::string name = path + '\0' + "x";
+    for (const int flags : {open_read | 0, open_read_write | open_create})
+        for (const std::string& wrong : {name, path + '\0', '\0' + path}) {
+            EXPECT_EQ(rt->open(wrong, flags), -EINVAL);
+            EXPECT_EQ(rt->open_everywhere(wrong, flags).code(), -EINVAL);
+        }
+    EXPECT_EQ(rt->open(folder / "new" + '\0', open_write | open_create), -EINVAL);
+    EXPECT_FALSE(std::filesystem::exists(folder / "new"));
+    EXPECT_EQ(rt->allow(name), -EINVAL);
+    EXPECT_EQ(rt->unlink(name), -EINVAL);
+    EXPECT_EQ(rt->rename(name, folder / "other"), -EINVAL);
+    EXPECT_EQ(rt->rename(path, folder / "other" + '\0'), -EINVAL);
+    EXPECT_EQ(rt->open_windows(name), -EINVAL);
+    std::unique_ptr<file_region> region;
+    status s = map_region(*rt, name, 0, 0, protection::read, {}, region);
+    EXPECT_EQ(s.code, -EINVAL);
+    EXPECT_NE(s.message.find("zero byte"), std::string::npos) << s.message;
+    std::unique_ptr<file_pieces> pieces;
+    s = map_pieces(*rt, name, {}, pieces);
+    EXPECT_EQ(s.code, -EINVAL);
+    EXPECT_NE(s.message.find("zero byte"), std::string::npos) << s.message;
+    options o = small_options(folder);
+    o.roots = {folder.path() + '\0' + "x"};
+    EXPECT_EQ(runtime::make(o, rt).code, -EINVAL);
+    EXPECT_EQ(bytes_on_disk(path), pattern(1, page)) << "no call met the file of the shorter name";
+}
+
+// Old and new contents do not mix: what the file had is not read as zeros.
+TEST_F(bad_writing, a_file_that_another_program_cuts) {
+    constexpr std::int64_t far = 20 * static_cast<std::int64_t>(page);
+    for (const int flags : {open_read_write, open_write_once}) {
+        write_file(path, pattern(1, 25 * page));
+        const int fd = rt->open(path, flags);
+        ASSERT_GE(fd, 0);
+        ASSERT_EQ(write_some(fd, 2, page, far + 10 * static_cast<std::int64_t>(page)),
+                  static_cast<std::int64_t>(page));
+        ASSERT_EQ(rt->fsync(fd), 0);
+        std::filesystem::resize_file(path, 10);
+        char bytes[100];
+        EXPECT_EQ(rt->read(fd, bytes, 100, far), -ESTALE);
+        EXPECT_EQ(rt->read(fd, bytes, 5, 0), -ESTALE) << "the page is there in part only";
+        EXPECT_EQ(rt->map(fd, far, 10).bytes, -ESTALE);
+        EXPECT_EQ(rt->write(fd, bytes, 2, far), -ESTALE) << "the rest of the page is not known";
+        EXPECT_EQ(rt->read(fd, bytes, 100, far + 10 * static_cast<std::int64_t>(page)), 100)
+            << "is in the cache";
+        ASSERT_EQ(rt->close(fd), 0);
+    }
+    write_file(path, {});
+    const int fd = rt->open(path, open_read_write);
+    ASSERT_EQ(write_some(fd, 3, 2 * page, far), static_cast<std::int64_t>(2 * page));
+    ASSERT_EQ(rt->fsync(fd), 0);
+    write_file(folder / "other", pattern(4, 100 * page));
+    const int other = rt->open(folder / "other");
+    EXPECT_EQ(read_back(other, 100 * page), pattern(4, 100 * page)) << "and the page is evicted";
+    char bytes[100];
+    EXPECT_EQ(rt->read(fd, bytes, 100, 0), 100) << "was never written";
+    EXPECT_EQ(bytes[99], 0);
+    std::filesystem::resize_file(path, page);
+    EXPECT_EQ(rt->read(fd, bytes, 100, far), -ESTALE);
+    EXPECT_EQ(rt->close(fd), 0);
+    EXPECT_EQ(rt->close(other), 0);
+    EXPECT_EQ(rt->stats().bad_requests, 0u);
+}
+
+// Reads beside cuts and writes of the runtime itself come before or after them.
+TEST_F(bad_writing, a_file_that_the_runtime_cuts_is_read_without_an_error) {
+    options o = small_options(folder);
+    o.writable = true;
+    o.cache_bytes = 8 * page;
+    rt = make_runtime(o);
+    const int fd = rt->open(path, open_read_write | open_create);
+    std::atomic<bool> ends{false};
+    std::vector<std::thread> readers;
+    for (std::uint64_t t = 0; t < 2; ++t)
+        readers.emplace_back([&, t] {
+            char bytes[100];
+            for (std::uint64_t i = 0; !ends; ++i) {
+                const auto at = static_cast<std::int64_t>(mix64(i * 2 + t) % 20 * page);
+                EXPECT_GE(rt->read(fd, bytes, 100, at), 0);
+            }
+        });
+    for (int round = 0; round < 100; ++round) {
+        EXPECT_EQ(write_some(fd, 5, 20 * page - 100, 0),
+                  static_cast<std::int64_t>(20 * page - 100));
+        EXPECT_EQ(rt->truncate(fd, round % 3 == 0 ? 0 : 3 * static_cast<std::int64_t>(page) + 7),
+                  0);
+    }
+    ends = true;
+    for (std::thread& reader : readers) reader.join();
+    EXPECT_EQ(rt->close(fd), 0);
 }
 
 TEST_F(bad_writing, descriptors_that_are_none) {

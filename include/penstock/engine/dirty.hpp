@@ -10,6 +10,8 @@
 //                                           leave_lock, offer_page (release), note_request
 //                                           (relaxed, by the holder)
 //   size_bytes              per file        size_of (relaxed), grow_to (release), cut_to (release)
+//   append_end              per file        raise_room (acquire), take_room (acq_rel),
+//                                           give_room_back (relaxed), cut_room (release)
 //   offered_run             one             show_run, next_offered (relaxed: a hint; take_over
 //                                           decides)
 //
@@ -292,11 +294,34 @@ PENSTOCK_HD PENSTOCK_INLINE void cut_to(const cache_view& c, std::uint32_t slot,
                                         std::uint64_t size_bytes) {
     atomic_store<order::release>(&c.file_records[slot].size_bytes, size_bytes);
 }
-// Takes room for an appended record, at the offset that is returned. Acquire and release: the
-// record comes after the records before it.
+// Rooms for appended records begin at `append_end`. The file does not grow by a room: the write of
+// the record does that, so a record that fails leaves the size alone.
+//
+// Raises it to the file's end, which other writes have moved, and returns it. Acquire: pairs with
+// cut_room; a group that finds the rooms cut does not raise them to the size before the cut.
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t raise_room(const cache_view& c, std::uint32_t slot) {
+    std::uint64_t* const end = &c.writes[slot].append_end;
+    const std::uint64_t seen = atomic_load<order::acquire>(end), size = size_of(c, slot);
+    if (seen >= size) return seen;
+    atomic_raise<order::relaxed>(end, size);
+    return size;
+}
+// Takes room for an appended record, at the offset that is returned; after raise_room. Acquire and
+// release: the record comes after the records before it.
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t take_room(const cache_view& c, std::uint32_t slot,
                                                     std::uint64_t bytes) {
-    return atomic_fetch_add<order::acq_rel>(&c.file_records[slot].size_bytes, bytes);
+    return atomic_fetch_add<order::acq_rel>(&c.writes[slot].append_end, bytes);
+}
+// Of a record of which no byte was written. If another record took room behind it, the room stays,
+// and reads as zeros once the file reaches behind it. Relaxed: nothing was written there.
+PENSTOCK_HD PENSTOCK_INLINE void give_room_back(const cache_view& c, std::uint32_t slot,
+                                                std::uint64_t at, std::uint64_t bytes) {
+    atomic_compare_swap<order::relaxed>(&c.writes[slot].append_end, at + bytes, at);
+}
+// After cut_to. Release: the file's new size comes first.
+PENSTOCK_HD PENSTOCK_INLINE void cut_room(const cache_view& c, std::uint32_t slot,
+                                          std::uint64_t size_bytes) {
+    atomic_store<order::release>(&c.writes[slot].append_end, size_bytes);
 }
 
 // Words of the write record. Counting is relaxed. `granted` is set before a descriptor that may
@@ -339,16 +364,16 @@ PENSTOCK_HD PENSTOCK_INLINE bool mark_page_dirty(const cache_view& c, std::uint3
 }
 // Release: pairs with writers_of, so that a closer that sees a writer counted also sees the
 // reference that it took before.
-PENSTOCK_HD PENSTOCK_INLINE std::uint64_t count_writers(const cache_view& c, std::uint32_t slot,
-                                                        std::uint64_t change) {
+PENSTOCK_HD PENSTOCK_INLINE std::uint32_t count_writers(const cache_view& c, std::uint32_t slot,
+                                                        std::uint32_t change) {
     return atomic_fetch_add<order::release>(&c.writes[slot].writers, change);
 }
 // Acquire: pairs with count_writers; the file word that the closer loads next is no older.
-PENSTOCK_HD PENSTOCK_INLINE std::uint64_t writers_of(const cache_view& c, std::uint32_t slot) {
+PENSTOCK_HD PENSTOCK_INLINE std::uint32_t writers_of(const cache_view& c, std::uint32_t slot) {
     return atomic_load<order::acquire>(&c.writes[slot].writers);
 }
 PENSTOCK_HD PENSTOCK_INLINE void raise_epoch(const cache_view& c, std::uint32_t slot,
-                                             std::uint64_t epoch) {
+                                             std::uint32_t epoch) {
     atomic_raise<order::relaxed>(&c.writes[slot].epoch, epoch);
 }
 // The size of the file itself, as far as this runtime knows. Raised before a write-back is sent, so
@@ -380,7 +405,7 @@ PENSTOCK_HD inline void reset_writes(const cache_view& c, std::uint32_t slot,
 PENSTOCK_HD PENSTOCK_INLINE std::uint32_t take_piece(const cache_view& c, std::uint32_t slot) {
     return atomic_fetch_add<order::relaxed>(&c.writes[slot].next_piece, std::uint32_t{1});
 }
-PENSTOCK_HD PENSTOCK_INLINE std::uint64_t epoch_of(const cache_view& c, std::uint32_t slot) {
+PENSTOCK_HD PENSTOCK_INLINE std::uint32_t epoch_of(const cache_view& c, std::uint32_t slot) {
     return atomic_load<order::relaxed>(&c.writes[slot].epoch);
 }
 

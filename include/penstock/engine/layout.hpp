@@ -80,11 +80,11 @@ struct alignas(64) write_record {
                             // or had it. Stays until the slot's next life; a value below
     std::uint32_t cutting;  // 1: the opener that has to cut the file to size 0 has not done so yet;
                             // other openers wait
-    std::uint64_t writers;  // descriptors open for writing
+    std::uint32_t writers;  // descriptors open for writing
+    std::uint32_t epoch;    // the last answer to an open of the file, as the host counts them
     std::uint64_t
         dirty_pages;  // of the file: how often a page turned dirty, less how often one turned clean
-    std::uint64_t epoch;  // the last answer to an open of the file, as the host counts them
-    std::int64_t error;   // 0, or the write-back error since a group was last told of one
+    std::int64_t error;  // 0, or the write-back error since a group was last told of one
     std::uint64_t error_offset;
     std::uint32_t mappings;    // writable mappings that are held: for them the host keeps the file
                                // open for writing
@@ -92,6 +92,8 @@ struct alignas(64) write_record {
                                // (engine/close_share.hpp); counts on past the file's end
     std::uint64_t stored_bytes;  // the file itself has no bytes from here on that this runtime
                                  // knows of, so these pages need not be read
+    std::uint64_t append_end;    // where the next appended record begins, if the file does not
+                                 // reach further: behind the rooms of those that are under way
 };
 static_assert(sizeof(write_record) == 64);
 inline constexpr std::uint32_t granted_plainly = 1,

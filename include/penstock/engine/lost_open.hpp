@@ -24,7 +24,7 @@ struct open_answer {
     std::uint32_t
         path_extent;  // where the name may be stored, + 1; 0: no room, the name is not remembered
     bool two_level;
-    std::uint64_t epoch;
+    std::uint32_t epoch;
     std::uint64_t inode;
     std::int64_t modified_ns;
 };
@@ -38,7 +38,7 @@ PENSTOCK_HD inline open_answer answer_of(const ring_reply& reply) {
     out.table = reply.words[reply_table];
     out.path_extent = static_cast<std::uint32_t>(reply.words[reply_path_and_flags]);
     out.two_level = (reply.words[reply_path_and_flags] >> 32 & 1) != 0;
-    out.epoch = reply.words[reply_path_and_flags] >> 33;
+    out.epoch = static_cast<std::uint32_t>(reply.words[reply_path_and_flags] >> 33);
     out.inode = reply.words[reply_inode];
     out.modified_ns = static_cast<std::int64_t>(reply.words[reply_modified_ns]);
     return out;

@@ -139,6 +139,13 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t find_word(const cache_view& c, const f
     return find_in_leaf(c, f.table, page);
 }
 
+// May a file that is open for writing become that long? Its growth has so many leaves.
+PENSTOCK_HD PENSTOCK_INLINE bool can_grow_to(const cache_view& c, std::uint32_t slot,
+                                             std::uint64_t size_bytes) {
+    const std::uint64_t pages = pages_of(c, size_bytes), known = c.file_records[slot].page_count;
+    return pages <= known || (pages - known - 1) >> c.leaf_shift < c.growth_entries;
+}
+
 // Leader only: asks the host for a piece of the arena for the file, and makes room for it if need
 // be and the caller may wait. Returns 0 or a negative errno.
 template <typename Group>

@@ -81,6 +81,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t truncate_file(const Group g, const ca
                                     size_bytes, is_being_cut(c, slot) ? cut_alone : 0);
         if (code == 0) {
             cut_to(c, slot, size_bytes);
+            cut_room(c, slot, size_bytes);
             cut_stored(c, slot, size_bytes);
             if (size_bytes < old_bytes) code = cut_pages(g, c, slot, size_bytes, old_bytes);
         }

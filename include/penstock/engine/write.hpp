@@ -65,6 +65,21 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_file(const Group g, const cache
     return static_cast<std::int64_t>(done);
 }
 
+// Leader only. Takes room for an appended record, at the offset `at`. Returns 0 or a negative
+// errno. What can be told before is told before: room that another record follows cannot be given
+// back.
+PENSTOCK_HD PENSTOCK_NOINLINE inline std::int64_t begin_append(const cache_view& c,
+                                                               std::uint32_t slot,
+                                                               std::uint64_t bytes,
+                                                               std::uint64_t& at) {
+    at = raise_room(c, slot);
+    if (bytes == 0) return 0;
+    if (const std::int64_t code = stop_code(c); code != 0) return code;
+    if (!can_grow_to(c, slot, at + bytes)) return -EFBIG;
+    at = take_room(c, slot, bytes);
+    return 0;
+}
+
 // Leader only. Posts a request about a written file and returns its result. `size_bytes` and
 // `epoch` are as in file_request, 0 for other operations.
 template <typename Group>
@@ -152,12 +167,12 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool release_written(const Group& g, const cache_v
     const std::uint32_t slot = descriptor_slot(c, fd);
     const bool writes = descriptor_access(fd) != may_read, last = references_of(seen) == 1;
     // Read all of it before the reference goes: afterwards the slot may belong to another file.
-    const std::uint64_t epoch = epoch_of(c, slot);
+    const std::uint32_t epoch = epoch_of(c, slot);
     const std::uint64_t size_bytes = has_guesses(c, slot) ? unknown_size : size_of(c, slot);
     const bool settles = last && !mapped && dirty_pages_of(c, slot) == 0;
     if (writes) {
         if (const std::int64_t earlier = take_write_error(c, slot); error == 0) error = earlier;
-        count_writers(c, slot, ~std::uint64_t{0});
+        count_writers(c, slot, ~std::uint32_t{0});
     }
     // From another word than `seen` the reference would not be the last, which all above is for.
     if (!release_while(c, fd, seen, last ? ~std::uint64_t{0} : enough)) {
