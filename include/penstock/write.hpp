@@ -31,9 +31,9 @@ struct writable_mapping {
 // that were never written read as zeros. Returns the count, which is fewer than asked if a page
 // failed after some bytes were written. When the call returns the buffer may be used again, and
 // every later read of the device sees the bytes. Errors, if nothing was written: -EBADF, -EINVAL
-// (null buffer, negative offset or count, sum past 2^63), -EFBIG (further than a file may grow
-// while it is open: docs/guide/writing.md), -ENOBUFS, -ENOMEM, errors of the file system, errors of
-// a wait. Cost: for a page in the cache the copy, two atomics of its word, and one atomic for every
+// (null buffer, negative offset or count, sum past 2^63), -EFBIG (growth: docs/guide/writing.md),
+// -ESTALE (another program cut the file), -ENOBUFS, -ENOMEM, errors of the file system or a wait.
+// Cost: for a page in the cache the copy, two atomics of its word, and one atomic for every
 // 64 bytes; a page that is not in the cache and is not written whole is read first. If the cache is
 // full of dirty pages, the caller has to write a page back; if that fails, it gets the error.
 template <group Group>

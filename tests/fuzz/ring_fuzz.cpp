@@ -200,8 +200,7 @@ private:
                      got[0] != byte_of('b', request.offset))
                 complain("a read delivered bytes of no file");
         }
-        const bool writes = request.operation == op::write || request.operation == op::truncate ||
-                            request.operation == op::sync;
+        const bool writes = request.operation == op::write || request.operation == op::truncate;
         if (writes && result >= 0 && written_.count({request.file_slot, request.generation}) == 0)
             complain("wrote to a file that was not opened for writing");
         const bool known = request.operation >= op::open && request.operation <= op::wish;
