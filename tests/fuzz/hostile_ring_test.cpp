@@ -167,7 +167,8 @@ TEST(hostile_ring, writes_that_are_not_permitted_are_refused) {
         return ring.await(ticket) ? ring.reply(ticket).result : std::int64_t{-ETIMEDOUT};
     };
     for (const op operation : {op::write, op::sync, op::truncate}) {
-        EXPECT_EQ(result_of(operation, a, of_a, 0, 512, 1), -EBADF);
+        // A sync brings what others wrote to storage too, so any open file may have one.
+        EXPECT_EQ(result_of(operation, a, of_a, 0, 512, 1), operation == op::sync ? 0 : -EBADF);
         EXPECT_EQ(result_of(operation, c, of_c + 1, 0, 512, 1), -EBADF);
         EXPECT_EQ(result_of(operation, 0xffffffff, of_c, 0, 512, 1), -EBADF);
     }
