@@ -89,9 +89,9 @@ status check_not_input(const std::string& output, const std::vector<std::string>
 status is_input(const std::string& output, const std::string& input);
 
 // Gives a file or folder that this process made and has open the owner, group and rights of the one
-// at `old`, which it is to replace. What the process may not give away costs rights: the new one is
-// open to no user to whom the old one was not. The bits that run a program with the rights of its
-// owner or group stay behind, since they were given to other bytes. 0 or a negative errno.
+// at `old`, which it is to replace. What the process may not give away costs rights: no user gains
+// access by the replacement. The bits that run a program with the rights of its owner or group stay
+// behind, since they were given to other bytes. 0 or a negative errno.
 int take_rights(int fd, const std::string& old);
 
 // A file that appears whole or not at all: written without a name, or under a passing one, and put

@@ -242,7 +242,7 @@ class Region(Opened[_core.Region]):
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        if not numpy_dtype(self._dtype).isbuiltin == 1:
+        if numpy_dtype(self._dtype).isbuiltin != 1:
             raise AttributeError(f"the interface knows no {self._dtype}: numpy asks __array__")
         return self._host_interface()
 

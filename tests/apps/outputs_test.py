@@ -1,4 +1,4 @@
-"""Files that programs make: who may open them, and that none goes over another file of the run.
+"""Files that programs make: which users may open them; none goes over another file of the run.
 
 Usage: outputs_test.py FOLDER_OF_PROGRAMS
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Programs that have to wait for the source hold up no others: waits_test.py PROGRAM.
 
-Leases, files of /proc that give nothing for now, a source that does not answer.
+Leases, files of /proc that have no bytes yet, a source that does not answer.
 """
 
 import fcntl
