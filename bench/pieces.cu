@@ -1,5 +1,8 @@
 // A file of one and a half times the room on the device, in pieces at a plain pointer, which CUB
 // sums up part by part while the next part comes; against the bus, by the copy engine.
+#include <chrono>
+#include <thread>
+
 #include "cub_sum.cuh"
 #include "penstock/pieces.hpp"
 
@@ -40,6 +43,10 @@ struct pieces_run {
     }
 };
 
+// Processors that rested take some milliseconds to reach their speed, which is a tenth of a pass.
+// So passes that follow each other and passes after a rest are rows of their own.
+constexpr std::chrono::milliseconds rest_before_pass(60);
+
 }  // namespace
 
 void pieces_on_gpu(context& here) {
@@ -59,26 +66,37 @@ void pieces_on_gpu(context& here) {
         require(map_pieces(*opened.rt, here.file().path(),
                            {.piece_bytes = piece, .device_bytes = room}, file));
         const pieces_run run{here, *file, std::max(room / 8 / piece, std::uint64_t{1}) * piece};
-        measured rates;
-        for (std::uint64_t repeat = 0; repeat <= here.repeats(5); ++repeat) {
-            const double bus_s = seconds_of_copies(pinned.get(), bytes, target);
+        std::uint64_t passes = 0;
+        const auto add_pass = [&](measured& rates) {
             const stopwatch watch;
             const double ours_s = run.seconds(stream), used = watch.cores();
             expect(run.sum() == right, "the sum of the file in pieces is wrong");
-            if (repeat == 0) continue;  // loads the kernels
-            rates.baseline.add(gigabytes_a_second(bytes, bus_s));
+            if (passes++ == 0) return;  // it loads the kernels
             rates.ours.add(gigabytes_a_second(bytes, ours_s));
             rates.cores.add(used);
+        };
+        measured rates, rested;
+        for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat) {
+            const double bus_s = seconds_of_copies(pinned.get(), bytes, target);
+            rates.baseline.add(gigabytes_a_second(bytes, bus_s));
+        }
+        rested.baseline = rates.baseline;
+        for (std::uint64_t repeat = 0; repeat <= here.repeats(5); ++repeat) add_pass(rates);
+        for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat) {
+            std::this_thread::sleep_for(rest_before_pass);
+            add_pass(rested);
         }
         const piece_traffic t = file->traffic();
-        here.add("issue-32",
-                 "CUB's sums of a file of 1.5 rooms in parts of " + format_size(run.part_bytes) +
-                     ", pieces of " + format_size(piece),
-                 0, "GB/s", rates, "the copy engine, from pinned memory",
-                 text_of("sums compared; room of %.2f GiB; %.2f GB read from the file a pass",
-                         static_cast<double>(t.room_bytes) / gib,
-                         1e-9 * static_cast<double>(t.bytes_read) /
-                             static_cast<double>(rates.ours.size() + 1)));
+        const std::string name = "CUB's sums of a file of 1.5 rooms in parts of " +
+                                 format_size(run.part_bytes) + ", pieces of " + format_size(piece);
+        const std::string note =
+            text_of("sums compared; room of %.2f GiB; %.2f GB read from the file a pass",
+                    static_cast<double>(t.room_bytes) / gib,
+                    1e-9 * static_cast<double>(t.bytes_read) / static_cast<double>(passes));
+        const char* const baseline = "the copy engine, from pinned memory";
+        here.add("issue-32", name + ", again and again", 0, "GB/s", rates, baseline, note);
+        here.add("issue-32", name + ", each after a rest of 60 ms", 0, "GB/s", rested, baseline,
+                 note);
     }
 }
 
