@@ -7,14 +7,17 @@
 #   ./demo.sh [FOLDER...]      searches other folders than /usr/include
 #
 # The photographs are those of the Debian package lomiri-wallpapers-16.04 (16 MB);
-# PENSTOCK_DEMO_PICTURES names a folder of others, two or more, of which the first becomes the
-# collage.
+# PENSTOCK_DEMO_PICTURES names a folder of others, two or more of at least 400 by 300 pixels; the
+# first becomes the collage.
 #
 # The last line says OK; anything else, and a status other than 0, means that something is wrong.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 folders=("${@:-/usr/include}")
 for i in "${!folders[@]}"; do folders[i]=$(cd "${folders[i]}" && pwd -P); done
+if [ -n "${PENSTOCK_DEMO_PICTURES:-}" ]; then
+    PENSTOCK_DEMO_PICTURES=$(cd "$PENSTOCK_DEMO_PICTURES" && pwd -P)
+fi
 cd "$root"
 photographs=lomiri-wallpapers-16.04
 if [ -n "${PENSTOCK_DEMO_PICTURES:-}" ]; then
@@ -36,9 +39,13 @@ trap 'rm -rf "$work"' EXIT
 say "Making a dictionary of words that occur in ${folders[*]}"
 # Every check below rests on this: all words of all files, as grep sees them, each on a line of its
 # own as "path:word".
-grep -r -o -w -I -E '[A-Za-z_][A-Za-z0-9_]*' "${folders[@]}" >"$work/occurrences"
+grep -r -o -w -I -E '[A-Za-z_][A-Za-z0-9_]*' "${folders[@]}" >"$work/occurrences" || [ $? -eq 1 ]
 sed 's/.*://' "$work/occurrences" | sort -u |
     awk 'length($0) >= 4 && length($0) <= 31' >"$work/words"
+if [ ! -s "$work/words" ]; then
+    echo "no word of 4 to 31 letters in ${folders[*]}; name a folder of text files"
+    exit 1
+fi
 every=$(($(wc -l <"$work/words") / 5000 + 1))
 awk -v every="$every" 'NR % every == 0' "$work/words" >"$work/dictionary"
 # Files with a zero byte are binary to grep, which then counts differently; they stay out of the

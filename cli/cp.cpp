@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "command.hpp"
+#include "common/device_memory.hpp"
 #include "copier.hpp"
 
 namespace penstock::cli {
@@ -50,9 +51,10 @@ public:
                         " was given; name a file and where its copy goes, see penstock cp --help"};
         settings.roots = {"."};  // names on a command line start at the working directory
         settings.writable = true;
-        // On CPU threads a cache beyond what is in flight costs the first touch of its memory.
+        // On CPU threads a cache beyond what is in flight costs the first touch of its memory. The
+        // operating system's copies ask for no GPU.
         constexpr std::uint64_t enough = std::uint64_t{64} << 20;
-        if (settings.where == backend::cpu && !settings.cache_bytes)
+        if (is_for_kernel() && !settings.cache_bytes && !apps::will_use_gpu(settings))
             settings.cache_bytes = std::max(enough, 64 * settings.page_bytes);
         return {};
     }

@@ -32,7 +32,8 @@ const command_text replay_text = {
     "\nnative has the host's part alone; gram puts what it drops into the device's; dedu also "
     "keeps equal blocks only once.\nSizes are whole pages of the trace, at least two. With "
     "--simulate the trace is read once and may be a pipe. Otherwise its files are read, and with\n"
-    "--writes changed: past the operating system's page cache, so that the sizes mean something. "
+    "--writes changed: past the operating system's page cache, so that the sizes mean something; "
+    "native and gram then need 2 pages of the host for each thread, and one more.\n"
     "However it ends, what was written is in the files.\n",
     false, "replay: "};
 
@@ -43,10 +44,11 @@ public:
     void add_options(apps::option_list& add) override {
         add.operand("TRACE", trace_, "The trace, in text or binary form");
         add.flag("--simulate", simulate_, "Only count; read and write none of the trace's files");
-        add.choice("--policy", policy_, policy_names(), "policy", "native, gram or dedu", "POLICY");
+        add.choice("--policy", policy_, policy_names(), "policy", "native, gram or dedu (required)",
+                   "POLICY");
         add.choice("--order", order_, {"lru", "clock"}, "order",
                    "How the host's part chooses what goes: lru or clock (default lru)", "ORDER");
-        add.text("--ram", ram_, "Size of the host's part", "SIZE");
+        add.text("--ram", ram_, "Size of the host's part (required)", "SIZE");
         add.text("--gpu", gpu_, "Size of the device's part; native does without", "SIZE");
         add.text("--blocks", blocks_,
                  "Blocks that dedu cuts a page into: a power of two (default 4)", "N");
@@ -170,7 +172,10 @@ private:
         buffer::limits& limits = shape_.limits;
         limits.files = static_cast<std::uint32_t>(std::max<std::size_t>(header.files.size(), 1));
         page_bytes_ = header.page_bytes;
-        status s = settle_size("--ram", ram_, there, shape_.ram_bytes, limits.host_pages);
+        // A buffer needs so many pages for its sessions, however few the trace can ask for.
+        const std::uint64_t most_host_pages =
+            simulate_ ? there : std::max(there, buffer::least_host_pages(run_.threads, 1));
+        status s = settle_size("--ram", ram_, most_host_pages, shape_.ram_bytes, limits.host_pages);
         if (s) s = settle_size("--gpu", gpu_, there, shape_.gpu_bytes, limits.device_pages);
         if (shape_.policy == policy_kind::native) shape_.gpu_bytes = limits.device_pages = 0;
         limits.pages = limits.host_pages + limits.device_pages + 1;

@@ -106,7 +106,11 @@ public:
              {common_percent_ != not_given && machines_ == 0,
               "--common: there is one file only; give --machines too, or leave it out"},
              {skew_ != not_given && pattern_ != "zipf",
-              "--skew: is only for --pattern zipf; give that, or leave it out"}});
+              "--skew: is only for --pattern zipf; give that, or leave it out"},
+             {write_percent_ == not_given && shared_write_percent_ != not_given,
+              "--shared-writes: there are no writes; give --writes too, or leave it out"},
+             {write_percent_ == not_given && flush_every_ > 0,
+              "--flush-every: there are no writes; give --writes too, or leave it out"}});
     }
 
     // Trace and files appear whole or not at all.
@@ -259,7 +263,7 @@ private:
     std::string pattern_;
     std::uint32_t page_bytes_ = 4096, machines_ = 0, workers_ = 0;  // 0: one file; all processors
     std::uint64_t pages_ = 0, accesses_ = 0, seed_ = 1, rate_ = 10000, flush_every_ = 0;
-    double factor_ = 1, write_percent_ = 0, shared_write_percent_ = 0;
+    double factor_ = 1, write_percent_ = not_given, shared_write_percent_ = not_given;
     double skew_ = not_given, common_percent_ = not_given;
 
     trace::trace_header header_;

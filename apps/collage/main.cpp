@@ -176,6 +176,7 @@ public:
         if (common.page.empty() && std::getenv("PENSTOCK_PAGE") == nullptr)
             settings.page_bytes = record_stride_bytes;
         if (status s = settings.check(); !s) return s;
+        if (status s = check_is_used(); !s) return s;
         if (method == "cuda" || method == "regions")
             if (status s = apps::check_single_device(settings, "--method " + method); !s) return s;
         return check_output_name(out);
@@ -258,9 +259,21 @@ public:
     }
 
 private:
+    // What another method than the chosen one would do is refused, and not left out in silence.
+    [[nodiscard]] status check_is_used() const {
+        const auto refused = [this](bool given, const char* flag, const char* user) {
+            if (!given || method == user) return status{};
+            return apps::failure(-EINVAL, flag, ": --method ", method,
+                                 " does nothing with it; leave it out, or give --method ", user);
+        };
+        if (status s = refused(cached, "--cached", "penstock"); !s) return s;
+        if (status s = refused(!readers.empty(), "--readers", "penstock"); !s) return s;
+        return refused(!placement.empty(), "--placement", "regions");
+    }
+
     // What was asked for.
     std::string input, library_path, out;
-    std::string method = "penstock", readers = "warp", placement = "filled";
+    std::string method = "penstock", readers, placement;  // an empty one: the default
     bool windows = false, cached = false;
 
     library from;

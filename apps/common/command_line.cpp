@@ -63,14 +63,49 @@ std::string not_empty(const std::string& text) {
     return text.empty() ? "'' is no value; give one" : "";
 }
 
+// "a, b or c".
+std::string list_of(const std::vector<std::string>& names) {
+    std::string list;
+    for (std::size_t i = 0; i < names.size(); ++i)
+        list += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + names[i];
+    return list;
+}
+
 // -EINVAL and a message that lists the names, "give a, b or c", unless the text is one of them.
 status check_name(const std::string& flag, const std::string& text, const char* noun,
                   const std::vector<std::string>& names, const char* end) {
     if (std::find(names.begin(), names.end(), text) != names.end()) return {};
-    std::string list;
-    for (std::size_t i = 0; i < names.size(); ++i)
-        list += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + names[i];
-    return {-EINVAL, flag + ": " + shown(text) + " is no " + noun + "; give " + list + end};
+    return {-EINVAL,
+            flag + ": " + shown(text) + " is no " + noun + "; give " + list_of(names) + end};
+}
+
+// A help whose names of options are what a caller types: CLI11 puts behind a flag that clears
+// something what it stores, "--no-windows{false}".
+class help_of_options final : public CLI::Formatter {
+    std::string make_option_name(const CLI::Option* option, bool is_operand) const override {
+        std::string names = Formatter::make_option_name(option, is_operand);
+        const std::string stored = "{false}";
+        for (std::size_t at = 0; (at = names.find(stored, at)) != std::string::npos;)
+            names.erase(at, stored.size());
+        return names;
+    }
+};
+
+// What CLI11 does not say where something else is missing besides: an argument that is no option,
+// a command that is none. Empty: its own words are good.
+std::string wrong_word(const CLI::App& app) {
+    const CLI::App* at = &app;  // the last one that was found
+    while (!at->get_subcommands().empty()) at = at->get_subcommands().front();
+    std::vector<std::string> names;
+    for (const CLI::App* const each : at->get_subcommands([](const CLI::App*) { return true; }))
+        if (!each->get_group().empty()) names.push_back(each->get_name());
+    const std::vector<std::string> left = at->remaining();
+    if (!left.empty() && left.front().rfind('-', 0) == 0)
+        return "The following argument was not expected: " + left.front();
+    if (names.empty()) return {};
+    if (left.empty() && at->get_require_subcommand_min() == 0) return {};
+    return (left.empty() ? "no command given" : shown(left.front()) + " is no command") +
+           "; give " + list_of(names);
 }
 
 void add_make_flags(CLI::App& app, common_flags& flags) {
@@ -108,7 +143,15 @@ status report(const program_text& program, const command& ended) {
 
 }  // namespace
 
-void option_list::required() { last_->required(); }
+option_list::option_list(CLI::App& app, status& mistake) : app_(app), mistake_(mistake) {
+    app.formatter(std::make_shared<help_of_options>());
+}
+
+void option_list::required() {
+    last_->required();
+    if (!last_->get_description().empty())
+        last_->description(last_->get_description() + " (required)");
+}
 
 void option_list::operand(const char* name, std::string& out, const char* about) {
     app_.add_option(name, out, about)->required();
@@ -231,7 +274,12 @@ std::optional<int> parse_command_line(CLI::App& app, int argc, char** argv) {
         say(printed.message);
         return printed.ok() ? exit_done : exit_failed;
     } catch (const CLI::ParseError& mistake) {
-        std::string text = mistake.what();
+        std::string text;
+        const int code = mistake.get_exit_code();
+        if (code == static_cast<int>(CLI::ExitCodes::RequiredError) ||
+            code == static_cast<int>(CLI::ExitCodes::ExtrasError))
+            text = wrong_word(app);
+        if (text.empty()) text = mistake.what();
         while (!text.empty() && (text.back() == '\n' || text.back() == '.')) text.pop_back();
         say(text + "; see --help");
         return exit_usage;

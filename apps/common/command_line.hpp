@@ -59,7 +59,7 @@ public:
     // `text` is what was given; the message of a failure names `flag`, text and cure.
     using reader = std::function<status(const std::string& flag, const std::string& text)>;
 
-    option_list(CLI::App& app, status& mistake) : app_(app), mistake_(mistake) {}
+    option_list(CLI::App& app, status& mistake);
 
     // What stands without a flag; it must be given. The second may be several.
     void operand(const char* name, std::string& out, const char* about);
@@ -67,7 +67,7 @@ public:
     // Several or none.
     void optional_operands(const char* name, std::vector<std::string>& out, const char* about);
 
-    // Of the option that was declared last.
+    // Of the option that was declared last. The help says so.
     void required();
 
     // "--compare" sets `out`, "!--no-windows" clears it.

@@ -122,4 +122,14 @@ std::unique_ptr<device_memory> make_gpu_memory([[maybe_unused]] int device) {
 #endif
 }
 
+bool will_use_gpu(const options& o) {
+    if (o.where != backend::automatic) return o.where == backend::gpu;
+#if defined(__CUDACC__)
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) == cudaSuccess) return devices > 0;
+    cudaGetLastError();
+#endif
+    return false;
+}
+
 }  // namespace penstock::apps

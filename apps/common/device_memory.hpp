@@ -5,6 +5,8 @@
 #include <memory>
 #include <vector>
 
+#include "penstock/options.hpp"
+
 namespace penstock::apps {
 
 // Owns what it allocates until it is destroyed. Not thread-safe.
@@ -50,5 +52,8 @@ std::unique_ptr<device_memory> make_host_memory();
 
 // Null where the program was built without CUDA.
 std::unique_ptr<device_memory> make_gpu_memory(int device);
+
+// Will a runtime of these options be one of the gpu back end? For what is chosen before it is made.
+bool will_use_gpu(const options& o);
 
 }  // namespace penstock::apps

@@ -173,7 +173,8 @@ status write_file(const std::filesystem::path& path, const std::string& text) {
 std::string described_command::word() const { return name.substr(name.rfind(' ') + 1); }
 
 std::string described_command::in_short() const {
-    std::string text = about.substr(0, about.find('\n'));
+    std::string text = about.substr(0, about.find("\n\n"));
+    std::replace(text.begin(), text.end(), '\n', ' ');
     const std::string prefix = "Penstock: ";
     if (text.rfind(prefix, 0) == 0) text.erase(0, prefix.size());
     if (const std::size_t end = text.find(". "); end != std::string::npos) text.resize(end);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <thread>
 
+#include "common/device_memory.hpp"
 #include "common/files.hpp"
 #include "common/message.hpp"
 #include "common/methods.hpp"
@@ -25,10 +26,10 @@ using apps::with_commas;
 using nlohmann::json;
 
 constexpr const char* about =
-    "Counts how often each word of a dictionary occurs in each file, as grep -o -w -F -- WORD FILE "
-    "| wc -l does in the C\n"
-    "locale, with kernels that open and read the files themselves. Prints word, path and count, "
-    "separated by tabs, one line\n"
+    "Counts how often each word of a dictionary occurs in each file, with kernels that open and "
+    "read the files themselves.\n"
+    "It counts as grep -o -w -F -- WORD FILE | wc -l does in the C locale. Prints word, path and "
+    "count, separated by tabs, one line\n"
     "for each count that is not zero, sorted by path and then word. A backslash, tab or line end "
     "in a path is printed as\n"
     "\\\\, \\t or \\n; --null prints it as it is.\n"
@@ -109,13 +110,13 @@ status prepare_penstock(session& s, method_run& run, search_method& out) {
     // Every file is read once. On CPU threads a cache beyond what is in flight costs the first
     // touch of its memory, which takes longer than counting does; on a GPU it costs nothing.
     constexpr std::uint64_t least_cache = std::uint64_t{64} << 20, pages_of_a_thread = 32;
-    if (o.where == backend::cpu && !o.cache_bytes)
+    if (!o.cache_bytes && !apps::will_use_gpu(o))
         o.cache_bytes = std::max(
             least_cache, apps::thread_count(o.worker_threads) * pages_of_a_thread * o.page_bytes);
     // A kernel opens thousands of files at a time, and the host's calls for each are all that it
     // waits for. On CPU threads those need the processors.
     constexpr std::uint32_t most_service_threads = 16;
-    if (!o.service_threads && will_use_gpu(o))
+    if (!o.service_threads && apps::will_use_gpu(o))
         o.service_threads =
             std::clamp(std::thread::hardware_concurrency(), 1u, most_service_threads);
     // The files that were named may be opened wherever they lie; below the directories, everything
@@ -158,8 +159,8 @@ void session::add_options(apps::option_list& add) {
                "penstock, or a baseline: cpu (all cores, plain reads), cuda (GPU, host reads)",
                "NAME");
     add.flag("--compare", compare,
-             "Run every method there is, after a run of cpu that warms the OS page cache; "
-             "check that all agree and report their times");
+             "Run every method there is, whatever --method says, after a run of cpu that warms the "
+             "OS page cache; check that all agree and report their times");
     add.flag("--strict", strict,
              "Make a repeated word in the dictionary an error; else it is a warning");
     add.flag("--lines", prints_lines,

@@ -151,16 +151,6 @@ std::uint64_t resident_warps(int device) {
 
 }  // namespace
 
-bool will_use_gpu(const options& o) {
-#if defined(__CUDACC__)
-    int devices = 0;
-    return o.where == backend::gpu || (o.where == backend::automatic &&
-                                       cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0);
-#else
-    return o.where == backend::gpu;
-#endif
-}
-
 search_method make_penstock_search(runtime& rt) {
     const options& o = rt.settings();
     const std::uint64_t pages = *o.cache_bytes / o.page_bytes;

@@ -38,8 +38,6 @@ inline constexpr std::uint64_t least_gpu_piece = 16 << 10;
 
 // Kernels that read the files through Penstock's page cache. `rt` must outlive the method.
 search_method make_penstock_search(runtime& rt);
-// Will a runtime of these options be one of the gpu back end? For what is chosen before it is made.
-bool will_use_gpu(const options& o);
 
 // Baseline: the same counting on CPU threads, with pread and no page cache of our own.
 search_method make_cpu_search(std::uint32_t threads);

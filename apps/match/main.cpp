@@ -112,8 +112,8 @@ void search_session::add_options(apps::option_list& add) {
                "penstock, or a baseline: cpu (all cores, memory maps), cuda (GPU, the host reads)",
                "NAME");
     add.flag("--compare", compare,
-             "Run every method there is, after a run of cpu that warms the OS page cache; "
-             "check that all agree and report their times");
+             "Run every method there is, whatever --method says, after a run of cpu that warms the "
+             "OS page cache; check that all agree and report their times");
     add.flag("--whole", job.whole,
              "Compare to the end also what cannot match any more; the lines are the same. For "
              "measuring");

@@ -83,6 +83,41 @@ class Manual(unittest.TestCase):
                 for name in names:
                     self.assertRegex(text, re.escape(name) + r"\b")
 
+    def test_names_of_pages_are_whole_sentences(self):
+        """What whatis, lists of commands and shells show."""
+        for page in self.pages():
+            with self.subTest(page=page.name):
+                words = page.stem.split("-")
+                program = (["penstock", *words[1:]] if page.stem not in PROGRAMS else [page.stem])
+                shown = re.search(r"^\.SH NAME\n.* \\- (.*)$", page.read_text(), re.MULTILINE)
+                name = shown.group(1).replace("\\-", "-").replace("\\e", "\\")
+                help_text = " ".join(must_run(*program, "--help").stdout.decode().split())
+                # What has no commands' text of its own begins with another word.
+                self.assertIn(name[1:] + ".", help_text.replace(" Usage:", ". Usage:"))
+
+    def test_help_has_options_as_they_are_typed(self):
+        for program, *command in (("penstock-grep",), ("penstock-match",), ("penstock", "cp"),
+                                  ("penstock-matrix", "vector"), ("penstock-collage", "make")):
+            if program in PROGRAMS:
+                self.assertNotIn(b"{", must_run(program, *command, "--help").stdout)
+
+    def test_help_and_pages_say_which_options_are_required(self):
+        for program, command, options in (
+                ("penstock-grep", [], ["--dict"]), ("penstock-match", [], ["--threshold"]),
+                ("penstock-matrix", ["product"], ["--out", "--m", "--n", "--k"]),
+                ("penstock-collage", ["make"], ["--out"]), ("penstock-stitch", ["run"], ["--out"]),
+                ("penstock-sssp", ["make"], ["--out", "--vertices", "--edges"]),
+                ("penstock", ["trace", "generate"], ["--out", "--pages", "--accesses"]),
+                ("penstock", ["replay"], ["--policy", "--ram"])):
+            if program not in PROGRAMS:
+                continue
+            with self.subTest(program=program, command=command):
+                text = must_run(program, *command, "--help").stdout.decode()
+                self.assertEqual(sorted(options), sorted(re.findall(
+                    r"^  (?:-\w,)?(--\S+) .*\(required\)$", text, re.MULTILINE)))
+        page = (self.share / "man/man1" / f"{PROGRAMS[-1]}.1").read_text()
+        self.assertIn("(required)", page)
+
     def complete(self, *words):
         """What bash offers for the last of these words."""
         script = f"""source {self.completion(words[0])}

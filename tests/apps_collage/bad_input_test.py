@@ -69,7 +69,11 @@ def check_usage(program, folder, lib, picture):
     make, index = (["make", picture, lib, "-o", out],
                    ["index", folder, "-o", os.path.join(folder, "new")])
     for arguments, names in [
-            ([], ["subcommand"]), (["make", picture], ["--help"]),
+            ([], ["no command", "index or make"]), (["mkae", picture], ["'mkae'", "index or make"]),
+            (["make", picture], ["--help"]),
+            ([*make, "--method", "cpu", "--cached"], ["--cached", "cpu", "--method penstock"]),
+            ([*make, "--method", "regions", "--readers", "warp"], ["--readers", "regions"]),
+            ([*make, "--placement", "filled"], ["--placement", "--method regions"]),
             ([*make, "--method", "magic"], ["--method", "'magic'"]),
             (["make", picture, lib, "-o", "out.gif"], ["out.gif", ".ppm"]),
             ([*make, "--page", "3000"], ["3000", "power of two"]),

@@ -16,7 +16,8 @@ SIZES = ["--m", "40", "--n", "30", "--k", "77"]
 def check_usage(program, a, b, out):
     run, make = ["product", a, b, "-o", out], ["make-product", "-a", out, "-b", out + "b"]
     for arguments, names in [
-            ([], ["--help"]), (["multiply"], ["subcommand"]), (["product"], ["--help"]),
+            ([], ["--help"]), (["multiply"], ["'multiply'", "make-product"]),
+            (["product"], ["--help"]),
             (["product", a, "-o", out, *SIZES], ["B"]), (["product", a, b, *SIZES], ["--out"]),
             ([*run, *SIZES[:4]], ["--k"]), ([*run, *SIZES[2:]], ["--m"]),
             ([*run, "--m", "0", *SIZES[2:]], ["--m", "'0'"]),

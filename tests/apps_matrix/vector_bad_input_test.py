@@ -14,7 +14,8 @@ def check_usage(program, matrix, vector, out):
     run, make = (["vector", matrix, vector, "-o", out],
                  ["make-vector", "--rows", "2", "--cols", "3", "-o", out, "-x", out + "x"])
     for arguments, names in [
-            ([], ["--help"]), (["multiply"], ["subcommand"]), (["vector"], ["--help"]),
+            ([], ["--help"]), (["multiply"], ["'multiply'", "make-vector"]),
+            (["vector"], ["--help"]),
             (["vector", matrix, "-o", out], ["X"]), (["vector", matrix, vector], ["--out"]),
             ([*run, "--method", "magic"], ["--method", "'magic'"]),
             ([*run, "--repeat", "0"], ["--repeat", "'0'"]),

@@ -327,6 +327,17 @@ class CopiesByKernel(Copies, InFolder):
         self.copies(self.make_pattern("data", 100_000_001), self.folder / "copy", "--verify",
                     "--fsync", flags=())
 
+    def test_the_cache_is_small_on_cpu_threads_however_they_came_about(self):
+        """By the flag, or because there is no GPU."""
+        source = self.make("source", pattern(3 * PAGE))
+        for flags in (["--backend", "cpu"], ["--backend", "auto"], ["--kernel"]):
+            with self.subTest(flags=flags):
+                ran = penstock("cp", *flags, "--json", source, self.folder / "copy")
+                self.assertEqual(ran.returncode, 0, ran.stderr)
+                runtime = json.loads(ran.stdout)["runtime"]
+                if runtime["backend"] == "cpu":
+                    self.assertEqual(runtime["cache_bytes"], 64 * MIB)
+
     def test_nothing_of_an_existing_copy_is_read(self):
         source, copy = (self.make("source", pattern(3_000_001, 3)),
                         self.make("copy", b"x" * 5_000_000))

@@ -194,11 +194,16 @@ class ConvertAndShow(Traces):
                                   ([*make, "--page", 1000], "--page", "'1000'", "power of two"),
                                   ([*make, "--common", 5], "--common", "--machines"),
                                   ([*make, "--skew", 2], "--skew", "zipf"),
+                                  ([*make, "--shared-writes", 50], "--shared-writes", "--writes"),
+                                  ([*make, "--flush-every", 5], "--flush-every", "--writes"),
                                   ([*make, "--text", "--binary"], "--text", "--binary"),
                                   ([*make, "--data", "a", "--file", "b"], "--data", "--file"),
                                   ([*make, "--machines", 300], "--machines", "256"),
                                   (["convert", "t", "-o", "u"], "--text or --binary"),
-                                  ([], "--help"), (["import", "x"], "--help")):
+                                  ([], "no command", "generate, convert or show", "--help"),
+                                  (["--odd"], "--odd", "not expected"),
+                                  (["show", "--odd"], "--odd", "not expected"),
+                                  (["import", "x"], "'import'", "convert or show", "--help")):
             with self.subTest(arguments=arguments):
                 self.refused(2, arguments, *parts)
         self.refused(1, [*make, "--data", "t"], "'t' is the trace too")

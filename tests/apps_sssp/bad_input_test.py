@@ -16,7 +16,7 @@ import sssp_support as support
 def check_usage(program, graph, out):
     run, make = ["run", graph], ["make", "-o", out, "--vertices", "2", "--edges", "3"]
     for arguments, names in [
-            ([], ["--help"]), (["search"], ["subcommand"]), (["run"], ["GRAPH"]),
+            ([], ["--help"]), (["search"], ["'search'", "run or make"]), (["run"], ["GRAPH"]),
             ([*run, "--method", "magic"], ["--method", "'magic'"]),
             ([*run, "--method", "copy,"], ["--method", "''"]),
             ([*run, "--source", "-1"], ["--source", "'-1'"]),

@@ -15,7 +15,7 @@ def check_usage(program, tiles, out):
     run, make = (["run", tiles, "-o", out],
                  ["make", "-o", out, "--rows", "2", "--columns", "3", "--tile", "8x8"])
     for arguments, names in [
-            ([], ["--help"]), (["knit"], ["subcommand"]), (["run"], ["--help"]),
+            ([], ["--help"]), (["knit"], ["'knit'", "run or make"]), (["run"], ["--help"]),
             (["run", tiles], ["--out"]), (["run", "-o", out], ["TILES"]),
             ([*run, "--method", "magic"], ["--method", "'magic'"]),
             ([*run, "--method", "cpu,cpu"], ["twice"]), ([*run, "--method", "cpu,"], ["''"]),

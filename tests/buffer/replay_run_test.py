@@ -132,6 +132,19 @@ class Run(Traces):
                          r"[0-9.]+ MB/s to and from the device\n"
                          r"([0-9,]+ not demoted, as the device would not pay\n)?$")
 
+    def test_a_trace_of_fewer_pages_than_its_threads_need(self):
+        """--ram is then larger than the files, and enough."""
+        for pages in (1, 2):
+            self.trace("generate", "--out", "trace", "--text", "--pages", pages, "--accesses", 20,
+                       "--data", "data")
+            for policy, threads in (("native", 1), ("gram", 1), ("gram", 3), ("dedu", 3)):
+                with self.subTest(pages=pages, policy=policy, threads=threads):
+                    ran = self.replay("--policy", policy, "--ram", "64KiB",
+                                      *(["--gpu", "64KiB"] if policy != "native" else []), *FLAGS,
+                                      "--threads", threads, "--cached", "--verify")
+                    self.assertEqual((ran["host_hits"] + ran["device_hits"] + ran["misses"],
+                                      ran["ram_bytes"]), (20, 65536))
+
     def test_bad_input(self):
         self.generate("--seed", 9)
         (self.folder
