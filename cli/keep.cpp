@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <csignal>
 #include <ctime>
+#include <set>
+#include <utility>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -23,9 +25,11 @@ const command_text keep_text = {
     "\nPrograms with the same share name (PENSTOCK_SHARE) find the pages in this process, on the "
     "same GPU or on another one.\nSIGHUP has it open the files again and read those that changed. "
     "Runs until Ctrl-C or SIGTERM, and then ends with status 0.\nFiles beyond --cache are opened "
-    "and not read.\n",
+    "and not read; each file takes whole pages.\n",
     true, "keep: "};
 
+// Of a file that no runtime reads: nothing else keeps it either.
+constexpr const char* no_other_way = nullptr;
 // Signals are looked for so often.
 constexpr timespec look_time{0, 100'000'000};
 // Between two looks for signals while files are read.
@@ -35,6 +39,7 @@ struct kept_file {
     std::string name;
     int fd = -1;
     std::uint64_t size_bytes = 0, kept_bytes = 0;
+    bool is_again = false;  // named before: its pages are there by then
 };
 
 class keep_command : public command {
@@ -66,7 +71,7 @@ public:
         ::pthread_sigmask(SIG_BLOCK, &again, nullptr);
         struct stat facts {};
         for (const std::string& name : names_) {
-            if (status s = look_at_source(name, "cat", facts); !s) return s;
+            if (status s = look_at_source(name, no_other_way, facts); !s) return s;
             files_.push_back({name});
         }
         if (status s = apps::create_runtime(settings, common.quiet, rt_); !s) return s;
@@ -108,40 +113,69 @@ private:
             const int code = fd < 0 ? fd : rt_->stat(fd, &opened);
             file = {file.name, fd, fd < 0 ? 0 : opened.size_bytes, 0};
             if (code >= 0) continue;
-            const status wrong = about_source(file.name, code, "cat");
-            if (!has_read_) return wrong;
-            apps::say(keep_text.message_prefix + wrong.message + "; it is left out");
+            if (status s = leave_out(file, code); !s) return s;
         }
+        mark_those_named_before();
         return {};
+    }
+
+    // Once the cache has been offered, one file that cannot be read takes it from no program.
+    status leave_out(kept_file& file, std::int64_t code) {
+        if (!has_read_) return about_source(file.name, code, no_other_way);
+        apps::say(keep_text.message_prefix + apps::shown(file.name) + ": " +
+                  error_text(static_cast<int>(code)) + "; it is left out until the next SIGHUP");
+        file.size_bytes = file.kept_bytes = 0;
+        return {};
+    }
+
+    // By whatever name: links lead to one file too.
+    void mark_those_named_before() {
+        std::set<std::pair<dev_t, ino_t>> seen;
+        for (kept_file& file : files_) {
+            struct stat facts {};
+            if (file.fd >= 0 && ::stat(file.name.c_str(), &facts) == 0)
+                file.is_again = !seen.emplace(facts.st_dev, facts.st_ino).second;
+        }
+    }
+
+    [[nodiscard]] std::uint64_t page_bytes() const { return rt_->settings().page_bytes; }
+
+    // Reads what fits into that many pages, and takes those that it needs.
+    status read(kept_file& file, std::uint64_t& pages_left) {
+        const std::uint64_t page = page_bytes();
+        const std::uint64_t wanted = std::min(file.size_bytes, pages_left * page);
+        std::int64_t done = 1;
+        while (file.fd >= 0 && file.kept_bytes < wanted && done > 0 && !was_interrupted()) {
+            const std::uint64_t piece =
+                std::min<std::uint64_t>(piece_bytes, wanted - file.kept_bytes);
+            done = rt_->prefetch(file.fd, static_cast<std::int64_t>(file.kept_bytes),
+                                 static_cast<std::int64_t>(piece));
+            if (done > 0) file.kept_bytes += static_cast<std::uint64_t>(done);
+        }
+        pages_left -= std::min(pages_left, (file.kept_bytes + page - 1) / page);
+        return done < 0 && !was_interrupted() ? leave_out(file, done) : status{};
     }
 
     status read_all() {
         apps::stopwatch watch;
         if (status s = open_all(); !s) return s;
-        std::uint64_t left = *rt_->settings().cache_bytes, size = 0, kept = 0;
+        std::uint64_t pages = *rt_->settings().cache_bytes / page_bytes();
+        std::uint64_t files = 0, size = 0, kept = 0;
         for (kept_file& file : files_) {
+            if (file.is_again) continue;
+            if (status s = read(file, pages); !s) return s;
+            ++files;
             size += file.size_bytes;
-            while (file.fd >= 0 && file.kept_bytes < std::min(file.size_bytes, left) &&
-                   !was_interrupted()) {
-                const auto wanted = static_cast<std::int64_t>(
-                    std::min<std::uint64_t>(piece_bytes, left - file.kept_bytes));
-                const std::int64_t done =
-                    rt_->prefetch(file.fd, static_cast<std::int64_t>(file.kept_bytes), wanted);
-                if (done < 0 && !was_interrupted()) return about_source(file.name, done, "cat");
-                if (done <= 0) break;
-                file.kept_bytes += static_cast<std::uint64_t>(done);
-            }
-            left -= std::min(left, file.kept_bytes);
             kept += file.kept_bytes;
         }
         has_read_ = true;
         if (was_interrupted()) return {};
-        const std::string shown =
-            "keeps " + apps::with_commas(kept) + " of " + apps::with_commas(size) + " bytes of " +
-            apps::with_commas(files_.size()) + (files_.size() == 1 ? " file" : " files") + " as '" +
-            settings.share + "'\n";
+        const std::string shown = "keeps " + apps::with_commas(kept) + " of " +
+                                  apps::with_commas(size) + " bytes of " +
+                                  apps::with_commas(files) + (files == 1 ? " file" : " files") +
+                                  " as '" + settings.share + "'\n";
         return report({{"share", settings.share},
-                       {"files", files_.size()},
+                       {"files", files},
                        {"bytes", size},
                        {"kept_bytes", kept},
                        {"process", static_cast<std::int64_t>(::getpid())},

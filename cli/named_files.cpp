@@ -22,7 +22,9 @@ std::string cure_of_reading(std::int64_t code, const char* instead) {
         case EACCES:
         case EPERM: return "change its permissions, or run as a user that may read it";
         case EISDIR: return "name a file in it";
-        case EOPNOTSUPP: return std::string("use ") + instead + " for this one";
+        case EOPNOTSUPP:
+            return instead != nullptr ? std::string("use ") + instead + " for this one"
+                                      : "leave this one out";
         case ESTALE: return "it changed while it was read; run again";
         case ENFILE: return "give fewer files, or set PENSTOCK_MAX_FILES higher";
         case ENOMEM: return "set PENSTOCK_TABLE higher";
@@ -44,8 +46,8 @@ status look_at_source(const std::string& name, const char* instead, struct stat&
     if (kind == host::file_kind::regular) return {};
     if (kind == host::file_kind::directory) return about_source(name, -EISDIR, instead);
     if (kind == host::file_kind::special) return about_source(name, -EOPNOTSUPP, instead);
-    return {-EOPNOTSUPP, shown(name) + ": " + host::why_not_by_size(kind) + ", or use " + instead +
-                             " for this one"};
+    return {-EOPNOTSUPP, shown(name) + ": " + host::why_not_by_size(kind) + ", or " +
+                             cure_of_reading(-EOPNOTSUPP, instead)};
 }
 
 namespace {

@@ -1,5 +1,5 @@
-// Files that the command line of cat or cp names, judged before there is a runtime: the sources,
-// and where copies go. So a wrong name costs no time and one line.
+// Files that the command line of cat, cp or keep names, judged before there is a runtime: the
+// sources, and where copies go. So a wrong name costs no time and one line.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 namespace penstock::cli {
 
 // What can be done about an error of reading a file; `instead` is the program for files that are no
-// regular ones.
+// regular ones, null if there is none.
 std::string cure_of_reading(std::int64_t code, const char* instead);
 
 // "'name': text of the error; cure".

@@ -32,12 +32,15 @@ constexpr std::uint64_t answer_ns = 500'000'000;
 constexpr auto answer_look_time = std::chrono::milliseconds(2);
 constexpr int lines_to_a_head = 20;
 
-std::vector<cache_report> ask_all(const std::vector<int>& pids) {
-    std::vector<host::found_statistics> found = host::find_statistics(pids);
+status ask_all(const std::vector<int>& pids, std::vector<cache_report>& out) {
+    out.clear();
+    std::vector<host::found_statistics> found;
+    if (const int code = host::find_statistics(found, pids); code != 0)
+        return {code, "the programs cannot be looked at: " + error_text(code) +
+                          "; raise the limit of open files (ulimit -n)"};
     std::vector<std::uint64_t> tickets;
     for (host::found_statistics& each : found) tickets.push_back(each.page.ask());
     const std::uint64_t deadline = penstock::detail::host_now_ns() + answer_ns;
-    std::vector<cache_report> out;
     for (std::size_t i = 0; i < found.size(); ++i) {
         host::statistics_snapshot seen;
         int code = 0;
@@ -58,7 +61,7 @@ std::vector<cache_report> ask_all(const std::vector<int>& pids) {
     std::sort(out.begin(), out.end(), [](const cache_report& a, const cache_report& b) {
         return std::pair(a.pid, a.now.cache_number) < std::pair(b.pid, b.now.cache_number);
     });
-    return out;
+    return {};
 }
 
 metric_labels labels_of(const cache_report& report) {
@@ -136,7 +139,8 @@ public:
             return {-EUNATCH,
                     "/proc is not mounted, where the programs are; mount it (mount -t proc "
                     "proc /proc)"};
-        const std::vector<cache_report> first = ask_all(pids_);
+        std::vector<cache_report> first;
+        if (status s = ask_all(pids_, first); !s) return s;
         if (status s = check_found(first); !s) return s;
         return watches_ ? watch(first) : print(first);
     }
@@ -174,7 +178,8 @@ private:
         auto next = std::chrono::steady_clock::now();
         int lines = 0;
         while (wait_until(next += std::chrono::nanoseconds(static_cast<long>(interval_ * 1e9)))) {
-            std::vector<cache_report> now = ask_all(pids_);
+            std::vector<cache_report> now;
+            if (status s = ask_all(pids_, now); !s) return s;
             if (now.empty() && !pids_.empty()) return {};  // all that were named have ended
             const status printed = common.json ? print(now) : print_rates(before, now, lines);
             if (!printed) return printed;

@@ -34,8 +34,20 @@ write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/PenstockConfigVersi
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/PenstockConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/PenstockConfigVersion.cmake
   DESTINATION ${package_folder})
 
-# The prefix is found from where the .pc file lies, so the installed tree may be moved.
-file(RELATIVE_PATH PENSTOCK_PC_TO_PREFIX /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+# The prefix is found from where the .pc file lies, so the installed tree may be moved. A folder that was given by its absolute path, as some
+# distributions do, stays there.
+set(PENSTOCK_PC_LIBDIR "\${prefix}/${CMAKE_INSTALL_LIBDIR}")
+set(PENSTOCK_PC_INCLUDEDIR "\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}")
+if(IS_ABSOLUTE ${CMAKE_INSTALL_INCLUDEDIR})
+  set(PENSTOCK_PC_INCLUDEDIR ${CMAKE_INSTALL_INCLUDEDIR})
+endif()
+if(IS_ABSOLUTE ${CMAKE_INSTALL_LIBDIR})
+  set(PENSTOCK_PC_LIBDIR ${CMAKE_INSTALL_LIBDIR})
+  set(PENSTOCK_PC_PREFIX ${CMAKE_INSTALL_PREFIX})
+else()
+  file(RELATIVE_PATH to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+  set(PENSTOCK_PC_PREFIX "\${pcfiledir}/${to_prefix}")
+endif()
 set(PENSTOCK_PC_REQUIRES "")
 set(PENSTOCK_PC_LIBS "-pthread")
 set(PENSTOCK_PC_CFLAGS "")

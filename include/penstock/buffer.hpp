@@ -176,7 +176,7 @@ struct buffer_options {
     // 64 bytes.
     std::uint32_t blocks_per_page = 4;
     std::function<void(const std::string&)>
-        log{};  // for errors that no call can return; by default standard error
+        log{};  // for errors that no call can return, as options::log; by default standard error
 };
 
 // The pool. Thread-safe, except that the destructor is for one thread, with no other call under way

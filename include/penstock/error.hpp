@@ -2,6 +2,9 @@
 //
 //   -EBADF      not a descriptor of this runtime, or already closed
 //   -EINVAL     negative offset, null buffer, range that overflows, mapping that is not mapped
+//   -EFAULT     a null path, a null pointer for a result, or memory that the device does not reach
+//   -EROFS      a file is to be changed, and the runtime (options::writable) or its file system
+//               only reads
 //   -EACCES     the name lies outside the roots, or the file may not be read
 //   -EISDIR     a directory where a file is meant
 //   -EOPNOTSUPP neither file nor directory (a device, a pipe), or a file whose size is not what

@@ -165,7 +165,8 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t read(const Group& g, const runtime_ref&
     engine::page_word early = 0;
     if (!engine::find_to_read(g, fs.view, fd, offset, file, early))
         return detail::counted(g, fs, -EBADF);
-    if (bytes < 0 || offset < 0 || offset + static_cast<std::uint64_t>(bytes) > INT64_MAX ||
+    if (bytes < 0 || offset < 0 ||
+        static_cast<std::uint64_t>(offset) + static_cast<std::uint64_t>(bytes) > INT64_MAX ||
         (buffer == nullptr && bytes > 0))
         return detail::counted(g, fs, -EINVAL);
     const std::int64_t done = engine::read_file(g, fs.view, file, static_cast<std::byte*>(buffer),
@@ -203,7 +204,8 @@ PENSTOCK_HD mapping map(const Group& g, const runtime_ref& fs, int fd, std::int6
         out.bytes = detail::counted(g, fs, -EBADF);
         return out;
     }
-    if (bytes < 0 || offset < 0 || offset + static_cast<std::uint64_t>(bytes) > INT64_MAX) {
+    if (bytes < 0 || offset < 0 ||
+        static_cast<std::uint64_t>(offset) + static_cast<std::uint64_t>(bytes) > INT64_MAX) {
         out.bytes = detail::counted(g, fs, -EINVAL);
         return out;
     }
@@ -266,7 +268,8 @@ PENSTOCK_HD std::int64_t prefetch(const Group& g, const runtime_ref& fs, int fd,
                                   std::int64_t offset, std::int64_t bytes) {
     engine::file_handle file{};
     if (!engine::find_file(g, fs.view, fd, file)) return detail::counted(g, fs, -EBADF);
-    if (bytes < 0 || offset < 0 || offset + static_cast<std::uint64_t>(bytes) > INT64_MAX)
+    if (bytes < 0 || offset < 0 ||
+        static_cast<std::uint64_t>(offset) + static_cast<std::uint64_t>(bytes) > INT64_MAX)
         return detail::counted(g, fs, -EINVAL);
     const auto begin = static_cast<std::uint64_t>(offset);
     if (begin >= file.size_bytes || bytes == 0) return 0;

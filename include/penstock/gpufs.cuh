@@ -36,8 +36,13 @@
 #include "penstock/gpufs_attach.cuh"
 #include "penstock/gpufs_notes.cuh"
 
+// A program may define either, or both alike.
 #ifndef FS_LOGBLOCKSIZE
+#ifdef FS_BLOCKSIZE
+#define FS_LOGBLOCKSIZE (penstock::gpufs::log_of_block(FS_BLOCKSIZE))
+#else
 #define FS_LOGBLOCKSIZE 12
+#endif
 #endif
 #ifndef FS_BLOCKSIZE
 #define FS_BLOCKSIZE (1 << FS_LOGBLOCKSIZE)
@@ -58,6 +63,14 @@
 typedef unsigned char uchar;
 
 namespace penstock::gpufs {
+
+constexpr PENSTOCK_HD int log_of_block(std::uint64_t bytes) {
+    int log = 0;
+    while ((bytes >> log) > 1) ++log;
+    return log;
+}
+static_assert(FS_BLOCKSIZE > 0 && FS_BLOCKSIZE == 1 << FS_LOGBLOCKSIZE,
+              "FS_BLOCKSIZE is 2 to the power of FS_LOGBLOCKSIZE");
 
 // What Penstock's open is told. The original opens every file that is created or written to be read
 // as well.

@@ -25,13 +25,18 @@
 // on one device only.
 //
 // Blocks until all groups are done. Returns 0, also if calls inside it failed (their own results
-// say so), or the error of the first device that has one: -EOPNOTSUPP; -EAGAIN if a thousand
-// launches of this runtime, or 250 over several GPUs, are under way; -EIO if the kernel faulted
-// (runtime.health() says how); -ENOMEM if the device has no memory to start it; -ENODEV after a
-// cudaDeviceReset; -ECHILD in a child of fork(). After an interrupt the calls inside fail with
-// -ECANCELED. Stream captures of any thread do not affect it.
+// say so), or the error of the first device that has one: -EOPNOTSUPP; -EINVAL if blocks of the
+// shape have no whole group, or the device cannot run such blocks of the kernel; -EAGAIN if a
+// thousand launches of this runtime, or 250 over several GPUs, are under way; -EIO if the kernel
+// faulted (runtime.health() says how); -ENOMEM if the device has no memory to start it; -ENODEV
+// after a cudaDeviceReset; -ECHILD in a child of fork(). After an interrupt the calls inside fail
+// with -ECANCELED. Stream captures of any thread do not affect it.
+//
+// On cpu the function may throw. Then no further group begins, and once all groups that run have
+// ended, the launch throws the first exception on.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 
@@ -75,15 +80,18 @@ public:
     }
 
     // Calls body(number) for numbers of the device's share, then of the others', until none is
-    // left. By any number of threads, none of which calls take.
+    // left, or a body has thrown. By any number of threads, none of which calls take.
     template <typename Body>
     void draw(std::uint32_t device, const Body& body) {
+        drawing under_way{*this};
         for (std::uint32_t i = 0; i < devices_; ++i) {
             share& from = of_[(device + i) % devices_];
             for (std::uint64_t number = fetch_add_relaxed(&from.next, std::uint64_t{1});
-                 number < from.end; number = fetch_add_relaxed(&from.next, std::uint64_t{1}))
+                 number < from.end && !has_thrown_;
+                 number = fetch_add_relaxed(&from.next, std::uint64_t{1}))
                 body(number);
         }
+        under_way.is_done = true;
     }
 
     // Takes half of what a share has left, or `least` numbers if that is more: from the beginning
@@ -118,8 +126,17 @@ private:
         bool is_begun = false;  // for take
         [[nodiscard]] std::uint64_t left() const { return end - next; }
     };
+    // An exception leaves it not done. (The header is compiled without exceptions too.)
+    struct drawing {
+        number_shares& from;
+        bool is_done = false;
+        ~drawing() {
+            if (!is_done) from.has_thrown_ = true;
+        }
+    };
     const std::uint32_t devices_;
     share of_[most_runtime_devices];
+    std::atomic<bool> has_thrown_{false};
     std::mutex mutex_;  // guards the shares, for take
 };
 
@@ -280,17 +297,28 @@ std::uint64_t blocks_for(int device, std::uint64_t groups, const launch_shape& s
     const std::uint64_t blocks = shape.blocks != 0 ? shape.blocks
                                                    : std::uint64_t(multiprocessors) *
                                                          (resident > 0 ? resident : 1),
-                        wanted = (groups + per_block - 1) / per_block;
+                        wanted = groups / per_block + (groups % per_block != 0 ? 1 : 0);
     return blocks < wanted ? blocks : wanted;
 }
 
 inline int errno_of_launch(cudaError_t code) {
-    return code == cudaSuccess ? 0 : code == cudaErrorMemoryAllocation ? -ENOMEM : -EIO;
+    if (code == cudaErrorMemoryAllocation) return -ENOMEM;
+    // The blocks are too large, for any kernel or for one that takes as many registers.
+    if (code == cudaErrorInvalidConfiguration || code == cudaErrorLaunchOutOfResources)
+        return -EINVAL;
+    return code == cudaSuccess ? 0 : -EIO;
+}
+
+// Has each block a whole group?
+template <width Width>
+constexpr bool has_groups(const launch_shape& shape) {
+    return shape.threads_per_block != 0 && groups_per_block<Width>(shape.threads_per_block) != 0;
 }
 
 template <width Width, typename Function>
 int launch_on_gpu(runtime& rt, std::uint32_t device, std::uint64_t groups, const Function& function,
                   const launch_shape& shape) {
+    if (!has_groups<Width>(shape)) return -EINVAL;
     if (const status s = rt.health(device); s.code == -EIO || s.code == -ENODEV) return s.code;
     const int number = rt.settings(device).device;
     const device_scope here(number);
@@ -398,6 +426,7 @@ private:
 template <width Width, typename Function>
 int launch_on_gpus(runtime& rt, std::uint64_t groups, const Function& function,
                    const launch_shape& shape) {
+    if (!has_groups<Width>(shape)) return -EINVAL;
     launch_count* counts[most_runtime_devices][most_parts] = {};
     number_shares numbers(groups, rt.device_count());
     int code = 0;
@@ -426,6 +455,15 @@ int launch_on_gpus(runtime& rt, std::uint64_t groups, const Function& function,
 
 }  // namespace detail
 #endif
+
+// Part of the functions' names: nvcc and a plain C++ compiler compile different bodies, and a
+// linker keeps one body for a name, where files of both launch the same functor.
+#if defined(__CUDACC__)
+#define PENSTOCK_LAUNCH_BY by_nvcc
+#else
+#define PENSTOCK_LAUNCH_BY by_plain_compiler
+#endif
+inline namespace PENSTOCK_LAUNCH_BY {
 
 // On all devices of the runtime.
 template <width Width = width::warp, typename Function>
@@ -469,5 +507,8 @@ int launch_on(runtime& rt, std::uint32_t device, std::uint64_t groups, const Fun
         numbers.draw(0, [&](std::uint64_t i) { function(lane{}, fs, i); });
     });
 }
+
+}  // namespace PENSTOCK_LAUNCH_BY
+#undef PENSTOCK_LAUNCH_BY
 
 }  // namespace penstock

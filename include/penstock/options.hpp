@@ -200,8 +200,11 @@ struct options {
     // or allowed.
     std::vector<std::string> roots;
 
-    // Receives log lines; called from any thread, one call at a time. Empty: lines go to standard
-    // error, each after "penstock: ".
+    // Receives log lines; called from any thread, one call at a time, also for regions and pieces
+    // that outlive the runtime. It should return soon and use nothing of this library, for a thread
+    // that calls it may hold what other calls wait for. A line goes to standard error where the
+    // function throws, or while it calls the library itself. Empty: lines go to standard error,
+    // each after "penstock: ".
     std::function<void(const std::string&)> log;
 
     // Reads the PENSTOCK_* variables. A value that cannot be used gives -EINVAL and a message with

@@ -207,12 +207,14 @@ public:
 
     // cpu back end: runs body(worker, workers) once on each worker thread and waits. Programs
     // usually call launch() instead. If not all threads can be made, the caller runs the bodies of
-    // the missing threads itself, one after the other. Returns 0 or -ECHILD.
+    // the missing threads itself, one after the other. If bodies throw, the first exception is
+    // thrown on once all have ended. Returns 0 or -ECHILD.
     int run_on_workers(const std::function<void(std::uint32_t, std::uint32_t)>& body);
 
     // For launch() on several gpus: runs body(device) for all devices at the same time and waits.
     // If no thread can be made for a device its body is left out, so a body also does what the
-    // others leave. Returns the first error of a body in the order of the devices, or -ECHILD.
+    // others leave. Returns the first error of a body in the order of the devices, or -ECHILD. A
+    // body that throws has failed: -ENOMEM, or mostly -EIO.
     int run_on_devices(const std::function<int(std::uint32_t)>& body);
 
     // For launch() on a gpu: words in device memory, all zero, which belong to the caller until it
@@ -237,8 +239,8 @@ private:
     std::unique_ptr<host::links> links_;  // between their caches; null: one, or none is linked
 };
 
-// Makes SIGINT and SIGTERM interrupt every runtime of the process; a second signal has its usual
-// effect. For programs; a library should not call it. Returns 0 or a negative errno.
+// Makes SIGINT and SIGTERM interrupt every runtime of the process; a second signal, of either kind,
+// has its usual effect. For programs; a library should not call it. Returns 0 or a negative errno.
 int interrupt_on_signals();
 
 // True once such a signal came.

@@ -103,8 +103,10 @@ constexpr PENSTOCK_HD void put_digits(char* to, std::uint64_t value, std::int64_
     }
 }
 
+// Of up to 64 bits: where a compiler's 128-bit type counts as an integer, it does not fit here.
 template <typename Number>
-concept integer = std::integral<Number> && !std::same_as<Number, bool>;
+concept integer =
+    std::integral<Number> && !std::same_as<Number, bool> && sizeof(Number) <= sizeof(std::uint64_t);
 
 // -value of a negative one, also of the least.
 template <integer Number>
@@ -230,10 +232,10 @@ PENSTOCK_HD int compare(const Group& g, const part& a, const part& b) {
 }
 
 // sprintf: writes the items one behind the other and a zero byte to `to`, which has room for `room`
-// bytes. Returns the count without the zero byte, or -ENOSPC. Integers are decimal (`char` is a
-// character, and the other one-byte types are numbers); text that is given as a pointer ends by a
-// zero byte, null is empty. Cost: measures all items, then writes them; text by all threads,
-// numbers by the leader.
+// bytes. Returns the count without the zero byte, or -ENOSPC. Integers have up to 64 bits and are
+// decimal (`char` is a character, and the other one-byte types are numbers); text that is given as
+// a pointer ends by a zero byte, null is empty. Cost: measures all items, then writes them; text by
+// all threads, numbers by the leader.
 //
 //   char line[80];
 //   std::int64_t bytes = text::format(lane{}, line, sizeof line, word, '\t', count, '\n');

@@ -43,7 +43,8 @@ PENSTOCK_HD std::int64_t write(const Group& g, const runtime_ref& fs, int fd, co
     g.sync();  // every thread's part of the buffer is there before any of them copies it
     if (fs.view.writes == nullptr || !engine::find_file(g, fs.view, fd, file, engine::may_read))
         return detail::counted(g, fs, -EBADF);
-    if (bytes < 0 || offset < 0 || offset + static_cast<std::uint64_t>(bytes) > INT64_MAX ||
+    if (bytes < 0 || offset < 0 ||
+        static_cast<std::uint64_t>(offset) + static_cast<std::uint64_t>(bytes) > INT64_MAX ||
         (buffer == nullptr && bytes > 0))
         return detail::counted(g, fs, -EINVAL);
     if (bytes == 0) return 0;
@@ -99,7 +100,8 @@ PENSTOCK_HD int msync(const Group& g, const runtime_ref& fs, int fd, std::int64_
     engine::file_handle file{};
     if (!engine::find_file(g, fs.view, fd, file, engine::nothing_unwanted))
         return static_cast<int>(detail::counted(g, fs, -EBADF));
-    if (bytes < 0 || offset < 0 || offset + static_cast<std::uint64_t>(bytes) > INT64_MAX)
+    if (bytes < 0 || offset < 0 ||
+        static_cast<std::uint64_t>(offset) + static_cast<std::uint64_t>(bytes) > INT64_MAX)
         return static_cast<int>(detail::counted(g, fs, -EINVAL));
     if (fs.view.writes == nullptr || bytes == 0) return 0;
     const std::uint64_t first = static_cast<std::uint64_t>(offset) >> fs.view.page_shift;
@@ -127,7 +129,8 @@ PENSTOCK_HD writable_mapping map_write(const Group& g, const runtime_ref& fs, in
     if (fs.view.writes == nullptr || !engine::find_file(g, fs.view, fd, file, engine::may_read) ||
         engine::descriptor_access(fd) == engine::may_write)
         code = -EBADF;
-    else if (bytes < 0 || offset < 0 || offset + static_cast<std::uint64_t>(bytes) > INT64_MAX)
+    else if (bytes < 0 || offset < 0 ||
+             static_cast<std::uint64_t>(offset) + static_cast<std::uint64_t>(bytes) > INT64_MAX)
         code = -EINVAL;
     const auto at = static_cast<std::uint64_t>(offset);
     engine::pinned_page page{};

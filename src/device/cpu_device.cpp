@@ -42,8 +42,9 @@ public:
     [[nodiscard]] std::uint64_t allocated_bytes() const override { return allocated_bytes_; }
     void* allocate_shareable(std::uint64_t bytes) override {
         shared_memory made;
-        if (made.make(bytes) != 0) {
+        if (const int code = made.make(bytes); code != 0) {
             refused_bytes_ = bytes;
+            refused_code_ = code;
             return nullptr;
         }
         allocated_bytes_ += bytes;
@@ -69,6 +70,7 @@ public:
                                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (address == MAP_FAILED) {
             refused_bytes_ = bytes;
+            refused_code_ = -errno;
             return nullptr;
         }
         if (length >= 16 * huge) ::madvise(address, length, MADV_HUGEPAGE);
@@ -77,8 +79,12 @@ public:
     }
 
     [[nodiscard]] std::string shortage() const override {
-        return format_size(refused_bytes_) + " of memory were refused: " + error_text(-ENOMEM) +
-               "; is there a limit (ulimit -v)?";
+        const char* const limit = refused_code_ == -EFBIG    ? "-f, as of a file: it is shared"
+                                  : refused_code_ == -EMFILE ? "-n, as of a file: it is shared"
+                                                             : "-v";
+        return format_size(refused_bytes_) +
+               " of memory were refused: " + error_text(refused_code_) +
+               "; is there a limit (ulimit " + limit + ")?";
     }
 
     // Every thread of this process reaches it anyway.
@@ -204,6 +210,7 @@ private:
     std::vector<shared_memory> shareable_;
     std::vector<std::pair<const std::byte*, std::uint64_t>> foreign_;
     std::uint64_t refused_bytes_ = 0;
+    int refused_code_ = -ENOMEM;
     std::atomic<std::uint64_t> allocated_bytes_{0};
 };
 

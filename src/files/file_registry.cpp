@@ -66,7 +66,7 @@ status file_registry::set_roots(const std::vector<std::string>& roots) {
         const int handle = env_.find(-1, root);
         if (handle < 0)
             return {handle,
-                    "root '" + root + "': " + error_text(handle) + "; name an existing directory"};
+                    "root '" + root + "': " + error_and_cure(handle, "name an existing directory")};
         file_facts facts;
         std::string path;
         int code = env_.facts(handle, facts);
@@ -79,8 +79,8 @@ status file_registry::set_roots(const std::vector<std::string>& roots) {
             env_.close(handle);
         }
         if (code != 0)
-            return {code, "root '" + root + "': " + error_text(code) +
-                              (code == -EUNATCH ? "" : "; name an existing directory")};
+            return {code,
+                    "root '" + root + "': " + error_and_cure(code, "name an existing directory")};
         real.push_back(path);
     }
     if (first_root_ >= 0)

@@ -11,6 +11,7 @@ namespace penstock::host {
 // done in exactly what was found.
 int file_registry::find_place(const std::string& name, bool check_roots, place& out) {
     if (!limits_.writable) return -EROFS;
+    if (name.empty()) return -ENOENT;
     const std::size_t slash = name.rfind('/');
     out.base = slash == std::string::npos ? name : name.substr(slash + 1);
     if (out.base.empty() || out.base == "." || out.base == "..") return -EISDIR;

@@ -62,6 +62,8 @@ int prepare_hello(cache_device& device, const engine::cache_view& view, prepared
     return code;
 }
 
+bool is_begin_of_hello(const link_hello& hello) { return hello.magic == hello_magic; }
+
 std::string why_not(const link_hello& h, std::size_t size, std::size_t fds,
                     std::uint32_t page_shift) {
     if (size != sizeof h || h.magic != hello_magic || h.layout != link_layout())

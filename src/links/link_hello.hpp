@@ -48,6 +48,9 @@ struct prepared_hello {
 };
 int prepare_hello(cache_device& device, const engine::cache_view& view, prepared_hello& out);
 
+// Whether these are the first bytes of a hello, of this version or of another one.
+bool is_begin_of_hello(const link_hello& hello);
+
 // Is it the hello of a cache that one of `page_shift` may read? Empty, or why not.
 std::string why_not(const link_hello& hello, std::size_t size, std::size_t fds,
                     std::uint32_t page_shift);

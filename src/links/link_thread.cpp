@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <exception>
+#include <utility>
 
 #include "links/process_links.hpp"
 #include "penstock/engine/ring.hpp"
@@ -18,6 +19,8 @@ namespace {
 constexpr std::uint64_t drain_beat_ns = 2'000'000;
 // Without neighbours there is nothing to look at, and the poll hears a newcomer at once.
 constexpr std::uint64_t lonely_beat_ns = 1'000'000'000;
+// Between two looks whether newcomers find the socket.
+constexpr std::uint64_t found_beat_ns = 1'000'000'000;
 
 }  // namespace
 
@@ -64,6 +67,7 @@ void process_links::beat(std::unique_lock<std::mutex>& lock) {
         is_deaf_ = false;
         greet(std::move(came));
     }
+    stay_found();
     drain();
     for (const auto& n : neighbours_) go_on(*n);
     lock.unlock();
@@ -71,6 +75,32 @@ void process_links::beat(std::unique_lock<std::mutex>& lock) {
     answer();
     say_notes();
     lock.lock();
+}
+
+// The folder may go while its processes run (os/link_socket.hpp). Links that are there stay.
+// Without a place for the folder the next look tries again, and the log has it once.
+void process_links::stay_found() {
+    const std::uint64_t now = penstock::detail::host_now_ns();
+    if (now - looked_ns_ < found_beat_ns) return;
+    looked_ns_ = now;
+    if (meeting_.is_found()) return;
+    const std::string share = "share: '" + settings_.name + "' ";
+    const auto fail = [&](const std::string& why) {
+        if (!std::exchange(is_unfound_said_, true))
+            note(why + "; processes that start now do not find this cache");
+    };
+    if (const status s = meeting_.open(settings_.name); !s) return fail(s.message);
+    if (!meeting_.take_turn(0)) return;
+    const int code = meeting_.listen();
+    if (code == 0) {
+        is_unfound_said_ = false;
+        note(share + "had lost its socket in '" + meeting_.path() + "' and has one there again");
+        std::size_t busy = 0;
+        for (owned_fd& other : meeting_.connect_to_others(true, busy)) greet(std::move(other));
+    }
+    meeting_.end_turn();
+    if (code != 0 && code != -ENOENT)  // -ENOENT: another took the folder away as it left
+        fail(share + "has no socket in '" + meeting_.path() + "': " + error_text(code));
 }
 
 // A connection, made here or there: our hello goes first.
@@ -92,29 +122,37 @@ void process_links::greet(owned_fd socket) {
     fds[count++] = directory_.memory().fd();
     if (const int code = send_message(n->socket.get(), &hello_.message, sizeof hello_.message,
                                       fds.data(), count);
-        code != 0)
+        code != 0) {
+        if (code == -EPIPE || code == -ECONNRESET) return;  // it has ended by now
         return note(name_of(*n) + " is not linked: " + error_text(code));
+    }
     neighbours_.push_back(std::move(n));
 }
 
 void process_links::hear(neighbour& n) {
     constexpr int most_at_once = 64;  // then others have their turn
     for (int i = 0; i < most_at_once && !n.is_lost; ++i) {
-        alignas(8) std::array<std::byte, sizeof(link_hello)> room;
+        alignas(8) std::array<std::byte, sizeof(link_hello)> room{};
+        const auto& hello = *reinterpret_cast<const link_hello*>(room.data());
         received_fds fds;
         const std::int64_t size = receive_message(n.socket.get(), room.data(), room.size(), fds);
         if (size == -EAGAIN) return;
         if (size <= 0) {
             n.is_lost = true;
-            if (size < 0 && size != -ECONNRESET && size != -EPIPE)
+            if (size == -EMFILE)
+                note(name_of(n) + " is not linked: " + error_text(-EMFILE) +
+                     "; raise the limit of open files (ulimit -n)");
+            else if (size == -EBADMSG && n.at == neighbour::stage::greeted &&
+                     is_begin_of_hello(hello))
+                note(name_of(n) + " is not linked: it is of another version of Penstock");
+            else if (size < 0 && size != -ECONNRESET && size != -EPIPE)
                 note(name_of(n) + " sends what is no message of a link: " +
                      error_text(static_cast<int>(size)) + "; it is no longer linked");
             return;
         }
         if (n.at == neighbour::stage::greeted &&
             static_cast<std::size_t>(size) > sizeof(link_message)) {
-            take_hello(n, *reinterpret_cast<const link_hello*>(room.data()),
-                       static_cast<std::size_t>(size), fds);
+            take_hello(n, hello, static_cast<std::size_t>(size), fds);
             continue;
         }
         if (size != sizeof(link_message)) return drop(n, "sends what is no message of a link");
@@ -132,13 +170,31 @@ void process_links::hear(neighbour& n) {
     }
 }
 
+// All places are taken, and that of a neighbour which has left will be free. A process that comes
+// for a killed one would else be one too many.
+bool process_links::waits_for_a_place() const {
+    const auto is = [this](place::state wanted) {
+        return std::any_of(places_.begin(), places_.end(),
+                           [wanted](const place& p) { return p.is == wanted; });
+    };
+    return !is(place::state::free) &&
+           (is(place::state::draining) ||
+            std::any_of(neighbours_.begin(), neighbours_.end(),
+                        [](const auto& n) { return n->is_lost && n->place != no_place; }));
+}
+
 void process_links::take_hello(neighbour& n, const link_hello& hello, std::size_t size,
-                               received_fds& fds) {
+                               received_fds& fds, bool is_late) {
     std::string why = why_not(hello, size, fds.count, view_.page_shift);
     const bool known = std::any_of(neighbours_.begin(), neighbours_.end(), [&](const auto& other) {
         return other.get() != &n && !other->is_lost && other->id == hello.id;
     });
-    if (why.empty() && (known || hello.id == hello_.message.id)) why = "it is linked already";
+    // One that comes again, for its folder was gone: the link that is there stays.
+    if (why.empty() && (known || hello.id == hello_.message.id)) return drop(n, "");
+    if (why.empty() && !is_late && waits_for_a_place()) {
+        n.waiting = std::make_unique<waiting_hello>(waiting_hello{hello, std::move(fds)});
+        return;
+    }
     const auto free = std::find_if(places_.begin(), places_.end(),
                                    [](const place& p) { return p.is == place::state::free; });
     if (why.empty() && free == places_.end())
@@ -216,7 +272,13 @@ void process_links::go_on(neighbour& n) {
         const std::uint64_t now = penstock::detail::host_now_ns();
         n.deadline_ns += engine::time_away(now - n.looked_ns, settings_.wait_ns);
         n.looked_ns = now;
-        if (now > n.deadline_ns) return drop(n, "does not say what it shares");
+        const bool is_late = now > n.deadline_ns;
+        if (n.waiting != nullptr && (is_late || !waits_for_a_place())) {
+            const std::unique_ptr<waiting_hello> said = std::move(n.waiting);
+            take_hello(n, said->message, sizeof said->message, said->fds, is_late);
+        } else if (is_late) {
+            return drop(n, "does not say what it shares");
+        }
     }
     if (n.at == neighbour::stage::placed && drain_.cycles() >= n.ticket) {
         links_.connect_guest(n.place);

@@ -24,6 +24,22 @@ process_links::~process_links() {
 }
 
 status process_links::start() {
+    {
+        const std::lock_guard lock(mutex_);
+        if (status s = meet(); !s) return s;
+        thread_ = std::thread([this] {
+            pthread_setname_np(pthread_self(), "penstock-links");
+            run();
+        });
+    }
+    await_first();
+    say_notes();
+    return {};
+}
+
+// Makes what others are told of, finds them, and has a socket for those that come later. With the
+// lock.
+status process_links::meet() {
     const std::string share = "share: '" + settings_.name + "' ";
     if (status s = meeting_.open(settings_.name); !s) return s;
     int code = directory_.make(view_.file_slots);
@@ -47,7 +63,6 @@ status process_links::start() {
     hello_.message.id = meeting_.id();
     is_running_ = code == 0;
     if (code == 0) {
-        const std::lock_guard lock(mutex_);
         std::size_t busy = 0;
         for (owned_fd& other : meeting_.connect_to_others(has_turn, busy)) greet(std::move(other));
         if (busy != 0)
@@ -58,12 +73,7 @@ status process_links::start() {
     if (code != 0)
         return {code, share + "has no socket in '" + meeting_.path() + "': " + error_text(code) +
                           "; is /proc mounted, and is there space?"};
-    thread_ = std::thread([this] {
-        pthread_setname_np(pthread_self(), "penstock-links");
-        run();
-    });
-    await_first();
-    say_notes();
+    looked_ns_ = penstock::detail::host_now_ns();
     return {};
 }
 
@@ -115,6 +125,7 @@ void process_links::close_in_child() {
     for (const auto& n : neighbours_) {
         n->socket.reset();
         n->process.reset();
+        n->waiting.reset();
     }
     for (owned_fd& fd : hello_.fds.fd) fd.reset();
     wake_.reset();

@@ -5,7 +5,8 @@
 // caches of others for reading, and with each beat reads their directories. A neighbour goes
 // through these stages:
 //
-//   greeted     connected, and our hello is sent; its own must come within host_wait_ms
+//   greeted     connected, and our hello is sent; its own must come within host_wait_ms, and may
+//               wait that long for the place of one that leaves
 //   placed      its memory is mapped and its view is on the device; readers that began before that
 //               are waited for, so that each reader that finds an entry also finds the view
 //   linked      its directory is read, and files that both have the same get entries
@@ -23,7 +24,8 @@
 // it holds no lock while it uploads for an answer.
 //
 // Locks: the registry's -> the table of links (observers); mutex_ -> the table. A fork holds
-// mutex_, and its child closes the sockets: the others must see when this process ends.
+// mutex_, and its child closes the sockets: the others must see when this process ends. start()
+// holds it too, so that the child finds all sockets.
 #pragma once
 
 #include <array>
@@ -97,6 +99,10 @@ private:
         const std::byte* directory = nullptr;
         std::uint64_t directory_bytes = 0;
     };
+    struct waiting_hello {
+        link_hello message;
+        received_fds fds;
+    };
     struct neighbour {
         enum class stage { greeted, placed, linked } at = stage::greeted;
         owned_fd socket, process;
@@ -108,7 +114,8 @@ private:
         std::uint64_t ticket = 0;           // placed: the cycle of the drain
         std::uint32_t place = no_place;
         bool owes_answer = false, is_lost = false;
-        std::string reach;  // for the log
+        std::unique_ptr<waiting_hello> waiting;  // greeted: it waits for a place
+        std::string reach;                       // for the log
         std::optional<life_reader> lives;
     };
     struct place {
@@ -121,9 +128,12 @@ private:
     void run();
     void beat(std::unique_lock<std::mutex>& lock);
     // The rest: of the thread, with the lock, unless it says otherwise.
+    void stay_found();
     void greet(owned_fd socket);
     void hear(neighbour& n);
-    void take_hello(neighbour& n, const link_hello& hello, std::size_t size, received_fds& fds);
+    [[nodiscard]] bool waits_for_a_place() const;
+    void take_hello(neighbour& n, const link_hello& hello, std::size_t size, received_fds& fds,
+                    bool is_late = false);
     [[nodiscard]] std::string map(neighbour& n, const link_hello& hello, received_fds& fds);
     void unmap(mapping& mapped);
     void go_on(neighbour& n);
@@ -132,6 +142,7 @@ private:
     void drop(neighbour& n, const std::string& why);
     void remove_lost();  // without the lock
     void drain();
+    status meet();  // by start()
     [[nodiscard]] std::string name_of(const neighbour& n) const;
     // A line for the log, which is not called with the lock.
     void note(std::string line) { unsaid_.push_back(std::move(line)); }
@@ -159,7 +170,9 @@ private:
     neighbours neighbours_;
     std::array<place, engine::most_neighbours> places_;
     visit_drain<> drain_;
-    bool is_deaf_ = false;  // to newcomers, for a beat: there are no descriptors for them
+    bool is_deaf_ = false;         // to newcomers, for a beat: there are no descriptors for them
+    std::uint64_t looked_ns_ = 0;  // when it was last seen that newcomers find the socket
+    bool is_unfound_said_ = false;
     std::thread thread_;
 };
 

@@ -171,9 +171,16 @@ std::string why_not_opened(int code, const std::string& path, bool writable) {
     if ((code == -EOPNOTSUPP || code == -EISDIR) && look_at_file(path, facts, kind) == 0 &&
         kind != file_kind::regular)
         return why_not_by_size(kind);
+    return error_and_cure(code, writable ? "name a file that you may read and write"
+                                         : "name a file that you may read");
+}
+
+std::string error_and_cure(int code, const std::string& of_the_name) {
     if (code == -EUNATCH) return error_text(code);
-    return error_text(code) + (writable ? "; name a file that you may read and write"
-                                        : "; name a file that you may read");
+    return error_text(code) + "; " +
+           (code == -EMFILE || code == -ENFILE
+                ? "raise the limit on open files (ulimit -n), or close some"
+                : of_the_name);
 }
 
 }  // namespace penstock::host

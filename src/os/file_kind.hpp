@@ -99,5 +99,7 @@ std::string why_not_by_size(file_kind kind);
 int open_regular(environment& env, const std::string& path, file_facts& facts);
 // Why it was refused, and the cure. What kind of file it is says more than the code.
 std::string why_not_opened(int code, const std::string& path, bool writable);
+// The error, and the cure: that of the name, unless it is not the name that was refused.
+std::string error_and_cure(int code, const std::string& of_the_name);
 
 }  // namespace penstock::host

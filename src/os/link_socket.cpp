@@ -111,10 +111,10 @@ void rendezvous::close_in_child() {
 }
 
 status rendezvous::open(const std::string& name) {
-    const std::string base = base_path();
-    path_ = base + "/" + name;
+    if (base_.empty()) base_ = base_path();
+    path_ = base_ + "/" + name;
     owned_fd outer;
-    if (status s = open_private(base, outer); !s) return s;
+    if (status s = open_private(base_, outer); !s) return s;
     const status opened = open_private(path_, directory_);
     if (!opened) directory_.reset();
     return opened;
@@ -135,7 +135,7 @@ bool rendezvous::take_turn(std::uint64_t wait_ns) {
 void rendezvous::end_turn() { ::flock(directory_.get(), LOCK_UN); }
 
 int rendezvous::listen() {
-    if (::getrandom(&id_, sizeof id_, GRND_NONBLOCK) != sizeof id_) return -EAGAIN;
+    if (id_ == 0 && ::getrandom(&id_, sizeof id_, GRND_NONBLOCK) != sizeof id_) return -EAGAIN;
     char name[40];
     std::snprintf(name, sizeof name, "%s%016llx", socket_prefix,
                   static_cast<unsigned long long>(id_));
@@ -149,6 +149,14 @@ int rendezvous::listen() {
     if (::listen(made.get(), backlog) != 0) return -errno;
     listener_ = std::move(made);
     return 0;
+}
+
+// The name is of 64 random bits, so what is there under it is this socket. A look that fails for
+// another reason says nothing about it.
+bool rendezvous::is_found() const {
+    struct stat facts {};
+    return ::lstat((path_ + "/" + socket_name_).c_str(), &facts) == 0 ||
+           (errno != ENOENT && errno != ENOTDIR);
 }
 
 std::vector<owned_fd> rendezvous::connect_to_others(bool remove_stale, std::size_t& busy) {
@@ -232,6 +240,9 @@ std::int64_t receive_message(int socket, void* bytes, std::size_t size, received
             if (fds.count < fds.fd.size()) fds.fd[fds.count++] = std::move(taken);
         }
     }
+    // The kernel cuts descriptors off that have no room here, and those that this process may not
+    // have.
+    if ((message.msg_flags & MSG_CTRUNC) != 0 && fds.count < fds.fd.size()) return -EMFILE;
     return (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 ? -EBADMSG
                                                                : static_cast<std::int64_t>(got);
 }

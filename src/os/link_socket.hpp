@@ -10,6 +10,10 @@
 // cannot have a socket in it any more, and makes the directory again; so all that listen are in
 // one.
 //
+// What clears up may take the directory away under those that listen: the end of a login session
+// takes $XDG_RUNTIME_DIR, and a cleaner takes old files of /tmp. Then is_found() is false, and
+// open() and listen() once more make the place again under the same path and id.
+//
 // No call waits, but for the lock, which has a limit. Negative errno on failure.
 #pragma once
 
@@ -34,7 +38,8 @@ public:
     rendezvous& operator=(const rendezvous&) = delete;
 
     // Makes the directories of the name if need be; again after -ENOENT of listen(). A failure
-    // names the path and the cure: another user owns one of them, or others may enter it.
+    // names the path and the cure: another user owns one of them, or others may enter it. The
+    // environment is read by the first call alone.
     status open(const std::string& name);
     [[nodiscard]] const std::string& path() const { return path_; }
 
@@ -47,6 +52,8 @@ public:
     // object, unless a child of fork() inherited that. -ENOENT: the directory is gone.
     int listen();
     [[nodiscard]] int listener() const { return listener_.get(); }
+    // Whether a newcomer finds the socket by the path.
+    [[nodiscard]] bool is_found() const;
     // 64 random bits: they tell this runtime from all others of the name.
     [[nodiscard]] std::uint64_t id() const { return id_; }
 
@@ -59,7 +66,7 @@ public:
     void close_in_child();
 
 private:
-    std::string path_;
+    std::string base_, path_;
     owned_fd directory_, listener_;
     std::string socket_name_;  // empty: there is none
     std::uint64_t id_ = 0;
@@ -81,7 +88,8 @@ inline constexpr std::size_t most_passed_fds = 8;
 int send_message(int socket, const void* bytes, std::size_t size, const int* fds = nullptr,
                  std::size_t count = 0);
 // The size of one message; 0: the other end has closed; -EAGAIN: there is none now; -EBADMSG: it is
-// larger than that, or has more descriptors.
+// larger than that, or has more descriptors, and its first bytes are there; -EMFILE: this process
+// may not have so many descriptors.
 struct received_fds {
     std::array<owned_fd, most_passed_fds> fd;
     std::size_t count = 0;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -182,6 +183,17 @@ void for_each_in(int directory, const std::function<void(const char*)>& use) {
     ::closedir(list);
 }
 
+// A look that fails for want of descriptors would pass for a process that publishes nothing. At
+// most a process's list of them is open, by two descriptors, with a page and a file of facts.
+int look_for_descriptors() {
+    std::array<owned_fd, 4> room;
+    for (owned_fd& fd : room) {
+        fd.reset(::open("/", O_PATH | O_CLOEXEC));
+        if (!fd) return -errno;
+    }
+    return 0;
+}
+
 void look_in(int pid, std::vector<found_statistics>& out) {
     const std::string path = "/proc/" + std::to_string(pid);
     struct stat facts {};
@@ -218,7 +230,9 @@ std::uint64_t start_ticks_of(int pid) {
     return out;
 }
 
-std::vector<found_statistics> find_statistics(const std::vector<int>& pids) {
+int find_statistics(std::vector<found_statistics>& out, const std::vector<int>& pids) {
+    out.clear();
+    if (const int code = look_for_descriptors(); code != 0) return code;
     std::vector<int> all = pids;
     if (all.empty()) {
         const owned_fd proc(::open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -229,9 +243,8 @@ std::vector<found_statistics> find_statistics(const std::vector<int>& pids) {
     }
     std::sort(all.begin(), all.end());
     all.erase(std::unique(all.begin(), all.end()), all.end());
-    std::vector<found_statistics> out;
     for (const int pid : all) look_in(pid, out);
-    return out;
+    return 0;
 }
 
 }  // namespace penstock::host

@@ -105,8 +105,9 @@ struct found_statistics {
     statistics_reader page;
 };
 
-// The pages of all processes of this user, by their numbers; or of those that are named.
-std::vector<found_statistics> find_statistics(const std::vector<int>& pids = {});
+// The pages of all processes of this user, by their numbers; or of those that are named. 0, or
+// -EMFILE: this process may have too few descriptors to look.
+int find_statistics(std::vector<found_statistics>& out, const std::vector<int>& pids = {});
 
 // When the process began, in ticks of the kernel since the start of the machine; 0: it is not
 // there. `pid` 0: this process.

@@ -1,7 +1,6 @@
 // Makes regions: checks what is asked for, chooses the placement, and maps.
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <utility>
 
 #include "os/exceptions.hpp"
@@ -179,9 +178,7 @@ status map_region(runtime& rt, const std::string& path, std::uint64_t offset, st
     if (size < 0) return refused(static_cast<int>(size), path, error_text(size));
     if (status s = settle_range(path, static_cast<std::uint64_t>(size), offset, bytes); !s)
         return s;
-    const logger say = state.settings.log ? state.settings.log : [](const std::string& line) {
-        std::fprintf(stderr, "penstock: %s\n", line.c_str());
-    };
+    const logger say = [log = state.log](const std::string& line) { log->say(line); };
     std::unique_ptr<region::region_body> made;
     if (status s =
             place({state, path, settings, std::move(home), offset, bytes, writable, say}, made);

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 
 #include "os/exceptions.hpp"
 #include "os/file_kind.hpp"
@@ -98,9 +97,7 @@ status map_pieces(runtime& rt, const std::string& path, const piece_options& set
                                ? "; give smaller piece_bytes, more device_bytes, or less "
                                  "host_bytes"
                                : ""));
-    const auto say = state.settings.log ? state.settings.log : [](const std::string& line) {
-        std::fprintf(stderr, "penstock: %s\n", line.c_str());
-    };
+    const auto say = [log = state.log](const std::string& line) { log->say(line); };
     auto mapped = std::make_unique<region::piece_set>(env, *state.hooks.shared, fd, facts,
                                                       std::move(memory), shape, path, say);
     static_cast<void>(guard.release());

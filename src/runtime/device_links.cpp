@@ -54,10 +54,15 @@ void share_cache(runtime_state& state) {
     of_links.beat_ns = state.hooks.beat_ns;
     of_links.wait_ns = std::uint64_t{state.settings.host_wait_ms} * 1'000'000;
     of_links.say = [&state](const std::string& line) { state.say(line); };
-    state.share = std::make_unique<process_links>(*state.device, state.ref.view, of_links);
+    auto made = std::make_unique<process_links>(*state.device, state.ref.view, of_links);
+    const auto exchange_share = [&] {
+        const std::unique_lock lock = between_forks();
+        made.swap(state.share);
+    };
+    exchange_share();
     if (const status s = state.share->start(); !s) {
         state.say(s.message + "; the cache is shared with no process");
-        state.share.reset();
+        exchange_share();
         state.ref.view.neighbour_places = 0;
         return;
     }

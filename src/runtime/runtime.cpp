@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <exception>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -36,7 +38,8 @@ runtime_states states_for(const options& settings, const host::runtime_hooks& ho
         if (state.hooks.shared == nullptr) state.hooks.shared = &host::hub::of_process();
         state.device_index = state.ref.device = static_cast<std::uint32_t>(out.size() - 1);
         state.device_count = static_cast<std::uint32_t>(devices.size());
-        state.say_mutex = out.front()->say_mutex;
+        state.log =
+            out.size() > 1 ? out.front()->log : std::make_shared<settings::log_lines>(settings.log);
         if (out.size() > 1) state.first_device = out.front().get();
     }
     return out;
@@ -75,10 +78,11 @@ status runtime::make(const options& settings, const host::runtime_hooks& hooks,
               &host::runtime_state::build_rings})
             if (status s = (state.get()->*next)(); !s) return state->labelled(s);
     made->links_ = host::link_caches(made->states_);
+    // Before there is a socket: a child that kept one would stand for a process that has ended.
+    for (const auto& state : made->states_) host::watch_forks(*state);
     for (const auto& state : made->states_) host::share_cache(*state);
     for (const auto& state : made->states_)
         if (status s = state->start_services(); !s) return state->labelled(s);
-    for (const auto& state : made->states_) host::watch_forks(*state);
     out = std::move(made);
     return {};
 } catch (...) {
@@ -308,29 +312,46 @@ void runtime::give_back(launch_count* words, std::uint32_t device) {
 int runtime::run_on_workers(const std::function<void(std::uint32_t, std::uint32_t)>& body) {
     if (const int code = process_code(); code != 0) return code;
     const std::uint32_t workers = *state().settings.worker_threads;
+    std::mutex mutex;
+    std::exception_ptr thrown;  // guarded by mutex; the first
+    const auto work = [&](std::uint32_t worker) {
+        try {
+            body(worker, workers);
+        } catch (...) {
+            const std::lock_guard lock(mutex);
+            if (thrown == nullptr) thrown = std::current_exception();
+        }
+    };
     std::vector<std::thread> threads;
     std::uint32_t made = 0;
     try {
         threads.reserve(workers);
-        for (; made < workers; ++made) threads.emplace_back(body, made, workers);
+        for (; made < workers; ++made) threads.emplace_back(work, made);
     } catch (const std::exception&) {  // no more threads or memory: the caller does their part
     }
-    for (std::uint32_t i = made; i < workers; ++i) body(i, workers);
+    for (std::uint32_t i = made; i < workers; ++i) work(i);
     for (std::thread& thread : threads) thread.join();
+    if (thrown != nullptr) std::rethrow_exception(thrown);
     return 0;
 }
 
 int runtime::run_on_devices(const std::function<int(std::uint32_t)>& body) try {
     if (const int code = process_code(); code != 0) return code;
     std::vector<int> codes(device_count());
+    const auto work = [&](std::uint32_t device) {
+        try {
+            codes[device] = body(device);
+        } catch (...) {
+            codes[device] = host::status_of_exception("").code;
+        }
+    };
     std::vector<std::thread> threads;
     try {
         threads.reserve(device_count());
-        for (std::uint32_t i = 1; i < device_count(); ++i)
-            threads.emplace_back([&, i] { codes[i] = body(i); });
+        for (std::uint32_t i = 1; i < device_count(); ++i) threads.emplace_back(work, i);
     } catch (const std::exception&) {  // no more threads: the others do their part
     }
-    codes[0] = body(0);
+    work(0);
     for (std::thread& thread : threads) thread.join();
     for (const int code : codes)
         if (code != 0) return code;
@@ -347,7 +368,12 @@ std::atomic<bool> signal_came{false};
 static_assert(std::atomic<bool>::is_always_lock_free,
               "the handler may only touch lock-free atomics");
 
-void on_signal(int) { signal_came.store(true, std::memory_order_relaxed); }
+void on_signal(int number) {
+    if (!signal_came.exchange(true, std::memory_order_relaxed)) return;
+    // The other of the two came before.
+    std::signal(number, SIG_DFL);
+    std::raise(number);
+}
 
 }  // namespace
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <cstdio>
 #include <pthread.h>
 #include <sys/resource.h>
 #include <thread>
@@ -103,6 +102,8 @@ void end_waits_of_child() {
 }
 
 }  // namespace
+
+std::unique_lock<std::mutex> between_forks() { return std::unique_lock(forked().mutex); }
 
 void watch_forks(runtime_state& made) {
     static const int watching =
@@ -336,12 +337,7 @@ status runtime_state::place_view() {
     return {};
 }
 
-void runtime_state::say(const std::string& line) const {
-    const std::string text = label() + line;
-    const std::lock_guard lock(*say_mutex);
-    if (settings.log) settings.log(text);
-    else std::fprintf(stderr, "penstock: %s\n", text.c_str());
-}
+void runtime_state::say(const std::string& line) const { log->say(label() + line); }
 
 void runtime_state::write_back_all() {
     const engine::cache_view& c = ref.view;

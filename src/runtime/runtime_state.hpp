@@ -27,6 +27,7 @@
 #include "service/asked_chunks.hpp"
 #include "service/service.hpp"
 #include "service/windows.hpp"
+#include "settings/log_lines.hpp"
 #include "store/block_reader.hpp"
 #include "penstock/runtime.hpp"
 
@@ -119,8 +120,8 @@ struct runtime_state {
     std::unique_ptr<cached_reads> reads;  // for programs; from when the runtime is made
     std::atomic<bool> register_refusal_said{false};
 
-    // One line at a time, of all devices of the runtime.
-    std::shared_ptr<std::mutex> say_mutex = std::make_shared<std::mutex>();
+    // Of all devices of the runtime, and of its regions and pieces, which may outlive it.
+    std::shared_ptr<penstock::settings::log_lines> log;
     std::mutex health_mutex;
     status broken;  // guarded by health_mutex; sticky
 
@@ -273,8 +274,10 @@ private:
     std::int64_t least_ = INT64_MAX, first_error_ = 0;
 };
 
-// Of a runtime that was made, until it is destroyed: in a child of fork() every wait on its copy
-// ends with -ECHILD.
+// Of a runtime whose memory is there, until it is destroyed: in a child of fork() every wait on its
+// copy ends with -ECHILD.
 void watch_forks(runtime_state& made);
+// No fork begins while the lock is held. For what a fork looks at: `share`.
+std::unique_lock<std::mutex> between_forks();
 
 }  // namespace penstock::host

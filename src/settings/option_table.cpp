@@ -153,7 +153,9 @@ constexpr option_entry entries[] = {
       "a page that another device holds comes from the file again"}},
     {{"share", "PENSTOCK_SHARE", "", part::place},
      {&options::share},
-     {"", "a name of up to 64 letters, digits, `.`, `_` and `-`; not with `cache_memory`",
+     {"",
+      "a name of up to 64 letters, digits, `.`, `_` and `-`, the first no `.`; not with "
+      "`cache_memory`",
       "several processes of one user read the same files, or a cache is to outlive its jobs "
       "([several-processes.md](several-processes.md))",
       "every process of that user with that name can read all cached bytes; an open for writing "

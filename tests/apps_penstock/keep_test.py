@@ -2,7 +2,9 @@
 """penstock keep holds files for other processes: keep_test.py PROGRAM."""
 import json
 import os
+import resource
 import select
+import shutil
 import signal
 import subprocess
 import threading
@@ -84,6 +86,57 @@ class Keep(InFolder):
         self.assertEqual(said["bytes"], 12 << 20)
         self.assertEqual(said["kept_bytes"], 8 << 20)
 
+    def test_small_files_take_whole_pages(self):
+        files = [self.make(f"{i:03}", pattern(100, i)) for i in range(20)]
+        keeper = self.keep(*files, flags=["--cache", "512KiB", "--page", "64KiB"])
+        said = self.line(keeper)
+        self.assertEqual((said["files"], said["bytes"], said["kept_bytes"]), (20, 2000, 800))
+        for path in files[:8]:  # the first ones, and all of them
+            self.near(path, path.read_bytes())
+
+    def test_file_of_several_names_counts_once(self):
+        a, b = self.make("a", pattern(5 << 20)), self.make("b", pattern(3 << 20, 2))
+        os.link(a, self.folder / "link")
+        os.symlink(b, self.folder / "symbolic")
+        said = self.line(self.keep(a, self.folder / "link", a, self.folder / "symbolic", b))
+        self.assertEqual((said["files"], said["bytes"], said["kept_bytes"]),
+                         (2, 8 << 20, 8 << 20))
+
+    def test_file_that_is_cut_as_it_is_read_again_is_left_out(self):
+        size = 128 << 20
+        path, other = self.make("data", b""), self.make("other", pattern(1000, 2))
+        os.truncate(path, size)
+        keeper = self.keep(other, path, flags=["--cache", "160MiB", "--page", "64KiB"])
+        self.line(keeper)
+        for wait_ms in range(0, 60, 4):  # one of these is in the middle of the read
+            keeper.send_signal(signal.SIGHUP)
+            time.sleep(wait_ms / 1000)
+            os.truncate(path, 1000)
+            self.assertIn(self.line(keeper)["bytes"], (1000, 2000, size + 1000))
+            os.truncate(path, size)
+            time.sleep(0.11)  # it counts as settled
+        keeper.send_signal(signal.SIGHUP)
+        self.assertEqual(self.line(keeper)["bytes"], size + 1000)
+
+    def test_place_that_went_is_made_again(self):
+        content = pattern(300_000)
+        path = self.make("data", content)
+        self.line(self.keep(path))
+        shutil.rmtree(self.folder / "penstock")
+        for _ in range(1200):
+            if (self.folder / "penstock" / "test").exists():
+                break
+            time.sleep(0.1)
+        self.near(path, content)
+
+    def test_limit_on_files_is_named(self):
+        path = self.make("data", b"x")
+        ours = penstock("keep", *FLAGS, *SMALL, "--share", "test", path,
+                        environment=self.environment(),
+                        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024)))
+        self.assertEqual(ours.returncode, 1)
+        self.assertIn(b"File too large (EFBIG); is there a limit (ulimit -f", ours.stderr)
+
     def test_folder_of_a_name_goes_with_its_last_process(self):
         path, base = self.make("data", pattern(300_000)), self.folder / "penstock"
         keeper = self.keep(path)
@@ -128,7 +181,9 @@ class Keep(InFolder):
                 (2, [path], ["--share", "PENSTOCK_SHARE"]),
                 (2, ["--share", "a/b", path], ["'a/b' is no name"]),
                 (1, ["--share", "test", self.folder / "none"], ["none", "No such file"]),
-                (1, ["--share", "test", self.folder], ["directory"])):
+                (1, ["--share", "test", self.folder], ["directory"]),
+                (1, ["--share", "test", "/dev/null"], ["leave this one out"]),
+                (1, ["--share", "test", "/proc/cpuinfo"], ["leave this one out"])):
             with self.subTest(arguments=arguments):
                 ours = penstock("keep", *FLAGS, *SMALL, *arguments, environment=self.environment())
                 self.assertEqual(ours.returncode, status)

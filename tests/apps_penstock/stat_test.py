@@ -2,6 +2,7 @@
 """penstock stat tells what running programs do: stat_test.py PROGRAM."""
 import json
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -122,6 +123,14 @@ class Stat(InFolder):
         self.assertIn(b"no answer", self.stat(process.pid).stdout)
         process.send_signal(signal.SIGCONT)
         self.assertTrue(self.caches(process.pid)[0]["answers"])
+
+    def test_too_few_descriptors_are_no_answer(self):
+        self.keeper()
+        for flags in ([], ["--prometheus"]):
+            ours = penstock("stat", *flags, environment=self.environment(),
+                            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (4, 4)))
+            self.assertEqual((ours.returncode, ours.stdout), (1, b""))
+            self.assert_one_line(ours.stderr, "EMFILE", "ulimit -n")
 
     def test_option_keeps_statistics_private(self):
         process = self.keeper(PENSTOCK_STATISTICS="off")

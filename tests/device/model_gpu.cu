@@ -41,7 +41,7 @@ using namespace penstock::model;
 
 namespace {
 
-struct settings {
+struct run_settings {
     std::uint64_t seed = 1, seeds = 1, operations = 100000;
     int gpus = 1;
     bool canary = false, shift = false;
@@ -99,7 +99,7 @@ struct device_side {
 
 class gpu_run {
 public:
-    gpu_run(const settings& s, std::uint64_t seed)
+    gpu_run(const run_settings& s, std::uint64_t seed)
         : settings_(s),
           seed_(seed),
           folder_(make_folder()),
@@ -359,7 +359,7 @@ private:
         check();
     }
 
-    const settings settings_;
+    const run_settings settings_;
     const std::uint64_t seed_;
     const std::string folder_;
     options o_;
@@ -385,7 +385,7 @@ constexpr std::uint64_t operations_for_all = 900000;
 }  // namespace
 
 int main(int count, char** words) {
-    settings s;
+    run_settings s;
     for (int i = 1; i < count; ++i) {
         const std::string word = words[i];
         if (word == "--canary") s.canary = true;
@@ -409,7 +409,7 @@ int main(int count, char** words) {
         return std::cout << "skipped: fewer GPUs than that in this machine\n", 77;
     coverage met;
     const bool good = run_seeds("model", s, s.seeds, operations_for_all, met,
-                                [](const settings& of_seed, coverage& all) {
+                                [](const run_settings& of_seed, coverage& all) {
                                     gpu_run test(of_seed, of_seed.seed);
                                     const bool right = test.run();
                                     all.add(test.met());

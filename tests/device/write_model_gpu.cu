@@ -24,7 +24,7 @@ using namespace penstock::model;
 
 namespace {
 
-struct settings {
+struct run_settings {
     std::uint64_t seed = 1, seeds = 1, operations = 100000;
     bool drop = false;
 };
@@ -92,7 +92,7 @@ options options_for(std::uint64_t seed, const write_shape& s, const std::string&
 
 class gpu_write_run {
 public:
-    gpu_write_run(const settings& s, std::uint64_t seed)
+    gpu_write_run(const run_settings& s, std::uint64_t seed)
         : settings_(s),
           seed_(seed),
           folder_(make_folder()),
@@ -313,7 +313,7 @@ private:
             if (!shape_.is_log(file)) complain(files_.compare(file, "when the runtime is gone"));
     }
 
-    const settings settings_;
+    const run_settings settings_;
     const std::uint64_t seed_;
     const std::string folder_;
     const write_shape shape_;
@@ -340,7 +340,7 @@ constexpr std::uint64_t operations_for_all = 400000;
 }  // namespace
 
 int main(int count, char** words) {
-    settings s;
+    run_settings s;
     for (int i = 1; i < count; ++i) {
         const std::string word = words[i];
         if (word == "--drop") s.drop = true;
@@ -359,7 +359,7 @@ int main(int count, char** words) {
         return std::cout << "skipped: no GPU in this machine\n", 77;
     write_coverage met;
     const bool good = run_seeds("write model", s, s.seeds, operations_for_all, met,
-                                [](const settings& of_seed, write_coverage& all) {
+                                [](const run_settings& of_seed, write_coverage& all) {
                                     gpu_write_run test(of_seed, of_seed.seed);
                                     const bool right = test.run();
                                     all.add(test.met());

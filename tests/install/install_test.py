@@ -104,6 +104,18 @@ def foreign_project(variant, prefix, scratch, compiler, file):
         check_reader(build / "reader", file)
 
 
+def absolute_folders(scratch, compiler):
+    """Some distributions name the folders by absolute paths: they are told as they are."""
+    build, folders = scratch / "absolute", {"libdir": "/opt/elsewhere/lib", "includedir": "/opt/h"}
+    options = [f"-DPENSTOCK_BUILD_{part}=OFF" for part in ("APPS", "EXAMPLES", "TESTS")]
+    run(*configure(HERE.parents[1], build, scratch, compiler, "-DPENSTOCK_CUDA=OFF", *options,
+                   *(f"-DCMAKE_INSTALL_{name.upper()}={path}" for name, path in folders.items())))
+    for name, path in folders.items():
+        said = run("pkg-config", f"--variable={name}", build / "penstock.pc").decode().strip()
+        if said != path:
+            sys.exit(f"penstock.pc has {said} for the {name} {path}")
+
+
 def pkg_config(prefix, scratch, compiler, file):
     found = list(prefix.glob("**/pkgconfig"))
     path = f"{found[0]}:{os.environ.get('PKG_CONFIG_PATH', '')}"
@@ -115,6 +127,7 @@ def pkg_config(prefix, scratch, compiler, file):
         run(compiler, "-std=c++20", FOREIGN / f"{name}.cpp", "-o", scratch / name, *flags)
         return scratch / name
 
+    absolute_folders(scratch, compiler)
     check_reader(program("reader", "penstock"), file)
     if (found[0] / "penstock-mount.pc").exists():
         check_mounter(program("mounter", "penstock-mount"), file, scratch)

@@ -13,6 +13,7 @@
 #include "links/life_directory.hpp"
 #include "links/link_hello.hpp"
 #include "os/link_socket.hpp"
+#include "penstock/engine/neighbour.hpp"
 #include "unit/share_support.hpp"
 
 namespace penstock::test {
@@ -120,6 +121,31 @@ TEST_F(hostile_share, other_layout_is_said) {
     other.connect(sockets());
     other.greet();
     EXPECT_TRUE(says("is not linked: it is of another version of Penstock"));
+}
+
+// The hello of a version to come may have more words than this one has room for.
+TEST_F(hostile_share, longer_hello_is_of_another_version) {
+    const auto rt = make_runtime(quick());
+    pretender other;
+    other.connect(sockets());
+    std::vector<std::byte> longer(sizeof other.hello.message + 64);
+    std::memcpy(longer.data(), &other.hello.message, sizeof other.hello.message);
+    other.send(longer.data(), longer.size(), other.fds());
+    EXPECT_TRUE(says("is not linked: it is of another version of Penstock"));
+    EXPECT_EQ(log().find("no message of a link"), std::string::npos);
+}
+
+// One that has ended before it was greeted was never there.
+TEST_F(hostile_share, newcomers_that_have_gone_are_not_said) {
+    const auto rt = make_runtime(quick());
+    for (int i = 0; i < 200; ++i) {
+        pretender other;
+        other.connect(sockets());
+        other.socket.reset();
+    }
+    const auto second = make_runtime(quick());
+    EXPECT_TRUE(are_linked(*rt, *second)) << log();
+    EXPECT_EQ(log().find("EPIPE"), std::string::npos);
 }
 
 TEST_F(hostile_share, sizes_that_the_memory_does_not_have_are_said) {
@@ -327,6 +353,35 @@ TEST_F(hostile_share, more_than_eight_are_said) {
         come(300 + all.size());
         return comes_true([&] { return linked(*rt) == 8 || all.size() > 100; });
     }));
+}
+
+// As of a process that takes the place of a killed one, while a reader of that one's pages stands
+// still.
+TEST_F(hostile_share, newcomer_waits_for_the_place_of_one_that_left) {
+    options o = shared();
+    o.host_wait_ms = 60000;
+    const auto rt = make_runtime(o);
+    std::vector<std::unique_ptr<pretender>> all;
+    const auto come = [&](std::uint64_t id) {
+        all.push_back(std::make_unique<pretender>());
+        all.back()->hello.message.id = id;
+        all.back()->connect(sockets());
+        all.back()->greet();
+    };
+    for (std::uint64_t i = 0; i < 8; ++i) come(i + 100);
+    ASSERT_TRUE(comes_true([&] { return linked(*rt) == 8; })) << log();
+    const engine::cache_view view = rt->ref().view;
+    engine::neighbour_page inside;
+    inside.visit = engine::enter_neighbours(view, 5);
+    all.erase(all.begin());
+    ASSERT_TRUE(comes_true([&] { return linked(*rt) == 7; }));
+    come(200);
+    // As long as some beats, in which it could have been refused.
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    EXPECT_EQ(linked(*rt), 7u);
+    engine::leave_neighbours(view, inside);
+    EXPECT_TRUE(comes_true([&] { return linked(*rt) == 8; })) << log();
+    EXPECT_EQ(log().find("there are 8 neighbours already"), std::string::npos);
 }
 
 }  // namespace penstock::test

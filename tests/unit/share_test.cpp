@@ -14,6 +14,24 @@
 
 namespace penstock::test {
 
+namespace {
+
+// By a child of fork(), which may call little.
+int open_sockets() {
+    int count = 0;
+    struct stat facts {};
+    for (int fd = 0; fd < 1024; ++fd)
+        count += ::fstat(fd, &facts) == 0 && S_ISSOCK(facts.st_mode) ? 1 : 0;
+    return std::min(count, 100);
+}
+int exit_status(pid_t child) {
+    int state = 0;
+    ::waitpid(child, &state, 0);
+    return WIFEXITED(state) ? WEXITSTATUS(state) : 101;
+}
+
+}  // namespace
+
 TEST_F(share, second_runtime_reads_the_first_ones_pages) {
     const auto bytes = pattern(1, 20 * page + 100);
     const std::string path = make_file("data", bytes);
@@ -314,6 +332,26 @@ TEST_F(share, child_of_fork_holds_no_link) {
     ::waitpid(child, nullptr, 0);
     ::close(done[0]);
     ::close(done[1]);
+}
+
+// The log is called while the runtime is made: it has sockets by then. A child that kept them would
+// stand for it after its end.
+TEST_F(share, child_of_a_fork_while_a_runtime_is_made_holds_no_link) {
+    const auto first = make_runtime(shared());
+    options o = shared();
+    std::atomic<int> sockets_of_child{-1};
+    o.log = [&](const std::string& line) {
+        if (line.find(" is linked") == std::string::npos || sockets_of_child >= 0) return;
+        const pid_t child = ::fork();
+        if (child == 0) ::_exit(open_sockets());
+        sockets_of_child = exit_status(child);
+    };
+    const auto second = make_runtime(o);
+    ASSERT_TRUE(comes_true([&] { return sockets_of_child >= 0; }));
+    // As many as the child of a runtime that is there: those that the test was started with.
+    const pid_t later = ::fork();
+    if (later == 0) ::_exit(open_sockets());
+    EXPECT_EQ(sockets_of_child, exit_status(later));
 }
 
 }  // namespace penstock::test

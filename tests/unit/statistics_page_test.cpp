@@ -35,7 +35,12 @@ statistics_page_layout* layout_of(const statistics_page& page) {
     return static_cast<statistics_page_layout*>(begin);
 }
 
-std::vector<found_statistics> own_pages() { return find_statistics({::getpid()}); }
+std::vector<found_statistics> pages_of(int pid) {
+    std::vector<found_statistics> out;
+    EXPECT_EQ(find_statistics(out, {pid}), 0);
+    return out;
+}
+std::vector<found_statistics> own_pages() { return pages_of(::getpid()); }
 
 // Waits for the answer as a program would, for as long as a busy machine may need.
 bool is_answered(statistics_reader& reader, statistics_snapshot& out) {
@@ -251,7 +256,7 @@ TEST(published_statistics, child_of_fork_neither_writes_nor_is_shown) {
     char mark = 0;
     EXPECT_EQ(::read(ready[0], &mark, 1), 1);
     EXPECT_EQ(mark, '-');
-    EXPECT_TRUE(find_statistics({child}).empty());
+    EXPECT_TRUE(pages_of(child).empty());
     EXPECT_EQ(own_pages().size(), rt->device_count());
     EXPECT_EQ(::write(go[1], &mark, 1), 1);
     int state = 0;

@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <stdexcept>
 
 #include "unit/support.hpp"
 
@@ -79,6 +80,26 @@ TEST(thread_limit, work_goes_on_with_the_threads_there_are) {
         std::unique_ptr<file_region> region;
         EXPECT_TRUE(map_region(*rt, folder / "data", 0, 0, protection::read, {}, region).ok());
         EXPECT_EQ(static_cast<const std::uint8_t*>(region->data())[12345], pattern_byte(5, 12345));
+    }
+    threads_left = 1 << 30;
+}
+
+// The caller, which does the part of a missing thread, waits for the threads there are.
+TEST(thread_limit, an_exception_in_the_part_of_the_caller_comes_when_all_have_ended) {
+    const temporary_folder folder;
+    options o = small_options(folder);
+    o.worker_threads = 4;
+    const auto rt = make_runtime(o);
+    ASSERT_NE(rt, nullptr);
+    for (const int allowed : {0, 2}) {
+        std::atomic<std::uint32_t> ended{0};
+        threads_left = allowed;
+        EXPECT_THROW(rt->run_on_workers([&](std::uint32_t worker, std::uint32_t) {
+            if (worker == 2) throw std::runtime_error("of a worker");
+            ++ended;
+        }),
+                     std::runtime_error);
+        EXPECT_EQ(ended, 3u);
     }
     threads_left = 1 << 30;
 }

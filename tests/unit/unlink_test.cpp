@@ -174,6 +174,18 @@ TEST_F(unlinking, files_without_a_name_can_be_read_whatever_else_is_open) {
     }
 }
 
+// As the system's calls have it.
+TEST_F(unlinking, an_empty_name_is_of_no_file) {
+    write_file(folder / "a", pattern(8, 100));
+    EXPECT_EQ(unlink_here(""), -ENOENT);
+    EXPECT_EQ(rt->unlink(""), -ENOENT);
+    EXPECT_EQ(rt->rename(folder / "a", ""), -ENOENT);
+    EXPECT_EQ(rt->rename("", folder / "b"), -ENOENT);
+    EXPECT_EQ(rt->open("", open_write | open_create), -ENOENT);
+    EXPECT_EQ(unlink_here("."), -EISDIR);
+    EXPECT_EQ(bytes_on_disk(folder / "a").size(), 100u);
+}
+
 TEST_F(unlinking, an_error_of_the_file_system_leaves_everything_as_it_was) {
     fault::faulty_environment env;
     host::runtime_hooks hooks;

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <cstdio>
 #include <exception>
 #include <map>
 #include <mutex>
@@ -19,6 +18,7 @@
 #include "os/process_owner.hpp"
 #include "os/size_signal.hpp"
 #include "penstock/buffer.hpp"
+#include "settings/log_lines.hpp"
 
 namespace penstock {
 
@@ -116,7 +116,8 @@ manager_settings settings_of(const buffer_options& wanted, const manager_setting
 
 class open_pool {
 public:
-    open_pool(const buffer_options& wanted, host::hub& shared) : how_(wanted), shared_(shared) {}
+    open_pool(const buffer_options& wanted, host::hub& shared)
+        : how_(wanted), lines_(wanted.log), shared_(shared) {}
     ~open_pool() {
         if (own_ != nullptr) all_->leave(shared_.frames);
         own_.reset();
@@ -236,7 +237,8 @@ public:
             const std::uint32_t number = files_.begin()->first;
             const std::string path = files_.begin()->second.path;
             if (const int code = close_file(number, true); code != 0) {
-                say("'" + path + "': " + error_text(code) +
+                lines_.say(
+                    "'" + path + "': " + error_text(code) +
                     "; what was changed in the buffer and is not in the file is lost with the end "
                     "of the buffer");
                 if (close_file(number, false) != 0) return;
@@ -292,9 +294,9 @@ private:
     // The file system has not cut the file, so its size is as before. The rest of the page in which
     // the cut was to be is not zero in the file.
     void take_back_cut(std::uint32_t number, const pool_file& file, std::uint64_t bytes, int code) {
-        say("'" + file.path + "': cannot be cut to " + std::to_string(bytes) +
-            " bytes: " + error_text(code) +
-            "; what was changed in the buffer behind them and not flushed is lost");
+        lines_.say("'" + file.path + "': cannot be cut to " + std::to_string(bytes) +
+                   " bytes: " + error_text(code) +
+                   "; what was changed in the buffer behind them and not flushed is lost");
         const bool is_flushed = own_->flush(number) == 0;
         if (own_->resize(number, file.bytes) != 0) {
             const std::lock_guard hold(table_);
@@ -312,13 +314,9 @@ private:
         return true;
     }
 
-    void say(const std::string& line) const {
-        if (how_.log) how_.log(line);
-        else std::fprintf(stderr, "penstock: %s\n", line.c_str());
-    }
-
     const host::process_owner owner_;
     const buffer_options how_;
+    settings::log_lines lines_;
     host::hub& shared_;
     std::unique_ptr<device_frames> frames_;
     std::unique_ptr<manager> all_;

@@ -1,0 +1,53 @@
+// Launches as such: shapes that no device can run, and one functor in files of two compilers.
+#include "device/launch_test.hpp"
+#include "device/support.cuh"
+
+namespace penstock::test {
+
+namespace {
+
+static_assert(!detail::has_groups<width::lane>({.threads_per_block = 0}));
+static_assert(!detail::has_groups<width::block>({.threads_per_block = 0}));
+static_assert(!detail::has_groups<width::tile8>({.threads_per_block = 7}));
+static_assert(!detail::has_groups<width::warp>({.threads_per_block = 31}));
+static_assert(detail::has_groups<width::warp>({.threads_per_block = 33}));
+static_assert(detail::has_groups<width::block>({.threads_per_block = 1}));
+
+class device_launch : public testing::Test {
+protected:
+    temporary_folder folder;
+    std::unique_ptr<runtime> rt;
+
+    void SetUp() override {
+        PENSTOCK_NEEDS_GPU();
+        rt = make_runtime(gpu_options(folder));
+        ASSERT_NE(rt, nullptr);
+    }
+};
+
+}  // namespace
+
+TEST_F(device_launch, refuses_blocks_without_a_group_and_blocks_that_are_too_large) {
+    const shared_array<std::uint64_t> groups(1);
+    const count_groups_of_both work{groups.get()};
+    EXPECT_EQ(launch<width::warp>(*rt, 8, work, {.threads_per_block = 31}), -EINVAL);
+    EXPECT_EQ(launch<width::tile8>(*rt, 8, work, {.threads_per_block = 4}), -EINVAL);
+    EXPECT_EQ(launch<width::lane>(*rt, 8, work, {.threads_per_block = 0}), -EINVAL);
+    EXPECT_EQ(launch<width::block>(*rt, 8, work, {.threads_per_block = 0}), -EINVAL);
+    EXPECT_EQ(launch<width::warp>(*rt, 8, work, {.threads_per_block = 4096}), -EINVAL);
+    EXPECT_EQ(launch_on<width::warp>(*rt, 0, 8, work, {.threads_per_block = 1}), -EINVAL);
+    EXPECT_EQ(groups[0], 0u);
+    EXPECT_EQ(launch<width::warp>(*rt, 8, work, {.threads_per_block = 33}), 0);
+    EXPECT_EQ(groups[0], 8u);
+    EXPECT_TRUE(rt->health().ok());
+}
+
+// A linker keeps one of two functions of one name: the other file would get its body.
+TEST_F(device_launch, of_one_functor_by_two_compilers_has_a_body_each) {
+    const shared_array<std::uint64_t> groups(1);
+    EXPECT_EQ(launch_from_plain_file(*rt, 8, {groups.get()}), -EOPNOTSUPP);
+    EXPECT_EQ(launch(*rt, 8, count_groups_of_both{groups.get()}), 0);
+    EXPECT_EQ(groups[0], 8u);
+}
+
+}  // namespace penstock::test
