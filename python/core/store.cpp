@@ -18,7 +18,7 @@ void bind_store(nb::module_& m) {
     m.attr("block_object_bytes") = host::block_object_bytes;
     m.def(
         "warm_blocks",
-        [](const file_name& path, const file_name& socket, const std::string& space,
+        [](const file_name& path, const file_name& socket, const file_name& space,
            std::uint64_t first, std::uint64_t step, std::uint64_t count, std::uint64_t wait_ms) {
             host::warm_counts counts;
             options of_environment;  // PENSTOCK_TRUST_TIMES
@@ -27,9 +27,10 @@ void bind_store(nb::module_& m) {
                 const without_gil others_go_on;
                 host::agent_store store(socket.bytes);
                 host::ask_agent_about_rests(socket.bytes);
-                s = host::warm_blocks(host::linux_environment(), path.bytes,
-                                      {space, wait_ms * 1'000'000, of_environment.trust_times},
-                                      {first, step, count}, store, counts);
+                s = host::warm_blocks(
+                    host::linux_environment(), path.bytes,
+                    {space.bytes, wait_ms * 1'000'000, of_environment.trust_times},
+                    {first, step, count}, store, counts);
             }
             if (counts.store_code == 0) check(s, path.bytes);
             return std::make_tuple(counts.had, counts.put, counts.full, counts.store_code);
@@ -40,16 +41,16 @@ void bind_store(nb::module_& m) {
         "negative errno with which the store failed at the block after these.");
     m.def(
         "facts_of",
-        [](const std::string& path) {
+        [](const file_name& path) {
             host::environment& env = host::linux_environment();
             host::file_facts facts;
-            int code = env.find(-1, path);
+            int code = env.find(-1, path.bytes);
             if (code >= 0) {
                 const int handle = code;
                 code = env.facts(handle, facts);
                 env.close(handle);
             }
-            check(code, "facts", path);
+            check(code, "facts", path.bytes);
             const host::block_key key = host::key_of_facts(facts.identity);
             return nb::bytes(key.data(), key.size());
         },

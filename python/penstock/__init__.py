@@ -12,6 +12,7 @@
 Calls on a GPU return before their work has begun, so the errors of rows come later: by the next
 call of the same array, or by ``check()``. Without a GPU the same calls work on arrays of numpy.
 """
+from . import _interpreter as _interpreter  # refuses a subinterpreter before all else
 from ._array import Array, View, concat, describe, open_array
 from ._check import check
 from ._core import Layout

@@ -3,6 +3,7 @@ is, and ``warm``. penstock.agent gives both to users."""
 from __future__ import annotations
 
 import errno
+import operator
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -42,6 +43,14 @@ def _batches(blocks: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         at += many
 
 
+def _numbers(blocks: Iterable[int], count: int) -> list[int]:
+    """In order, each once; those behind the end of the file are left out."""
+    numbers = sorted({operator.index(block) for block in blocks})
+    if numbers and numbers[0] < 0:
+        raise ValueError(f"blocks: {numbers[0]} is no block; the first is 0")
+    return [number for number in numbers if number < count]
+
+
 class _Patience:
     """How often `warm` asks a store again that fails."""
 
@@ -79,22 +88,28 @@ def warm(path: Path, part: int = 0, of: int = 1, *,
     block came through for ``retry_seconds``: Mooncake refuses blocks for 10 s after it lost a node,
     and an agent that was killed may be started again. The store is waited for ``wait_ms`` a block.
 
-    OSError: the file; or no agent is there, or the store went on failing; or (EOPNOTSUPP) times of
-    the file system are not trusted. BlockingIOError: the file has changed so lately that its
-    version cannot be told. What is in the store stays there.
+    ValueError: no such part, block, time or namespace. OSError: the file; or no agent is there, or
+    the store went on failing; or (EOPNOTSUPP) times of the file system are not trusted.
+    BlockingIOError: the file has changed so lately that its version cannot be told. What is in the
+    store stays there.
     """
     from . import _core
 
     if of < 1 or not 0 <= part < of:
         raise ValueError(f"part={part} of={of}: give a part from 0 to {of - 1}"
                          if of > 0 else f"of={of}: give at least 1")
+    wait_ms = operator.index(wait_ms)
+    if not 0 < wait_ms < 1 << 32:
+        raise ValueError(f"wait_ms: {wait_ms} is no time to wait; give ms from 1 to {2**32 - 1}")
     text, agent = path_text(path), path_text(socket or default_socket())
     count = -(-os.stat(text).st_size // _core.block_bytes)
     space = os.environ.get("PENSTOCK_STORE_NAMESPACE", "") if namespace is None else namespace
+    if "\0" in space:
+        raise ValueError(f"namespace: {space!r} has a zero byte; give text without one")
     counts = {"blocks": 0, "had": 0, "put": 0, "full": 0}
     patience = _Patience(retry_seconds, agent)
     for first, step, many in _batches(range(part, count, of) if blocks is None
-                                      else sorted(set(blocks))):
+                                      else _numbers(blocks, count)):
         while many > 0:
             *done, code = _core.warm_blocks(text, agent, space, first, step, many, wait_ms)
             for name, more in zip(("had", "put", "full"), done):

@@ -23,13 +23,15 @@ def _die_with_parent() -> None:
 
 def answers(path: str) -> bool:
     """Whether a process accepts connections at this Unix socket, one of messages."""
-    with sockets.socket(sockets.AF_UNIX, sockets.SOCK_SEQPACKET) as probe:
-        probe.settimeout(1)
-        try:
+    try:
+        with sockets.socket(sockets.AF_UNIX, sockets.SOCK_SEQPACKET) as probe:
+            probe.settimeout(1)
             probe.connect(path)
-        except OSError:
-            return False
+    except BlockingIOError:  # more connections wait there than it takes
         return True
+    except OSError:
+        return False
+    return True
 
 
 class Kept:
@@ -62,8 +64,8 @@ class Kept:
                 self._starts += 1
                 self._number = child.pid
                 self._status = child.wait()
-            except OSError as error:
-                self._status = -(error.errno or 1)
+            except (OSError, subprocess.SubprocessError) as error:  # no process just now
+                self._status = -(getattr(error, "errno", None) or 1)
             self._ends, self._number = self._ends + 1, 0
             if time.monotonic() - began > _LONG_RUN:
                 rest = _SHORTEST_REST

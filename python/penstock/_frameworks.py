@@ -102,7 +102,12 @@ class Torch:
         if not ids.is_contiguous():
             ids = ids.contiguous()
         device = ids.device
-        where = device.index if device.type == "cuda" else -1
+        if device.type == "cuda":
+            where = device.index
+        elif device.type == "cpu":
+            where = -1
+        else:
+            raise not_numbers(ids, f"they lie on {device}, where nothing can read them")
         return Numbers(ids.data_ptr(), number, ids.numel(), tuple(ids.shape), where, ids)
 
     def dtype(self, name: str) -> Any:
@@ -137,7 +142,10 @@ class Torch:
             size = out.element_size()
             stride = row_stride(tuple(s * size for s in out.stride()), shape, size, axes,
                                 for_writing)
-        return Rows(out.data_ptr(), stride, out.device.index if out.device.type == "cuda" else -1)
+        device = out.device
+        if device.type not in ("cpu", "cuda"):
+            raise wrong_out(f"it lies on {device}; give one of the host or of a GPU", for_writing)
+        return Rows(out.data_ptr(), stride, device.index if device.type == "cuda" else -1)
 
     def stream(self, ids: Any) -> int:
         device = ids.device

@@ -293,6 +293,10 @@ class Runtime:
         if first is not None:
             raise first
 
+    def __reduce__(self) -> str:
+        raise TypeError(f"{self!r} belongs to this process and cannot be sent to another, or "
+                        "copied; make one there")
+
     def __enter__(self) -> Runtime:
         return self
 

@@ -13,11 +13,9 @@ import errno
 import fcntl
 import mmap
 import os
-import pathlib
 import re
 import signal
 import socket
-import stat
 import struct
 import sys
 import threading
@@ -29,6 +27,7 @@ from typing import Protocol
 from ._agent_claims import Claims, ClaimStore, Held
 from ._agent_client import default_socket as default_socket
 from ._agent_client import warm as warm
+from ._agent_place import SIGNALS, Place, check_folder, pause
 from ._errors import Path, path_text, shown_path
 
 _REQUEST = struct.Struct("<IIQ32sQII")  # magic, operation, number, key, bytes, wait_ms, flag
@@ -43,6 +42,7 @@ _F_GET_SEALS, _F_SEAL_SHRINK = 1034, 2  # Linux; the module fcntl has names for 
 # four tenths of them from the programs that the blocks were for. So other work goes first, and far
 # more so if a call takes long.
 _CALL_NICE, _LATE_NICE, _LATE_SECONDS = 10, 19, 1.0
+_MASTER_SECONDS = 60.0  # for so long a new agent waits for the store's master
 
 
 class Engine(ClaimStore, Protocol):
@@ -221,22 +221,20 @@ class Calls:
 class Agent:
     """Serves runtimes at a socket until it is stopped, with a thread for each connection."""
 
-    def __init__(self, engine: Engine, path: Path) -> None:
+    def __init__(self, engine: Engine, path: Path | Place) -> None:
         self._engine = engine
-        self.path = path_text(path)
+        self._place = path if isinstance(path, Place) else Place(path)
+        self.path = self._place.path
         self.rests = Rests()
         self._calls = Calls()
         self._claims = Claims(engine)
         self._stopped = threading.Event()
         self._connections = threading.BoundedSemaphore(_MOST_CONNECTIONS)
-        _remove_stale(self.path)
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        before = os.umask(0o177)
         try:
-            self._listener.bind(self.path)
-        finally:
-            os.umask(before)
-        self._listener.listen(128)
+            self._listener = self._place.listen()
+        except BaseException:
+            self._place.leave()
+            raise
 
     def serve(self) -> None:
         """Returns after stop()."""
@@ -251,7 +249,13 @@ class Agent:
             if not self._connections.acquire(blocking=False):
                 client.close()
                 continue
-            threading.Thread(target=self._serve_connection, args=(client,), daemon=True).start()
+            try:
+                threading.Thread(target=self._serve_connection, args=(client,),
+                                 daemon=True).start()
+            except RuntimeError:  # no thread just now: the client asks again
+                client.close()
+                self._connections.release()
+                self._stopped.wait(0.1)
 
     def watch(self, paths: Sequence[str]) -> None:
         """Knows these files before a program asks, also those that change or come later. Returns
@@ -262,7 +266,7 @@ class Agent:
             for path in paths:
                 try:
                     self.rests.note(_core.facts_of(path))
-                except OSError:
+                except (OSError, ValueError, MemoryError):
                     pass  # not there just now
             if self._stopped.wait(_LOOK_SECONDS):
                 return
@@ -270,10 +274,7 @@ class Agent:
     def stop(self) -> None:
         """Takes the socket away; what is under way ends with the process."""
         self._stopped.set()
-        try:
-            os.unlink(self.path)
-        except FileNotFoundError:
-            pass
+        self._place.leave()
         try:
             self._listener.shutdown(socket.SHUT_RDWR)
         except OSError:
@@ -310,11 +311,12 @@ class Agent:
         view = ctypes.c_char.from_buffer(memory)
         address = ctypes.addressof(view)
         code = self._engine.attach(address, size)
-        client.send(_ANSWER.pack(_ANSWER_MAGIC, 0, number, code))
         if code != 0:
+            client.send(_ANSWER.pack(_ANSWER_MAGIC, 0, number, code))
             return
         held = Held(self._claims)
         try:
+            client.send(_ANSWER.pack(_ANSWER_MAGIC, 0, number, code))
             while (request := self._receive(client, 8)) is not None:
                 fields, fds = request
                 for fd in fds:
@@ -399,27 +401,6 @@ def _map(fd: int, size: int) -> mmap.mmap | None:
     return mmap.mmap(fd, size)
 
 
-def _remove_stale(path: str) -> None:
-    """An agent that was killed leaves its socket. OSError: another agent serves there, or it is no
-    socket."""
-    try:
-        facts = os.lstat(path)
-    except FileNotFoundError:
-        return
-    if not stat.S_ISSOCK(facts.st_mode):
-        raise OSError(errno.EEXIST, f"'{shown_path(path)}' is there and no socket; remove it, or "
-                      "give --socket another path")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
-        probe.settimeout(5)
-        try:
-            probe.connect(path)
-        except ConnectionRefusedError:
-            os.unlink(path)
-            return
-    raise OSError(errno.EADDRINUSE, f"an agent serves at '{shown_path(path)}' already; end it, "
-                  "or give --socket another path")
-
-
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -434,48 +415,79 @@ def size_of(text: str) -> int:
 def _address_towards(master: str) -> str:
     """The address of this node from which it reaches the master."""
     name, _, port = master.rpartition(":")
-    family, kind, protocol, _, address = socket.getaddrinfo(name.strip("[]"), int(port),
-                                                            type=socket.SOCK_DGRAM)[0]
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            name.strip("[]"), int(port), type=socket.SOCK_DGRAM)[0]
+    except socket.gaierror as error:
+        raise OSError(errno.EHOSTUNREACH, f"--master {master}: {error.strerror}; give a name or an "
+                      "address that this node knows") from None
     with socket.socket(family, kind, protocol) as probe:
         probe.connect(address)
         return str(probe.getsockname()[0])
 
 
+def _wait_for_master(master: str) -> None:
+    """Until something accepts connections there. Mooncake itself tries for longer, where no signal
+    can end it."""
+    name, _, port = master.rpartition(":")
+    until = time.monotonic() + _MASTER_SECONDS
+    while True:
+        try:
+            socket.create_connection((name.strip("[]"), int(port)), 1).close()
+            return
+        except OSError as error:
+            if time.monotonic() > until:
+                raise OSError(error.errno or errno.ETIMEDOUT, "nothing answered at --master "
+                              f"{master} for {_MASTER_SECONDS:g} s ({error.strerror or error}); "
+                              "start mooncake_master there") from None
+        pause(0.2)
+
+
 def _master(text: str) -> str:
     name, _, port = text.rpartition(":")
-    if not name or not port.isdigit():
+    if not name or not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) < 1 << 16:
         raise argparse.ArgumentTypeError(f"'{text}' is no master; give HOST:PORT")
     return text
 
 
 def _mooncake(arguments: argparse.Namespace) -> Engine:
     host = arguments.host or _address_towards(arguments.master)
+    _wait_for_master(arguments.master)
     return MooncakeEngine(arguments.master, arguments.memory, host, arguments.protocol,
                           arguments.device)
 
 
 def run(make_engine: Callable[[], Engine], path: str, watched: Sequence[str] = ()) -> int:
     """Serves an engine at a socket until SIGINT or SIGTERM, and looks at the watched files, as the
-    program does."""
-    folder = pathlib.Path(path).parent
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    facts = folder.stat()
-    if facts.st_uid != os.geteuid() or facts.st_mode & 0o022 and not facts.st_mode & stat.S_ISVTX:
-        raise OSError(errno.EPERM, f"others may put a socket into '{shown_path(str(folder))}'; "
-                      "give --socket a path in a directory of your own")
+    program does. An agent whose place another one has makes no engine: blocks that came to it would
+    be lost when it ends."""
+    check_folder(path)
     # The signals are blocked in every thread, of the engine too, and are taken by this one.
-    signals = {signal.SIGINT, signal.SIGTERM}
-    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
-    engine = make_engine()
-    agent = Agent(engine, path)
-    threading.Thread(target=agent.serve, daemon=True).start()
-    if watched:
-        threading.Thread(target=agent.watch, args=(watched,), daemon=True).start()
-    print(f"penstock-agent: ready {shown_path(path)}", flush=True)
-    signal.sigwait(signals)
-    agent.stop()
-    engine.close()
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    place = Place(path)
+    try:
+        engine = make_engine()
+        try:
+            agent = Agent(engine, place)
+            threading.Thread(target=agent.serve, daemon=True).start()
+            if watched:
+                threading.Thread(target=agent.watch, args=(watched,), daemon=True).start()
+            print(f"penstock-agent: ready {shown_path(path)}", flush=True)
+            signal.sigwait(SIGNALS)
+            agent.stop()
+        finally:
+            engine.close()
+    finally:
+        place.leave()
     return 0
+
+
+def _words_of(error: OSError) -> str:
+    """What went wrong, with the file that it is about."""
+    text, name = error.strerror or str(error), error.filename
+    if not isinstance(name, (str, bytes)) or shown_path(path_text(name)) in text:
+        return text
+    return f"'{shown_path(path_text(name))}': {text}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -502,10 +514,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     mooncake.set_defaults(make=_mooncake)
     chosen = parser.parse_args(arguments)
     try:
-        return run(lambda: chosen.make(chosen), chosen.socket or default_socket(),
+        return run(lambda: chosen.make(chosen), os.path.abspath(chosen.socket or default_socket()),
                    [os.path.abspath(path) for path in chosen.watch])
     except OSError as error:
-        print(f"penstock-agent: {error.strerror or error}", file=sys.stderr)
+        print(f"penstock-agent: {_words_of(error)}", file=sys.stderr)
         return 1
 
 

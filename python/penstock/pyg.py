@@ -70,6 +70,9 @@ class FeatureStore(_FeatureStore):
             return torch.arange(chosen.start, chosen.stop, chosen.step, device=device)
         numbers = torch.as_tensor(index).reshape(-1)
         if numbers.dtype == torch.bool:
+            if len(numbers) != rows:
+                raise IndexError(f"index: a mask of {len(numbers)} for {rows} rows; give one of as "
+                                 "many")
             numbers = numbers.nonzero().reshape(-1)
         if device.type == "cuda" and numbers.device.type == "cpu":
             numbers = numbers.pin_memory()

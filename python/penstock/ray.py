@@ -14,7 +14,9 @@ reach (docs/guide/many-nodes.md). What dies costs time and no bytes: runtimes th
 file system."""
 from __future__ import annotations
 
+import argparse
 import errno
+import operator
 import os
 import shutil
 import socket as sockets
@@ -44,6 +46,7 @@ __all__ = ["Nodes", "start", "warm"]
 
 _LOOK_SECONDS = 1.0  # between two looks for nodes that came or went
 _KEEPER_PAGE = 64 << 10
+_MOST_SAID = 1024  # texts that a job remembers, to say each of them once
 # For so long blocks cannot be put, at the most: an agent that died is started again, and Mooncake
 # takes a node that is gone for one that is there for 10 s.
 _WARM_SECONDS = 30.0
@@ -182,6 +185,7 @@ class Nodes:
         self._agents: dict[str, Any] = {}
         self._keepers: dict[str, Any] = {}
         self._stopped = threading.Event()
+        self._said: set[str] = set()
         self._master: Any = None
         self.env: dict[str, str] = {"PENSTOCK_STORE": settings["socket"]}
         trust = settings["trust_times"] or os.environ.get("PENSTOCK_TRUST_TIMES")
@@ -204,15 +208,19 @@ class Nodes:
         self._master = _on(here, _Master).remote(_free_port(), _free_port())
         return str(_ray.get(self._master.address.remote()))
 
-    def _start_on(self, name: str) -> None:
+    def _start_agent(self, name: str) -> None:
         """The caller has the lock, or is alone."""
         settings = self._settings
         self._agents[name] = _on(name, _Agent, max_concurrency=4).remote(
             settings["socket"], self.master, str(settings["memory"]),
             [*settings["agent_options"], *(f"--watch={path}" for path in self._paths)],
             self._trust)
+
+    def _start_keeper(self, name: str) -> None:
+        """The caller has the lock, or is alone. OSError: a file is not there."""
         if not self._paths:
             return
+        settings = self._settings
         shares = {path: self._seats.shares(path, os.stat(path).st_size, self._seats.names)[name]
                   for path in self._paths}
         options = {"cache": settings["cache"], "page": _KEEPER_PAGE, "share": settings["share"]}
@@ -220,9 +228,10 @@ class Nodes:
             options, shares, {key: self.env[key] for key in self.env if key != "PENSTOCK_SHARE"})
 
     def _begin(self, seconds: float) -> None:
-        for name in self._seats.names:
-            self._start_on(name)
         try:
+            for name in self._seats.names:
+                self._start_agent(name)
+                self._start_keeper(name)
             _ray.get([agent.wait.remote(seconds) for agent in self._agents.values()])
         except BaseException:
             self.stop()
@@ -233,8 +242,16 @@ class Nodes:
         while not self._stopped.wait(_LOOK_SECONDS):
             try:
                 self.look()
-            except Exception as error:  # Ray is ending, or a file is gone: the next look will tell
-                print(f"penstock.ray: looking for nodes: {error}", file=sys.stderr)
+            except Exception as error:  # Ray is ending: the next look will tell
+                self._say(f"penstock.ray: looking for nodes: {error}")
+
+    def _say(self, text: str) -> None:
+        """What is so at each look is said once."""
+        if text not in self._said:
+            if len(self._said) >= _MOST_SAID:
+                self._said.clear()
+            self._said.add(text)
+            print(text, file=sys.stderr)
 
     def look(self) -> list[str]:
         """Looks for nodes that came or went, and gives the names of the living ones. Done every
@@ -245,9 +262,20 @@ class Nodes:
                 for gone in set(self._agents) - set(living):
                     self._agents.pop(gone, None)
                     self._keepers.pop(gone, None)
-                for name in self._seats.replace(living):
-                    self._start_on(name)
+                self._seats.replace(living)
+                for name in living:
+                    if name not in self._agents:
+                        self._start_agent(name)
+                for name in living:
+                    if name not in self._keepers:
+                        self._start_missing_keeper(name)
             return [name for name in living if name in self._agents]
+
+    def _start_missing_keeper(self, name: str) -> None:
+        try:
+            self._start_keeper(name)
+        except OSError as error:  # the next look tries again
+            self._say(f"penstock.ray: no keeper on node {name}: {error}")
 
     def near(self, path: Path, part: int, of: int) -> dict[str, Any]:
         """Options for a Ray task that works on part `part` of `of` equal parts of the file: it runs
@@ -332,8 +360,25 @@ def _on(node: str, kind: type, **more: Any) -> Any:
         scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False), **options)
 
 
-def start(memory: int | str, paths: Iterable[Path] = (), *, cache: int | str | None = None,
-          share: str = "ray", master: str | None = None, socket: str | None = None,
+def _list_of(paths: Path | Iterable[Path] | None) -> list[str]:
+    if paths is None:
+        return []
+    given = [paths] if isinstance(paths, (str, bytes, os.PathLike)) else paths
+    return [path_text(path) for path in given]
+
+
+def _checked_size(memory: int | str) -> int:
+    from . import agent
+
+    try:
+        return agent.size_of(memory) if isinstance(memory, str) else operator.index(memory)
+    except argparse.ArgumentTypeError as error:
+        raise ValueError(f"memory: {error}") from None
+
+
+def start(memory: int | str, paths: Path | Iterable[Path] | None = None, *,
+          cache: int | str | None = None, share: str = "ray",
+          master: str | None = None, socket: str | None = None,
           wait_ms: int | None = None, trust_times: str | None = None,
           agent_options: Sequence[str] = (),
           keeper_options: Mapping[str, Any] | None = None, seconds: float = 60) -> Nodes:
@@ -343,10 +388,10 @@ def start(memory: int | str, paths: Iterable[Path] = (), *, cache: int | str | N
     memory
         Bytes that each node gives to the store: ``"512GiB"`` or a number.
     paths
-        Files whose blocks the keepers hold in their caches, each those of its node, for processes
-        of the node with ``PENSTOCK_SHARE``, as `penstock keep` does. None: no keepers. The agents
-        look at them from now on, so that a job which begins 4 s later need not wait for their
-        rest.
+        Files (or one) whose blocks the keepers hold in their caches, each those of its node, for
+        processes of the node with ``PENSTOCK_SHARE``, as `penstock keep` does. None: no keepers.
+        The agents look at them from now on, so that a job which begins 4 s later need not wait for
+        their rest.
     cache
         Bytes of a keeper's cache; None: as ``Runtime`` chooses.
     share
@@ -367,11 +412,15 @@ def start(memory: int | str, paths: Iterable[Path] = (), *, cache: int | str | N
         More arguments of penstock-agent; more options of the keepers' actors, for instance
         ``{"num_gpus": 0.1}`` for a keeper in the memory of a GPU.
 
-    FileNotFoundError: there is no mooncake_master. TimeoutError (in a RayTaskError): an agent did
+    ValueError: a value that cannot be used. FileNotFoundError: there is no mooncake_master, or no
+    such file. What was started ends then. TimeoutError (in a RayTaskError): an agent did
     not answer within ``seconds``."""
     if not _ray.is_initialized():
         raise ValueError('start: Ray is not connected; call ray.init("auto") first')
-    settings = {"memory": memory, "paths": [path_text(path) for path in paths], "cache": cache,
+    if socket is not None and not os.path.isabs(path_text(socket)):
+        raise ValueError(f"socket: {socket!r} is another file in each working directory; give an "
+                         "absolute path")
+    settings = {"memory": _checked_size(memory), "paths": _list_of(paths), "cache": cache,
                 "share": share, "master": master, "wait_ms": wait_ms,
                 "trust_times": trust_times,
                 "socket": socket or f"/tmp/penstock-{os.getuid()}/ray-agent",
@@ -391,8 +440,7 @@ def warm(paths: Path | Iterable[Path], over: Nodes) -> dict[str, int]:
     Gives counts of blocks: ``blocks`` in all, ``had`` by the store already, ``put``, and ``full``
     where it had no room. The blocks of a node that dies meanwhile are read by the others. OSError:
     a file cannot be read (in a RayTaskError), or no node read a block."""
-    names = [paths] if isinstance(paths, (str, bytes, os.PathLike)) else list(paths)
     total: Counter[str] = Counter()
-    for name in names:
-        total.update(over._warm(os.path.abspath(path_text(name))))
+    for name in _list_of(paths):
+        total.update(over._warm(os.path.abspath(name)))
     return dict(total)

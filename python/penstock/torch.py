@@ -59,6 +59,8 @@ def _gather(table: int, ids: Tensor, out: Tensor, pad: Optional[int] = None) -> 
 
 
 has_operator = hasattr(torch.library, "register_fake")
+# torch.jit.is_tracing without its detours, which take longer than the look.
+_is_tracing: Any = getattr(getattr(torch, "_C", None), "_is_tracing", torch.jit.is_tracing)
 
 if has_operator:
     # Not by torch.library.custom_op, whose layers cost a call more than the gather does.
@@ -77,7 +79,8 @@ if has_operator:
 
     def _call(array: Array, table: Optional[int], ids: Tensor, out: Tensor,
               pad: Optional[int]) -> None:
-        if type(ids) is Tensor and not torch.compiler.is_compiling():
+        if type(ids) is Tensor and not torch.compiler.is_compiling() \
+                and not _is_tracing():
             array.gather(ids, out=out, pad=pad)  # spares the way through the dispatcher
         else:
             number = handle(array) if table is None else table
@@ -85,6 +88,9 @@ if has_operator:
 else:
     def _call(array: Array, table: Optional[int], ids: Tensor, out: Tensor,
               pad: Optional[int]) -> None:
+        if _is_tracing():  # the trace would have the memory of the rows, and no gather
+            raise RuntimeError("torch.jit.trace needs the operator penstock::gather, which needs "
+                               "PyTorch 2.4; trace the model without its Embedding")
         array.gather(ids, out=out, pad=pad)
 
 
@@ -119,8 +125,6 @@ class Embedding(nn.Module):
         of the width in Gemma.
     """
 
-    scale: Optional[Tensor]
-
     def __init__(self, array: Array, *, padding_idx: Optional[int] = None,
                  pad: Optional[int] = None, dtype: Optional[torch.dtype] = None,
                  scale: Optional[float] = None) -> None:
@@ -137,9 +141,9 @@ class Embedding(nn.Module):
         self._array = array
         self._handle = handle(array)
         self._file_dtype = torch_dtype(array)
-        # Not in the state_dict: it is no more the model's than the rows are.
-        self.register_buffer("scale", None if scale is None else torch.tensor(scale),
-                             persistent=False)
+        # A number, not a buffer: half() and to() of a model would round it, or take it elsewhere.
+        self.scale = None if scale is None else float(scale)
+        self._factor = self._factor_in(self.dtype)
 
     @classmethod
     def from_safetensors(cls, path: Path, name: str, *,
@@ -161,7 +165,15 @@ class Embedding(nn.Module):
         _call(self._array, self._handle, ids, rows, self.pad)
         if self.dtype != self._file_dtype:
             rows = rows.to(self.dtype)
-        return rows if self.scale is None else rows * self.scale.to(rows.dtype)
+        return rows if self.scale is None else rows * self._factor
+
+    def _factor_in(self, dtype: torch.dtype) -> float:
+        """The scale as this dtype has it, so that the product is that of two tensors of it."""
+        if self.scale is None:
+            return 1.0
+        wide = torch.float64 if dtype == torch.float64 else torch.float32
+        number: float = torch.tensor(self.scale, dtype=wide, device="cpu").to(dtype).item()
+        return number
 
     def check(self) -> None:
         """Raises the first error of a row since the last check, and forgets it. Waits for nothing:
@@ -216,7 +228,11 @@ class RowDataset(torch.utils.data.Dataset[Any]):
 
     def __getitems__(self, ids: Union[Tensor, Sequence[int]]) -> Any:
         """The batch: rows, or rows and labels."""
-        numbers = torch.as_tensor(ids, dtype=torch.int64)
+        given = torch.as_tensor(ids)
+        if given.numel() and (given.dtype == torch.bool or given.is_floating_point()
+                              or given.is_complex()):
+            raise ValueError(f"ids: {given.dtype} counts no rows; give whole numbers")
+        numbers = given.to(torch.int64)
         if self.device.type == "cuda" and numbers.device.type == "cpu":
             numbers = numbers.pin_memory().to(self.device, non_blocking=True)
         rows = gather(self.array, numbers)

@@ -254,6 +254,17 @@ class agents(Case):
         with self.assertRaises(FileNotFoundError):
             agent.warm(self.folder / "none", socket=self.socket)
 
+    def test_warm_refuses_what_it_cannot_do(self):
+        self.start_memory()
+        for options, words in (({"wait_ms": -1}, "wait_ms"), ({"wait_ms": 0}, "wait_ms"),
+                               ({"wait_ms": 1 << 63}, "wait_ms"), ({"blocks": [0, -1]}, "blocks"),
+                               ({"namespace": "a\0b"}, "namespace"),
+                               ({"part": -1, "of": 2}, "part")):
+            with self.subTest(options=options), self.assertRaisesRegex(ValueError, f"^{words}"):
+                agent.warm(self.path, socket=self.socket, **options)
+        self.assertEqual(agent.warm(self.path, socket=self.socket, blocks=[2, 0, 3, 1 << 70],
+                                    namespace=os.fsdecode(b"\xff"))["put"], 2)
+
     def test_warm_goes_on_when_the_store_does(self):
         self.start_memory("falters")
         self.assertEqual(agent.warm(self.path, socket=self.socket),

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Unusual memory, names and elements: each gives the rows of numpy, or an error before a byte is
 written."""
+import errno
 import os
 import unittest
+from unittest import mock
 
 import common
 
@@ -134,6 +136,16 @@ class names_of_files(common.Case):
 
             with ps.open_array(self.folder / "a" / "x.npy", runtime=self.runtime()) as array:
                 pickle.dumps(array)
+
+
+    def test_a_compiler_for_kernels_that_is_missing_is_an_error_with_a_number(self):
+        from penstock.device import _nvrtc
+
+        with mock.patch.object(_nvrtc, "_library", None), \
+                mock.patch.object(_nvrtc, "_candidates", lambda: ["libnone.so"]), \
+                self.assertRaisesRegex(OSError, "CUDA_HOME") as missing:
+            _nvrtc.version()
+        self.assertEqual(missing.exception.errno, errno.ENOENT)
 
 
 class elements(common.Case):

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """How the package behaves in a process: forks, spawned workers, ends without a close, exceptions,
 Ctrl-C, and no numpy. manners_test.py [COMPILER] also tries calls that wait."""
+import copy
 import errno
 import multiprocessing
 import os
 import pathlib
+import pickle
 import shutil
 import signal
 import subprocess
@@ -130,6 +132,35 @@ assert t.gather([1]).tolist() == [list(range(8, 16))]
                 with multiprocessing.get_context(method).Pool(1) as pool:
                     got = pool.apply(gather_in_worker, (self.path,))
                 self.assertEqual(got, self.rows[[3, 5]].tolist())
+
+    def test_a_runtime_is_not_sent_or_copied(self):
+        with common.small_runtime() as rt:
+            for send in (pickle.dumps, copy.copy, copy.deepcopy):
+                with self.subTest(send=send), self.assertRaisesRegex(TypeError, "make one there"):
+                    send({"runtime": rt} if send is not copy.copy else rt)
+
+    def test_a_subinterpreter_is_refused_and_the_main_one_goes_on(self):
+        done = self.child("""
+import sys
+try:
+    import _xxsubinterpreters as interpreters
+except ImportError:
+    import _interpreters as interpreters
+import penstock as ps
+run = getattr(interpreters, "exec", None) or interpreters.run_string
+for i in range(2):
+    other = interpreters.create()
+    try:
+        failure = run(other, "import penstock; print('imported')")
+    except Exception as error:
+        failure = error
+    print("subinterpreter" in str(failure))
+    interpreters.destroy(other)
+with ps.Runtime("cpu", cache="2MiB", log=None) as rt:
+    t = ps.open_array(sys.argv[1], dtype="int64", shape=(-1, 8), runtime=rt)
+    print(t.gather([1])[0, 0])
+""", self.path)
+        self.assertEqual((done.stdout.split(), done.stderr), (["True", "True", "8"], ""))
 
     def test_import_needs_no_numpy_and_brings_no_framework(self):
         done = self.child("""

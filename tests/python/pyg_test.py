@@ -65,6 +65,15 @@ class Store(unittest.TestCase):
             self.assertTrue(torch.equal(got, rows), index)
         self.store.check()
 
+    def test_a_mask_of_another_length_is_refused(self):
+        for name in ("x", "y"):
+            for count in (299, 301):
+                mask = torch.zeros(count, dtype=torch.bool)
+                mask[7] = True
+                with self.subTest(name=name, count=count), \
+                        self.assertRaisesRegex(IndexError, "mask"):
+                    self.store.get_tensor(group_name=None, attr_name=name, index=mask)
+
     def test_sizes_and_names(self):
         self.assertEqual(self.store.get_tensor_size(group_name=None, attr_name="x"), (300, 16))
         self.assertEqual({attr.attr_name for attr in self.store.get_all_tensor_attrs()},

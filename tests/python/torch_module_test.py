@@ -7,6 +7,7 @@ import struct
 import sys
 import tempfile
 import unittest
+import warnings
 
 try:
     import torch
@@ -162,6 +163,28 @@ class Embedding(WithTable):
         model = torch.nn.Sequential(self.embedding(scale=2.0)).to("cpu").to(torch.float16).eval()
         self.assertEqual(model(self.ids).dtype, torch.float32)
 
+    def test_a_trace_has_the_gather(self):
+        """Or is refused: it would give memory that was never written."""
+        embedding = self.embedding(scale=2.0)
+        if not pt.has_operator:
+            with self.assertRaisesRegex(RuntimeError, "operator"):
+                torch.jit.trace(embedding, self.ids, check_trace=False)
+            return
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            traced = torch.jit.trace(embedding, self.ids, check_trace=False)
+        self.assertTrue(torch.equal(traced(self.ids.flip(0)), embedding(self.ids.flip(0))))
+
+    def test_its_scale_is_the_same_wherever_the_model_goes(self):
+        """Half of the models are moved to another dtype, which must not round the scale."""
+        scale = 2048 ** 0.5
+        expected = self.weight[self.ids] * torch.tensor(scale)
+        for move in (torch.nn.Module.half, torch.nn.Module.bfloat16, torch.nn.Module.double,
+                     lambda model: model.bfloat16().float(), lambda model: model.to("meta")):
+            model = torch.nn.Sequential(self.embedding(scale=scale))
+            self.assertTrue(torch.equal(move(model)(self.ids), expected))
+        self.assertEqual(self.embedding(scale=scale).scale, scale)
+
     def test_rows_of_more_dimensions_are_refused(self):
         write_safetensors(self.folder / "cube.safetensors", {"cube": torch.zeros(4, 2, 3)})
         with self.assertRaisesRegex(ValueError, "one dimension"):
@@ -189,6 +212,17 @@ class Dataset(WithTable):
         self.assertTrue(torch.equal(data.__getitems__([1, 2]), self.weight[1:3]))
         with self.assertRaises(IndexError):
             data[500]
+
+    def test_numbers_are_whole(self):
+        data = pt.RowDataset(self.open(), torch.arange(500))
+        for wrong in ([1.7], torch.tensor([0.5]), torch.tensor([True, False]), [True]):
+            with self.subTest(wrong=wrong), self.assertRaisesRegex(ValueError, "counts no rows"):
+                data.__getitems__(wrong)
+        self.assertEqual(tuple(data.__getitems__([])[0].shape), (0, 24))
+        for right in ([3, 4], torch.tensor([3, 4], dtype=torch.int32), range(3, 5)):
+            rows, labels = data.__getitems__(right)
+            self.assertTrue(torch.equal(rows, self.weight[3:5]))
+            self.assertEqual(labels.tolist(), [3, 4])
 
     def test_labels_of_another_length_are_refused(self):
         with self.assertRaisesRegex(ValueError, "labels"):

@@ -88,6 +88,19 @@ class tensors(common.Case):
                 array.gather(torch.zeros(2, 3, dtype=torch.int64), out=whole[:2, :3])
             self.assertTrue(torch.equal(whole, torch.full((5, 5, 4), -1.0)))
 
+    def test_tensors_without_memory_are_refused(self):
+        """Their device is no GPU, and their address is none of the host."""
+        ids = torch.tensor([1, 2])
+        nowhere = torch.empty(2, 6, dtype=torch.int32, device="meta")
+        with self.open(mode="r+") as array:
+            for call in (lambda: array.gather(ids.to("meta")),
+                         lambda: array.gather(ids.to("meta"), out=self.rows[:2]),
+                         lambda: array.gather(ids, out=nowhere),
+                         lambda: array.scatter(ids, nowhere),
+                         lambda: array.prefetch(ids.to("meta"))):
+                with self.assertRaisesRegex(ValueError, "meta"):
+                    call()
+
     def test_a_region_is_a_tensor_without_a_copy(self):
         region = ps.open_region(self.path, "r+", "int32", (-1, 6), runtime=self.rt)
         tensor = torch.from_dlpack(region)

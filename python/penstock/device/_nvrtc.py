@@ -3,6 +3,7 @@
 Needs no GPU and no header of a host compiler. The library is looked for where CUDA's Python
 packages keep it, then where the loader of the system finds it, then below CUDA_HOME."""
 import ctypes
+import errno
 import glob
 import os
 import site
@@ -59,8 +60,8 @@ def library() -> ctypes.CDLL:
                 except OSError:
                     continue
             else:
-                raise NotFound("libnvrtc was not found: install nvidia-cuda-nvrtc, or set "
-                               "CUDA_HOME to a CUDA toolkit")
+                raise NotFound(errno.ENOENT, "libnvrtc was not found: install nvidia-cuda-nvrtc, "
+                               "or set CUDA_HOME to a CUDA toolkit")
             _library.nvrtcGetErrorString.restype = ctypes.c_char_p
         return _library
 
