@@ -87,6 +87,7 @@ documents() {
     printf 'penstock (%s) unstable; urgency=medium\n\n  * See changelog.gz.\n\n -- %s  %s\n' \
         "$version" "$maintainer" "$date_text" | gzip -9n >"$folder/changelog.Debian.gz"
     gzip -9nc "$root/CHANGELOG.md" >"$folder/changelog.gz"
+    cp "$root/THIRD_PARTY.txt" "$folder"
     chmod 644 "$folder"/*
 }
 

@@ -74,6 +74,7 @@ def main(build, scratch, *options):
         "usr/share/man/man1/penstock-stat.1.gz", "usr/share/man/man1/penstock-grep.1.gz",
         "usr/share/bash-completion/completions/penstock", "usr/share/zsh/vendor-completions/_*",
         "lib/systemd/system/penstock-mount@.service", "usr/share/doc/penstock/copyright",
+        "usr/share/doc/penstock/THIRD_PARTY.txt",
         "usr/share/doc/penstock/examples/penstock.rules.yml")
     has(libraries, "usr/include/penstock/penstock.hpp", "usr/lib/**/libpenstock.a",
         "usr/lib/**/PenstockConfig.cmake", "usr/lib/**/penstock.pc")

@@ -50,6 +50,9 @@ def check_contents(wheel):
                  "lib/cmake/Penstock/PenstockConfig.cmake"):
         if f"penstock/{name}" not in names:
             sys.exit(f"{wheel.name}: penstock/{name} is missing")
+    for name in ("LICENSE", "THIRD_PARTY.txt"):
+        if not any(held.endswith(f".dist-info/licenses/{name}") for held in names):
+            sys.exit(f"{wheel.name}: {name} is missing, the licence of code that is inside")
     for name in names:
         if "mount" in name and name.endswith(".a"):
             sys.exit(f"{wheel.name}: {name} would need libfuse")
