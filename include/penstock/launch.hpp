@@ -259,10 +259,11 @@ cudaError_t run_kernel(runtime_ref fs, std::uint32_t blocks, std::uint32_t threa
     return code == cudaSuccess ? ran : code;
 }
 
-// The current device and the capture mode of the calling thread, for a scope.
+// The current device and the capture mode of the calling thread, for a scope. An error of a call in
+// it is not left for the program's cudaGetLastError.
 class device_scope {
 public:
-    explicit device_scope(int device) {
+    explicit device_scope(int device) : no_error_before_(cudaPeekAtLastError() == cudaSuccess) {
         cudaGetDevice(&before_);
         is_other_ = before_ != device;
         if (is_other_ && cudaSetDevice(device) != cudaSuccess) return;
@@ -271,19 +272,33 @@ public:
         cudaThreadExchangeStreamCaptureMode(&mode_);
     }
     ~device_scope() {
-        if (!entered_) return;
-        cudaThreadExchangeStreamCaptureMode(&mode_);
-        if (is_other_) cudaSetDevice(before_);
+        if (entered_) {
+            cudaThreadExchangeStreamCaptureMode(&mode_);
+            if (is_other_) cudaSetDevice(before_);
+        }
+        if (no_error_before_) cudaGetLastError();
     }
     device_scope(const device_scope&) = delete;
     device_scope& operator=(const device_scope&) = delete;
     explicit operator bool() const { return entered_; }
 
 private:
+    const bool no_error_before_;
     int before_ = 0;
     bool is_other_ = false, entered_ = false;
     cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
+
+// Can the current device run blocks so large of the kernel? The attributes say it before a launch
+// is refused.
+template <width Width, typename Function>
+bool has_room_for(std::uint32_t threads_per_block) {
+    constexpr std::uint32_t always = 256;  // whatever registers each thread takes
+    if (threads_per_block <= always) return true;
+    cudaFuncAttributes kernel{};
+    return cudaFuncGetAttributes(&kernel, run_groups<Width, Function>) != cudaSuccess ||
+           threads_per_block <= static_cast<std::uint32_t>(kernel.maxThreadsPerBlock);
+}
 
 // Blocks for the numbers on the current device: as many as are resident at once, or as the shape
 // says, but no more than have a number.
@@ -302,11 +317,7 @@ std::uint64_t blocks_for(int device, std::uint64_t groups, const launch_shape& s
 }
 
 inline int errno_of_launch(cudaError_t code) {
-    if (code == cudaErrorMemoryAllocation) return -ENOMEM;
-    // The blocks are too large, for any kernel or for one that takes as many registers.
-    if (code == cudaErrorInvalidConfiguration || code == cudaErrorLaunchOutOfResources)
-        return -EINVAL;
-    return code == cudaSuccess ? 0 : -EIO;
+    return code == cudaSuccess ? 0 : code == cudaErrorMemoryAllocation ? -ENOMEM : -EIO;
 }
 
 // Has each block a whole group?
@@ -323,6 +334,7 @@ int launch_on_gpu(runtime& rt, std::uint32_t device, std::uint64_t groups, const
     const int number = rt.settings(device).device;
     const device_scope here(number);
     if (!here) return -ENODEV;
+    if (!has_room_for<Width, Function>(shape.threads_per_block)) return -EINVAL;
     const std::uint64_t blocks = blocks_for<Width, Function>(number, groups, shape);
     if (blocks == 0) return 0;
     launch_count* const count = rt.take_launch_count(device);
@@ -443,6 +455,7 @@ int launch_on_gpus(runtime& rt, std::uint64_t groups, const Function& function,
             const int number = rt.settings(device).device;
             const device_scope here(number);
             if (!here) return -ENODEV;
+            if (!has_room_for<Width, Function>(shape.threads_per_block)) return -EINVAL;
             return errno_of_launch(part_runner<Width, Function>(rt.ref(device), number,
                                                                 counts[device], function, shape)
                                        .run(numbers));

@@ -36,6 +36,7 @@ TEST_F(device_launch, refuses_blocks_without_a_group_and_blocks_that_are_too_lar
     EXPECT_EQ(launch<width::block>(*rt, 8, work, {.threads_per_block = 0}), -EINVAL);
     EXPECT_EQ(launch<width::warp>(*rt, 8, work, {.threads_per_block = 4096}), -EINVAL);
     EXPECT_EQ(launch_on<width::warp>(*rt, 0, 8, work, {.threads_per_block = 1}), -EINVAL);
+    EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess) << "the program's own error state";
     EXPECT_EQ(groups[0], 0u);
     EXPECT_EQ(launch<width::warp>(*rt, 8, work, {.threads_per_block = 33}), 0);
     EXPECT_EQ(groups[0], 8u);

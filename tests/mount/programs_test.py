@@ -78,7 +78,8 @@ def test_git(mount):
     origin = mount.source.parent / "plain" / "origin"
     run(git, "init", "-q", origin, env=env)
     for folder in ("src", "include", "tests", "docs"):
-        shutil.copytree(os.path.join(top, folder), origin / folder)
+        shutil.copytree(os.path.join(top, folder), origin / folder,
+                        ignore=shutil.ignore_patterns("__pycache__", ".*_cache"))  # as git does
     run(git, "add", "-A", cwd=origin, env=env)
     run(git, "commit", "-q", "-m", "first", cwd=origin, env=env)
     run(git, "mv", "docs", "texts", cwd=origin, env=env)
