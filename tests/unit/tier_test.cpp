@@ -316,6 +316,17 @@ TEST(lend_part, copies_clean_pages_under_a_pin_and_no_others) {
         << "every pin is gone, and the use bit as it was";
     for (std::size_t i = 0; i < hand_cache::words; ++i)
         EXPECT_EQ(engine::pins_of(in_tier[i]), i == 4 ? 1u : 0u);
+    // Once the file was written what the tier has may be older.
+    engine::write_record writes[1] = {};
+    writes[0].granted = engine::granted_plainly;
+    cache.view.writes = writes;
+    for (const auto& [part, state] :
+         {std::pair{5u, engine::part_missing}, {0u, engine::part_there}}) {
+        group.word = &cache.page_words[part];
+        engine::lend_part(group, cache.view, order, part);
+        EXPECT_EQ(states[part], state);
+    }
+    cache.view.writes = nullptr;
     for (const auto& [state, generation] :
          {std::pair{engine::file_busy, 1u}, {engine::file_vacant, 1u}, {engine::file_live, 2u}}) {
         cache.file_words[0] = engine::make_file_word(state, generation, 0);

@@ -11,8 +11,8 @@
 //                                                                  part_there: it was copied
 //
 // A group waits for nothing and loads nothing: a page that is absent, loading, on its way into the
-// tier, dirty, or pinned too often is missing. The page stays where it is, and its use bit in the
-// cache does not change.
+// tier, dirty, or pinned too often is missing, and so is one that only the tier has of a file that
+// was written. The page stays where it is, and its use bit in the cache does not change.
 //
 // Invariants
 //  (1) Only the host knows whether the version of the file in a slot is the current file; it checks
@@ -32,6 +32,7 @@
 #pragma once
 
 #include "penstock/base/standard.hpp"
+#include "penstock/engine/dirty.hpp"
 #include "penstock/engine/page_table.hpp"
 #include "penstock/engine/page_word.hpp"
 #include "penstock/engine/ring.hpp"
@@ -88,7 +89,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE page_word* pin_to_lend(const Group& g, const cache
         from = c.frame_address(frame_of(seen));
         return &c.words[index];
     }
-    if (is_dirty(load_relaxed(&c.words[index]))) return nullptr;  // the tier's copy is older
+    // The tier's copy may be older then, also of a page that was written back: no load takes it.
+    if (is_dirty(load_relaxed(&c.words[index])) || is_granted(c, loan.slot)) return nullptr;
     bool pending = false;
     from = pin_in_tier(g, c, index, pending);
     if (from == nullptr) return nullptr;
