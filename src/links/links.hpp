@@ -13,7 +13,7 @@
 // file need not wait, for the reader looks at the neighbour's file word too.
 //
 // Locks: a registry's, then the table's (events), or the uploads', then the table's (settle). An
-// upload is made with the lock of uploads alone, so an event never waits for a device.
+// upload is made with that of uploads alone, except by withdraw_all: no event waits for a device.
 //
 // Thread-safe, except connect, which comes before any event. The calls for one guest come one after
 // the other.

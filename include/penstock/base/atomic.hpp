@@ -6,8 +6,8 @@
 // nvcc and by g++ without two definitions of the same function.
 //
 // Thread safety: these are the primitives of it. Which order is used where, and why, is said at the
-// named steps in engine/page_word.hpp, engine/file_word.hpp and engine/ring.hpp; no other file
-// names a memory order.
+// steps that use it: those of the words of the engine in engine/page_word.hpp,
+// engine/file_word.hpp, engine/ring.hpp and engine/dirty.hpp.
 //
 // A test that explores schedules defines PENSTOCK_SCHEDULE_POINT(address, is_write) before it
 // includes any Penstock header; it is called before every access here. Everywhere else the macro is

@@ -6,7 +6,7 @@
 //
 // An element view returns a value and has no room for an error, and a gather has room for the error
 // but not for the row: these note a fault. The fault record lies in device memory. A group moves
-// `claimed` from 0 to 1 by compare-and-swap, then writes the rest, `ready` last. The host reads the
+// `claimed` from 0 to 1 by compare-and-swap, then writes the rest, `code` last. The host reads the
 // record between kernels and sets it back to zero. Later errors are counted but not kept.
 #pragma once
 

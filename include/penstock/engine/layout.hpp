@@ -58,8 +58,8 @@ struct alignas(64) file_record {
     std::uint64_t inode;
     std::uint64_t device;
     std::int64_t modified_ns;  // modification time, nanoseconds since 1970
-    std::uint32_t generation;  // repeats the file word's, so that a verb checks its descriptor
-                               // without the hot word
+    std::uint32_t generation;  // repeats the file word's: a check can do without that word, which
+                               // openers change
     std::uint32_t two_level;   // 0: table holds page words; 1: table holds directory entries, each
                                // leaf index + 1 or 0
     std::uint64_t growth;  // directory of the pages from page_count on: growth_none, growth_busy,
@@ -74,7 +74,7 @@ inline constexpr std::uint64_t growth_none = 0, growth_busy = 1, growth_first = 
 using pristine_word = std::uint64_t;
 
 // The further state of a file that is written, one per file slot; only in a runtime that writes.
-// Device memory. Each new life of the slot begins with all of it 0 (reset_writes).
+// Device memory. Each new life of the slot begins with 0, and the sizes (reset_writes).
 struct alignas(64) write_record {
     std::uint32_t granted;  // not 0: an open was for writing, so the host has a handle that writes,
                             // or had it. Stays until the slot's next life; a value below

@@ -48,7 +48,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline void cancel_save(const cache_view& c, tier_
 }
 
 // The policy for the clock's victims: claims the page's word in the tier if the page is worth
-// keeping. It is not if its file is closed or a window shows the page. The page's frame in the tier
+// keeping. It is not if its file is closed or has a window. The page's frame in the tier
 // is found afterwards (find_frame): a search within a search would cost every kernel registers.
 struct keep_in_tier {
     const cache_view& c;

@@ -18,8 +18,8 @@ namespace penstock::buffer {
 //                                                              while anybody uses it
 //          free or shared --begin_close()--> closed as soon as no reader is left; by a manager that
 //              lends out nothing but short reads
-//          free or shared --take_page()--> shared,  free --take_page()--> owned, and back by
-//                                                   end_share(), end_own(): by anybody
+//          free or shared --take()--> shared,  free --take()--> owned, and back by end(): by any
+//                                                                                       thread
 //          owned --withdraw_owned()--> closed                  by the owner, under the manager's
 //                                                              lock: the frame never got the page's
 //                                                              bytes
@@ -39,7 +39,7 @@ enum class found_by_entry : std::uint8_t { taken, busy, absent };
 
 class frame_latch {
 public:
-    // taken: until end_share() or end_own(). busy: another thread uses it in a way that does not go
+    // taken: until end(). busy: another thread uses it in a way that does not go
     // together. absent: it is closed.
     found_by_entry take(use_kind kind) {
         for (;;) {
