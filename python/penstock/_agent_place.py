@@ -135,11 +135,13 @@ class Place:
         lock, self._lock = self._lock, None
         if lock is None:
             return
-        with contextlib.suppress(FileNotFoundError):
-            facts = os.lstat(self.path)
-            if (facts.st_dev, facts.st_ino) == self._bound:
-                os.unlink(self.path)
-        with contextlib.suppress(OSError):
-            if self._is_there(lock):
-                os.unlink(self._lock_path)
-        os.close(lock)
+        try:
+            with contextlib.suppress(OSError):
+                facts = os.lstat(self.path)
+                if (facts.st_dev, facts.st_ino) == self._bound:
+                    os.unlink(self.path)
+            with contextlib.suppress(OSError):
+                if self._is_there(lock):
+                    os.unlink(self._lock_path)
+        finally:
+            os.close(lock)

@@ -7,15 +7,18 @@ def _number() -> int:
     import ctypes
 
     api = ctypes.pythonapi
-    api.PyInterpreterState_Get.restype = ctypes.c_void_p
-    api.PyInterpreterState_GetID.argtypes = [ctypes.c_void_p]
-    api.PyInterpreterState_GetID.restype = ctypes.c_int64
-    return int(api.PyInterpreterState_GetID(api.PyInterpreterState_Get()))
+    # By index: objects of our own, where attributes are shared with all users of ctypes.
+    get, number = api["PyInterpreterState_Get"], api["PyInterpreterState_GetID"]
+    get.restype = ctypes.c_void_p
+    number.argtypes, number.restype = [ctypes.c_void_p], ctypes.c_int64
+    return int(number(get()))
 
 
 def _refuse_others() -> None:
     try:
         is_main = _number() == 0
+    except ModuleNotFoundError:  # this Python has no ctypes
+        raise
     except ImportError:
         is_main = False
     if not is_main:
