@@ -371,9 +371,12 @@ def _checked_size(memory: int | str) -> int:
     from . import agent
 
     try:
-        return agent.size_of(memory) if isinstance(memory, str) else operator.index(memory)
+        size = agent.size_of(memory) if isinstance(memory, str) else operator.index(memory)
     except argparse.ArgumentTypeError as error:
         raise ValueError(f"memory: {error}") from None
+    if size < 1:
+        raise ValueError(f"memory: {memory!r} is no size; give for instance 4GiB")
+    return size
 
 
 def start(memory: int | str, paths: Path | Iterable[Path] | None = None, *,

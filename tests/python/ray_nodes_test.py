@@ -86,6 +86,7 @@ class nodes(common.Case):
 
     def test_values_that_cannot_be_used_are_refused_before_anything_starts(self):
         for options, words in (({"memory": "lots"}, "memory"), ({"memory": "1.5GiB"}, "memory"),
+                               ({"memory": "0"}, "memory"), ({"memory": -5}, "memory"),
                                ({"memory": "64MiB", "socket": "agent"}, "absolute")):
             with self.subTest(options=options), self.assertRaisesRegex(ValueError, words):
                 self.start(**options)
