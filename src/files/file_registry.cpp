@@ -285,7 +285,8 @@ open_reply file_registry::enter(found_file& file, const slot_life& open_now, han
     e.epoch = 0;
     keep_handle(slot, file.handle, parked);
     if (observer_ != nullptr && !e.uncertain) observer_->entered(life_of(e, slot));
-    if (current_.insert_or_assign(key, slot).second) hub_.known.add(key);
+    if (known != current_.end()) older_.emplace(key, std::exchange(known->second, slot));
+    else if (current_.emplace(key, slot).second) hub_.known.add(key);
     return join(e, slot, file, true);
 }
 
@@ -375,6 +376,8 @@ std::int64_t file_registry::retire(std::uint32_t slot, std::uint32_t generation)
         if (known != current_.end() && known->second == slot) {
             hub_.known.remove(known->first);
             current_.erase(known);
+        } else {
+            std::erase_if(older_, [slot](const auto& version) { return version.second == slot; });
         }
         if (e->handle != nullptr) closed = take_handle(slot);
         else handle_changes_.fetch_add(1, std::memory_order_release);

@@ -359,6 +359,8 @@ private:
                     const write_watch::mark& seen);
     proof keep(const closing& of, const file_identity& now,
                const std::shared_ptr<file_writer>& writer);
+    void take_for_proof(std::uint32_t slot, handles& parked);  // lock held
+    void give_to_older(const closing& of, const file_writer& writer);
     bool is_held_here(const closing& of);
     bool was_looked_up(const closing& of, std::uint64_t looks_before);
     void forget_pages(const closing& of);
@@ -412,6 +414,8 @@ private:
     };
     // (device, inode) -> slot of its newest version.
     std::unordered_map<file_key, std::uint32_t, hash_of_key> current_;
+    // (device, inode) -> slots of its older versions, which groups may still have open.
+    std::unordered_multimap<file_key, std::uint32_t, hash_of_key> older_;
     extent_allocator words_;
     handle_round handles_;      // slots whose entries have a handle
     std::size_t nameless_ = 0;  // entries that are nameless, which have handles

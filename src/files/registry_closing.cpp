@@ -93,7 +93,10 @@ bool file_registry::settle(std::uint32_t slot, std::uint32_t generation, std::ui
         handles parked;
         got = begin_proof(of, writer, seen, parked);
         parked.clear();
-        if (got == proof::given) got = try_proof(of, writer, seen);
+        if (got == proof::given) {
+            got = try_proof(of, writer, seen);
+            if (got != proof::not_yet) give_to_older(of, *writer);
+        }
     }
     if (got == proof::not_yet) return false;
     if (got == proof::none) forget_pages(of);
@@ -101,8 +104,9 @@ bool file_registry::settle(std::uint32_t slot, std::uint32_t generation, std::ui
     return true;
 }
 
-// `given`: the attempt may begin. Takes the registry's own handle to read the file away, since the
-// proof finds no other handle than the writer's; the next reader brings one.
+// `given`: the attempt may begin. Takes the registry's own handles to read the file away, since the
+// proof finds no other handle than the writer's; the next reader brings one. Versions from before
+// another program changed the file have handles too.
 file_registry::proof file_registry::begin_proof(const closing& of,
                                                 std::shared_ptr<file_writer>& writer,
                                                 write_watch::mark& seen, handles& parked) {
@@ -117,13 +121,44 @@ file_registry::proof file_registry::begin_proof(const closing& of,
     if (looks_ended_.load() < e->settling.looks_awaited &&
         steady_ns() - e->settling.since_ns < longest_wait_ns)
         return proof::not_yet;
-    if (e->handle != nullptr) {
-        e->last_handle = e->handle->open_mark();
-        parked.push_back(take_handle(of.slot));
-    }
+    take_for_proof(of.slot, parked);
+    const auto [first, last] = older_.equal_range(key_of(e->identity));
+    for (auto version = first; version != last; ++version) take_for_proof(version->second, parked);
     writer = e->writer;
     seen = e->watch.mark();
     return proof::given;
+}
+
+// One without a name stays, at the cost of the proof.
+void file_registry::take_for_proof(std::uint32_t slot, handles& parked) {
+    entry& e = entries_[slot];
+    if (e.handle == nullptr || e.nameless) return;
+    e.last_handle = e.handle->open_mark();
+    parked.push_back(take_handle(slot));
+}
+
+// A group that has an older version open reads on, whatever happens to the file's name from now on.
+// Should the open fail, its reads open the file by its path.
+void file_registry::give_to_older(const closing& of, const file_writer& writer) {
+    const auto for_each_without = [&](auto&& act) {  // with the lock
+        const entry* const e = live_entry(of.slot, of.generation);
+        if (e == nullptr) return;
+        const auto [first, last] = older_.equal_range(key_of(e->identity));
+        for (auto version = first; version != last; ++version)
+            if (entries_[version->second].handle == nullptr) act(version->second);
+    };
+    bool is_wanted = false;
+    {
+        std::lock_guard lock(mutex_);
+        for_each_without([&](std::uint32_t) { is_wanted = true; });
+    }
+    if (!is_wanted) return;
+    const int fd = env_.open_found(writer.fd());
+    if (fd < 0) return;
+    const auto handle = std::make_shared<shared_handle>(env_, fd, &reads_);
+    handles parked;
+    std::lock_guard lock(mutex_);
+    for_each_without([&](std::uint32_t slot) { keep_handle(slot, handle, parked); });
 }
 
 // Does this registry have the file open, but for the writer's handle? Time and counts, here and
@@ -133,7 +168,11 @@ bool file_registry::is_held_here(const closing& of) {
     const entry* const e = closing_entry(of);
     if (e == nullptr) return true;  // the next call finds out why
     if (steady_ns() - e->settling.since_ns >= longest_wait_ns) return false;
-    return !e->last_handle.expired() || e->writer.use_count() > 2;
+    const auto [first, last] = older_.equal_range(key_of(e->identity));
+    return !e->last_handle.expired() || e->writer.use_count() > 2 ||
+           std::any_of(first, last, [&](const auto& version) {
+               return !entries_[version.second].last_handle.expired();
+           });
 }
 
 // Was the lease refused, perhaps, because a thread of this registry was looking up a name?

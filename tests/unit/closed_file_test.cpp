@@ -294,6 +294,37 @@ TEST_F(closed_files, a_reader_of_another_program_costs_the_proof_and_nothing_els
 
 // What a runtime wrote and closed may be in the operating system's memory alone. No descriptor that
 // writes is left, so a reader brings it to its storage.
+// The version from before an outside change, whose handle is in the way of the proof.
+TEST_F(closed_files, an_older_version_of_the_file_costs_no_proof) {
+    if (!can_prove()) GTEST_SKIP() << "this file system or kernel allows no proof";
+    write_file(path, pattern(1, file_bytes));
+    read_whole();
+    for (std::uint64_t round = 1; round <= 3; ++round) {
+        write_there(path);
+        read_whole();
+        write_whole(pattern(round, file_bytes), open_write);
+        EXPECT_EQ(kept(), round);
+    }
+}
+
+TEST_F(closed_files, a_reader_of_an_older_version_reads_on_without_its_name) {
+    if (!can_prove()) GTEST_SKIP() << "this file system or kernel allows no proof";
+    write_file(path, pattern(1, file_bytes));
+    const std::string other_name = folder / "other";
+    ASSERT_EQ(::link(path.c_str(), other_name.c_str()), 0);
+    const int old = open(one_lane, rt->ref(), other_name.c_str(), open_read);
+    ASSERT_GE(old, 0);
+    write_there(path);
+    const auto bytes = pattern(2, file_bytes);
+    write_whole(bytes, open_write);
+    EXPECT_EQ(kept(), 1u);
+    ASSERT_EQ(::unlink(other_name.c_str()), 0);
+    std::vector<std::uint8_t> out(page);
+    EXPECT_EQ(read(one_lane, rt->ref(), old, out.data(), page, 0), static_cast<std::int64_t>(page));
+    EXPECT_TRUE(std::equal(out.begin(), out.end(), bytes.begin()));
+    close_here(old);
+}
+
 TEST_F(closed_files, a_reader_brings_a_closed_file_to_its_storage) {
     for (const bool keeps : {true, false}) {
         if (keeps && !can_prove()) continue;
