@@ -44,7 +44,7 @@ constexpr std::uint64_t page = 4096, file_bytes = 4 * page, own_at = page + 8,
 
 // In memory of both processes. Sequentially consistent: one order of all that both say.
 struct spoken {
-    std::atomic<std::uint64_t> begun{0}, done{0}, cuts_begun{0}, cuts_done{0};
+    std::atomic<std::uint64_t> begun{0}, done{0}, cuts_begun{0}, cuts_done{0}, round{0};
     std::atomic<bool> stop{false};
 };
 
@@ -91,12 +91,16 @@ private:
     // and without a handle, so that the runtime has something to prove, however slow it runs.
     void rest() {
         const bool is_long = draw(64) == 0;
+        const std::uint64_t round = said_.round;
         if (is_long) let_go();
         if (is_long && held_ >= 0) ::close(std::exchange(held_, -1));
         const std::uint64_t us = is_long ? 10'000 : draw(16) == 0 ? 500 + draw(1500) : draw(120);
         const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(us);
         if (us > 100) std::this_thread::sleep_until(end);
         while (std::chrono::steady_clock::now() < end) std::this_thread::yield();
+        constexpr int most_naps = 2000;
+        for (int i = 0; is_long && said_.round < round + 4 && !said_.stop && i < most_naps; ++i)
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
 
     void change() {
@@ -216,6 +220,7 @@ public:
     // Returns how many reads were stale; stops at the first if that is enough.
     std::uint64_t run(std::uint64_t count, bool stops) {
         for (std::uint64_t round = 1; round <= count && (stale_ == 0 || !stops); ++round) {
+            said_.round = round;
             const std::uint64_t cuts = said_.cuts_done;
             write_own(round);
             for (std::uint64_t again = round % 3; again < 3; ++again) look(round, cuts);
