@@ -90,7 +90,11 @@ void process_links::stay_found() {
             note(why + "; processes that start now do not find this cache");
     };
     if (const status s = meeting_.open(settings_.name); !s) return fail(s.message);
-    if (!meeting_.take_turn(0)) return;
+    if (!meeting_.take_turn()) return;
+    const struct turn_end {  // also without memory for what follows
+        rendezvous& of;
+        ~turn_end() { of.end_turn(); }
+    } ends{meeting_};
     const int code = meeting_.listen();
     if (code == 0) {
         is_unfound_said_ = false;
@@ -98,7 +102,6 @@ void process_links::stay_found() {
         std::size_t busy = 0;
         for (owned_fd& other : meeting_.connect_to_others(true, busy)) greet(std::move(other));
     }
-    meeting_.end_turn();
     if (code != 0 && code != -ENOENT)  // -ENOENT: another took the folder away as it left
         fail(share + "has no socket in '" + meeting_.path() + "': " + error_text(code));
 }

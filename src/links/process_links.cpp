@@ -8,6 +8,10 @@
 #include <cerrno>
 #include <set>
 
+#include "os/file_kind.hpp"
+#include "penstock/engine/ring.hpp"
+#include "penstock/group/lane.hpp"
+
 namespace penstock::host {
 
 process_links::process_links(cache_device& device, const engine::cache_view& view,
@@ -25,8 +29,8 @@ process_links::~process_links() {
 
 status process_links::start() {
     {
-        const std::lock_guard lock(mutex_);
-        if (status s = meet(); !s) return s;
+        std::unique_lock lock(mutex_);
+        if (status s = meet(lock); !s) return s;
         thread_ = std::thread([this] {
             pthread_setname_np(pthread_self(), "penstock-links");
             run();
@@ -37,9 +41,23 @@ status process_links::start() {
     return {};
 }
 
-// Makes what others are told of, finds them, and has a socket for those that come later. With the
-// lock.
-status process_links::meet() {
+// Until host_wait_ms. It naps without the lock, which a fork of another thread waits for.
+bool process_links::await_turn(std::unique_lock<std::mutex>& lock) {
+    std::uint64_t looked = penstock::detail::host_now_ns(), end = looked + settings_.wait_ns;
+    while (!meeting_.take_turn()) {
+        const std::uint64_t now = penstock::detail::host_now_ns();
+        end += engine::time_away(now - looked, settings_.wait_ns);
+        looked = now;
+        if (now > end) return false;
+        lock.unlock();
+        penstock::detail::host_nap();
+        lock.lock();
+    }
+    return true;
+}
+
+// Makes what others are told of, finds them, and has a socket for those that come later.
+status process_links::meet(std::unique_lock<std::mutex>& lock) {
     const std::string share = "share: '" + settings_.name + "' ";
     if (status s = meeting_.open(settings_.name); !s) return s;
     int code = directory_.make(view_.file_slots);
@@ -52,12 +70,12 @@ status process_links::meet() {
     if (code != 0)
         return {code, share + "cannot be shared: " + error_text(code) +
                           "; raise the limits of open files and memory (ulimit -n, -v)"};
-    bool has_turn = meeting_.take_turn(settings_.wait_ns);
+    bool has_turn = await_turn(lock);
     code = meeting_.listen();
     constexpr int most_tries = 100;
     for (int i = 0; code == -ENOENT && i < most_tries; ++i) {  // another took it away as it left
         if (status s = meeting_.open(settings_.name); !s) return s;
-        has_turn = meeting_.take_turn(settings_.wait_ns);
+        has_turn = await_turn(lock);
         code = meeting_.listen();
     }
     hello_.message.id = meeting_.id();
@@ -71,8 +89,8 @@ status process_links::meet() {
     }
     if (has_turn) meeting_.end_turn();
     if (code != 0)
-        return {code, share + "has no socket in '" + meeting_.path() + "': " + error_text(code) +
-                          "; is /proc mounted, and is there space?"};
+        return {code, share + "has no socket in '" + meeting_.path() +
+                          "': " + error_and_cure(code, "is /proc mounted, and is there space?")};
     looked_ns_ = penstock::detail::host_now_ns();
     return {};
 }

@@ -25,7 +25,7 @@
 //
 // Locks: the registry's -> the table of links (observers); mutex_ -> the table. A fork holds
 // mutex_, and its child closes the sockets: the others must see when this process ends. start()
-// holds it too, so that the child finds all sockets.
+// holds it too, but for naps, so that the child finds all sockets.
 #pragma once
 
 #include <array>
@@ -142,7 +142,9 @@ private:
     void drop(neighbour& n, const std::string& why);
     void remove_lost();  // without the lock
     void drain();
-    status meet();  // by start()
+    // By start().
+    status meet(std::unique_lock<std::mutex>& lock);
+    bool await_turn(std::unique_lock<std::mutex>& lock);
     [[nodiscard]] std::string name_of(const neighbour& n) const;
     // A line for the log, which is not called with the lock.
     void note(std::string line) { unsaid_.push_back(std::move(line)); }

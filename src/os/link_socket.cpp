@@ -15,8 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "penstock/engine/ring.hpp"
-#include "penstock/group/lane.hpp"
+#include "os/file_kind.hpp"
 
 namespace penstock::host {
 
@@ -39,15 +38,19 @@ status open_private(const std::string& path, owned_fd& out) {
     const std::string share = "share: '" + path + "' ";
     for (int i = 0; i < most_tries; ++i) {
         if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
-            return {-errno, share + "cannot be made: " + error_text(-errno) +
-                                "; set XDG_RUNTIME_DIR to a directory of your own"};
+            return {-errno, share + "cannot be made: " +
+                                error_and_cure(-errno,
+                                               "set XDG_RUNTIME_DIR to a directory of "
+                                               "your own")};
         out.reset(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
         if (out || errno != ENOENT) break;
     }
     struct stat facts {};
     if (!out || ::fstat(out.get(), &facts) != 0)
-        return {-errno, share + "is no directory that can be opened: " + error_text(-errno) +
-                            "; remove it, or set XDG_RUNTIME_DIR to a directory of your own"};
+        return {-errno, share + "cannot be opened: " +
+                            error_and_cure(-errno,
+                                           "remove it, or set XDG_RUNTIME_DIR to a "
+                                           "directory of your own")};
     if (facts.st_uid != ::geteuid())
         return {-EPERM, share + "belongs to user " + std::to_string(facts.st_uid) +
                             "; remove it, or set XDG_RUNTIME_DIR to a directory of your own"};
@@ -120,17 +123,7 @@ status rendezvous::open(const std::string& name) {
     return opened;
 }
 
-bool rendezvous::take_turn(std::uint64_t wait_ns) {
-    std::uint64_t looked = penstock::detail::host_now_ns(), end = looked + wait_ns;
-    while (::flock(directory_.get(), LOCK_EX | LOCK_NB) != 0) {
-        const std::uint64_t now = penstock::detail::host_now_ns();
-        end += engine::time_away(now - looked, wait_ns);
-        looked = now;
-        if (now > end) return false;
-        penstock::detail::host_nap();
-    }
-    return true;
-}
+bool rendezvous::take_turn() { return ::flock(directory_.get(), LOCK_EX | LOCK_NB) == 0; }
 
 void rendezvous::end_turn() { ::flock(directory_.get(), LOCK_UN); }
 

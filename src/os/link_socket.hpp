@@ -43,9 +43,8 @@ public:
     status open(const std::string& name);
     [[nodiscard]] const std::string& path() const { return path_; }
 
-    // Takes the turn of a newcomer; it ends with end_turn. False: another has it for longer than
-    // that.
-    bool take_turn(std::uint64_t wait_ns);
+    // Takes the turn of a newcomer, which ends with end_turn. False: another has it now.
+    bool take_turn();
     void end_turn();
 
     // Makes the socket of this runtime, under a name that no other has. The name goes with the

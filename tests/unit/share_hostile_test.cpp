@@ -4,11 +4,14 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <random>
+#include <thread>
 
 #include "links/life_directory.hpp"
 #include "links/link_hello.hpp"
@@ -106,12 +109,45 @@ TEST_F(share, last_of_a_name_takes_the_folder_away_and_a_newcomer_makes_it_again
     ASSERT_TRUE(newcomer.open("test").ok());
     first.reset();
     EXPECT_FALSE(std::filesystem::exists(sockets()));
-    EXPECT_TRUE(newcomer.take_turn(0));
+    EXPECT_TRUE(newcomer.take_turn());
     EXPECT_EQ(newcomer.listen(), -ENOENT);
     ASSERT_TRUE(newcomer.open("test").ok());
-    EXPECT_TRUE(newcomer.take_turn(0));
+    EXPECT_TRUE(newcomer.take_turn());
     EXPECT_EQ(newcomer.listen(), 0);
     EXPECT_EQ(socket_count(), 1u);
+}
+
+// As a stopped process would keep it.
+TEST_F(hostile_share, forks_do_not_wait_for_a_turn_that_another_has) {
+    rendezvous other;
+    ASSERT_TRUE(other.open("test").ok());
+    ASSERT_TRUE(other.take_turn());
+    const auto handles_of_folder = [&] {
+        std::size_t count = 0;
+        std::error_code ignored;
+        for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
+            if (std::filesystem::read_symlink(entry.path(), ignored) == sockets()) ++count;
+        return count;
+    };
+    options o = shared();
+    o.host_wait_ms = 60'000;
+    std::atomic<bool> is_made{false};
+    std::unique_ptr<runtime> rt;
+    std::thread maker([&] {
+        rt = make_runtime(o);
+        is_made = true;
+    });
+    EXPECT_TRUE(comes_true([&] { return handles_of_folder() == 2; }));
+    for (int i = 0; i < 10; ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        const pid_t child = ::fork();
+        if (child == 0) ::_exit(0);
+        EXPECT_EQ(::waitpid(child, nullptr, 0), child);
+    }
+    EXPECT_FALSE(is_made);
+    other.end_turn();
+    maker.join();
+    EXPECT_NE(rt, nullptr);
 }
 
 TEST_F(hostile_share, other_layout_is_said) {
