@@ -289,8 +289,8 @@ private:
     cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
-// Can the current device run blocks so large of the kernel? The attributes say it before a launch
-// is refused.
+// Can the current device run blocks so large of the kernel? Asked before, since a launch that is
+// refused leaves an error behind.
 template <width Width, typename Function>
 bool has_room_for(std::uint32_t threads_per_block) {
     constexpr std::uint32_t always = 256;  // whatever registers each thread takes
@@ -301,7 +301,8 @@ bool has_room_for(std::uint32_t threads_per_block) {
 }
 
 // Blocks for the numbers on the current device: as many as are resident at once, or as the shape
-// says, but no more than have a number.
+// says, but no more than have a number, than a grid has, and than 32 bits count drawers of
+// (end_drawing): a block has up to 256.
 template <width Width, typename Function>
 std::uint64_t blocks_for(int device, std::uint64_t groups, const launch_shape& shape) {
     int multiprocessors = 0, resident = 0;
@@ -309,9 +310,11 @@ std::uint64_t blocks_for(int device, std::uint64_t groups, const launch_shape& s
     cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, run_groups<Width, Function>,
                                                   static_cast<int>(shape.threads_per_block), 0);
     const std::uint32_t per_block = groups_per_block<Width>(shape.threads_per_block);
-    const std::uint64_t blocks = shape.blocks != 0 ? shape.blocks
-                                                   : std::uint64_t(multiprocessors) *
-                                                         (resident > 0 ? resident : 1),
+    constexpr std::uint64_t most = (1u << 24) - 1;
+    const std::uint64_t asked = shape.blocks != 0 ? shape.blocks
+                                                  : std::uint64_t(multiprocessors) *
+                                                        (resident > 0 ? resident : 1),
+                        blocks = asked < most ? asked : most,
                         wanted = groups / per_block + (groups % per_block != 0 ? 1 : 0);
     return blocks < wanted ? blocks : wanted;
 }
@@ -472,7 +475,7 @@ int launch_on_gpus(runtime& rt, std::uint64_t groups, const Function& function,
 // Part of the functions' names: nvcc and a plain C++ compiler compile different bodies, and a
 // linker keeps one body for a name, where files of both launch the same functor.
 #if defined(__CUDACC__)
-#define PENSTOCK_LAUNCH_BY by_nvcc
+#define PENSTOCK_LAUNCH_BY by_cuda_compiler
 #else
 #define PENSTOCK_LAUNCH_BY by_plain_compiler
 #endif
