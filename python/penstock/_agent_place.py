@@ -20,7 +20,7 @@ from ._errors import Path, path_text, shown_path
 
 SIGNALS = {signal.SIGINT, signal.SIGTERM}  # by which an agent ends
 
-_START_SECONDS = 60.0  # for so long an agent waits for another one that starts or ends
+START_SECONDS = 60.0  # for so long the program waits for an agent that starts or ends
 _LOOK_SECONDS = 0.05
 _MOST_BYTES = 107  # of the name of a Unix socket
 
@@ -42,26 +42,28 @@ def check_folder(path: str) -> None:
 
 
 class Place:
-    """The place of an agent, from before its store is set up until it leaves.
+    """The place of an agent, from before its store is set up until it leaves. Waits up to
+    ``wait_seconds`` for another agent that starts or ends; that takes the signals, which the caller
+    has blocked.
 
     OSError: EADDRINUSE, another agent has it; EEXIST, something else lies there; ENAMETOOLONG."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, wait_seconds: float = 0) -> None:
         self.path = path_text(path)
         if len(os.fsencode(self.path)) > _MOST_BYTES:
             raise OSError(errno.ENAMETOOLONG, f"'{shown_path(self.path)}' is no path of a socket; "
                           f"give --socket one of up to {_MOST_BYTES} bytes")
         self._lock_path = f"{self.path}.lock"
         self._bound: tuple[int, int] | None = None
-        self._lock: int | None = self._take_lock()
+        self._lock: int | None = self._take_lock(wait_seconds)
         try:
             self._remove_stale()
         except BaseException:
             self.leave()
             raise
 
-    def _take_lock(self) -> int:
-        until = time.monotonic() + _START_SECONDS
+    def _take_lock(self, wait_seconds: float) -> int:
+        until = time.monotonic() + wait_seconds
         while True:
             lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW,
                            0o600)
@@ -70,7 +72,7 @@ class Place:
                 if self._is_there(lock):
                     return lock
             except BlockingIOError:
-                if answers(self.path) or time.monotonic() > until:
+                if answers(self.path) or time.monotonic() >= until:
                     os.close(lock)
                     raise OSError(errno.EADDRINUSE, "an agent serves at "
                                   f"'{shown_path(self.path)}' already, or is about to; end it, or "
@@ -78,6 +80,11 @@ class Place:
                 os.close(lock)
                 pause(_LOOK_SECONDS)
                 continue
+            except OSError as error:
+                os.close(lock)
+                raise OSError(error.errno, f"'{shown_path(self._lock_path)}' cannot be locked "
+                              f"({error.strerror}); give --socket a path on a local file system"
+                              ) from None
             except BaseException:
                 os.close(lock)
                 raise

@@ -22,12 +22,12 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from ._agent_claims import Claims, ClaimStore, Held
 from ._agent_client import default_socket as default_socket
 from ._agent_client import warm as warm
-from ._agent_place import SIGNALS, Place, check_folder, pause
+from ._agent_place import SIGNALS, START_SECONDS, Place, check_folder, pause
 from ._errors import Path, path_text, shown_path
 
 _REQUEST = struct.Struct("<IIQ32sQII")  # magic, operation, number, key, bytes, wait_ms, flag
@@ -412,29 +412,72 @@ def size_of(text: str) -> int:
     return int(match[1]) * _UNITS[match[2].upper()]
 
 
+def _addresses_of(master: str, kind: socket.SocketKind) -> list[tuple[int, int, Any]]:
+    """Family, protocol and address, of each that the master's name has. A look-up may take half a
+    minute, and no signal ends it; but one ends the wait for it."""
+    name, _, port = master.rpartition(":")
+    found: list[tuple[int, int, Any]] = []
+    failed: list[Exception] = []
+
+    def look() -> None:
+        try:
+            for family, _, protocol, _, address in socket.getaddrinfo(name.strip("[]"), int(port),
+                                                                      type=kind):
+                found.append((family, protocol, address))
+        except (OSError, UnicodeError) as error:  # UnicodeError: no name can be so
+            failed.append(error)
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    thread.join(0.05)
+    while thread.is_alive():
+        pause(0.1)
+    if failed:
+        why = getattr(failed[0], "strerror", None) or str(failed[0])
+        raise OSError(errno.EHOSTUNREACH, f"--master {master}: {why}; give a name or an address "
+                      "that this node knows")
+    return found
+
+
+def _connected(master: str, kind: socket.SocketKind) -> socket.socket:
+    """The first of the master's addresses that can be connected to. The error of the last one."""
+    failed = OSError(errno.EHOSTUNREACH, "its name has no address")
+    for family, protocol, address in _addresses_of(master, kind):
+        probe = socket.socket(family, kind, protocol)
+        probe.settimeout(1)
+        try:
+            probe.connect(address)
+            return probe
+        except OSError as error:
+            probe.close()
+            failed = error
+    raise failed
+
+
 def _address_towards(master: str) -> str:
     """The address of this node from which it reaches the master."""
-    name, _, port = master.rpartition(":")
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            name.strip("[]"), int(port), type=socket.SOCK_DGRAM)[0]
-    except socket.gaierror as error:
-        raise OSError(errno.EHOSTUNREACH, f"--master {master}: {error.strerror}; give a name or an "
-                      "address that this node knows") from None
-    with socket.socket(family, kind, protocol) as probe:
-        probe.connect(address)
-        return str(probe.getsockname()[0])
+        with _connected(master, socket.SOCK_DGRAM) as probe:
+            return str(probe.getsockname()[0])
+    except InterruptedError:
+        raise
+    except OSError as error:
+        if "--master" in str(error):
+            raise
+        raise OSError(error.errno, f"--master {master}: {error.strerror}; give --host an address "
+                      "of this node from which it is reached") from None
 
 
 def _wait_for_master(master: str) -> None:
     """Until something accepts connections there. Mooncake itself tries for longer, where no signal
     can end it."""
-    name, _, port = master.rpartition(":")
     until = time.monotonic() + _MASTER_SECONDS
     while True:
         try:
-            socket.create_connection((name.strip("[]"), int(port)), 1).close()
+            _connected(master, socket.SOCK_STREAM).close()
             return
+        except InterruptedError:
+            raise
         except OSError as error:
             if time.monotonic() > until:
                 raise OSError(error.errno or errno.ETIMEDOUT, "nothing answered at --master "
@@ -464,7 +507,7 @@ def run(make_engine: Callable[[], Engine], path: str, watched: Sequence[str] = (
     check_folder(path)
     # The signals are blocked in every thread, of the engine too, and are taken by this one.
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    place = Place(path)
+    place = Place(path, START_SECONDS)
     try:
         engine = make_engine()
         try:

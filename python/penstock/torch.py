@@ -137,13 +137,11 @@ class Embedding(nn.Module):
         self.padding_idx = padding_idx if padding_idx is None or padding_idx >= 0 else \
             len(array) + padding_idx
         self.pad = pad
-        self.dtype = torch_dtype(array) if dtype is None else dtype
         self._array = array
         self._handle = handle(array)
         self._file_dtype = torch_dtype(array)
-        # A number, not a buffer: half() and to() of a model would round it, or take it elsewhere.
-        self.scale = None if scale is None else float(scale)
-        self._factor = self._factor_in(self.dtype)
+        self._dtype = self._file_dtype if dtype is None else dtype
+        self.scale = scale
 
     @classmethod
     def from_safetensors(cls, path: Path, name: str, *,
@@ -158,21 +156,42 @@ class Embedding(nn.Module):
         """The table."""
         return self._array
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the rows that calls return; may be set."""
+        return self._dtype
+
+    @dtype.setter
+    def dtype(self, dtype: torch.dtype) -> None:
+        self._dtype = dtype
+        self._factor = self._factor_in(dtype)
+
+    @property
+    def scale(self) -> Optional[float]:
+        """By which calls multiply rows; may be set."""
+        return self._scale
+
+    @scale.setter
+    def scale(self, scale: Optional[float]) -> None:
+        # A number, not a buffer: half() and to() of a model would round it, or take it elsewhere.
+        self._scale = None if scale is None else float(scale)
+        self._factor = self._factor_in(self._dtype)
+
     def forward(self, ids: Tensor) -> Tensor:
         """The rows, of shape ``ids.shape + (embedding_dim,)``."""
         rows = torch.empty((*ids.shape, self.embedding_dim), dtype=self._file_dtype,
                            device=ids.device)
         _call(self._array, self._handle, ids, rows, self.pad)
-        if self.dtype != self._file_dtype:
-            rows = rows.to(self.dtype)
-        return rows if self.scale is None else rows * self._factor
+        if self._dtype != self._file_dtype:
+            rows = rows.to(self._dtype)
+        return rows if self._scale is None else rows * self._factor
 
     def _factor_in(self, dtype: torch.dtype) -> float:
         """The scale as this dtype has it, so that the product is that of two tensors of it."""
-        if self.scale is None:
+        if self._scale is None:
             return 1.0
         wide = torch.float64 if dtype == torch.float64 else torch.float32
-        number: float = torch.tensor(self.scale, dtype=wide, device="cpu").to(dtype).item()
+        number: float = torch.tensor(self._scale, dtype=wide, device="cpu").to(dtype).item()
         return number
 
     def check(self) -> None:

@@ -93,8 +93,7 @@ class places(common.Case):
         def start_another_first(path, **options):
             if str(path) == self.socket and not others:
                 others.append(None)
-                with contextlib.suppress(OSError), \
-                        mock.patch("penstock._agent_place._START_SECONDS", 0.1):
+                with contextlib.suppress(OSError):
                     others[0] = agent.Agent(recorder(), self.socket)
             unlink(path, **options)
 
@@ -120,9 +119,8 @@ class places(common.Case):
                                   stdout=subprocess.PIPE, text=True)
         self.addCleanup(lambda: (killed.kill(), killed.communicate()))
         self.assertIn("made", killed.stdout.readline())
-        with mock.patch("penstock._agent_place._START_SECONDS", 0.1), \
-                self.assertRaises(OSError) as refused:
-            agent.Place(self.socket)
+        with self.assertRaises(OSError) as refused:
+            agent.Agent(recorder(), self.socket)  # at once: it waits for no other, in no program
         self.assertEqual(refused.exception.errno, errno.EADDRINUSE)
         killed.kill()
         killed.wait()
@@ -237,17 +235,34 @@ class places(common.Case):
                     contextlib.redirect_stderr(io.StringIO()):
                 agent.main(["mooncake", "--memory", "1MiB", "--master", master])
 
+    def test_a_master_out_of_reach_is_named(self):
+        unreachable = OSError(errno.ENETUNREACH, "Network is unreachable")
+        unknown = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        for failing, error, code in (("socket.socket.connect", unreachable, errno.ENETUNREACH),
+                                     ("socket.getaddrinfo", unknown, errno.EHOSTUNREACH),
+                                     ("socket.getaddrinfo", UnicodeError("label too long"),
+                                      errno.EHOSTUNREACH)):
+            with self.subTest(error=error), mock.patch(failing, side_effect=error), \
+                    self.assertRaises(OSError) as refused:
+                agent._address_towards("127.0.0.1:9")
+            self.assertEqual(refused.exception.errno, code)
+            self.assertIn("--master 127.0.0.1:9", str(refused.exception))
+
     def test_a_signal_ends_an_agent_whose_master_does_not_answer(self):
         with socket.socket() as closed:
             closed.bind(("127.0.0.1", 0))  # refuses what connects
             command = [sys.executable, "-B", "-c",
-                       "import sys; from penstock import agent; "
+                       "import socket, sys, time; from penstock import agent; "
                        "agent.MooncakeEngine = lambda *_: sys.exit('joined the store'); "
+                       "slow = lambda *_, **__: time.sleep(600); "
+                       "socket.getaddrinfo = slow if 'slow' in sys.argv[3] else socket.getaddrinfo;"
                        "sys.exit(agent.main(sys.argv[1:]))",
                        "mooncake", "--master", f"127.0.0.1:{closed.getsockname()[1]}",
                        "--memory", "1MiB", "--socket", self.socket]
-            for number in (signal.SIGTERM, signal.SIGINT):
-                with self.subTest(number=number):
+            slow = [*command[:6], "slow:1", *command[7:]]  # a look-up of ten minutes
+            for number, command in ((signal.SIGTERM, command), (signal.SIGINT, command),
+                                    (signal.SIGTERM, slow)):
+                with self.subTest(number=number, command=command):
                     waits = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
                     self.addCleanup(lambda waits=waits: (waits.kill(), waits.communicate()))
                     for _ in range(15000):

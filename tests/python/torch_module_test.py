@@ -176,7 +176,7 @@ class Embedding(WithTable):
         self.assertTrue(torch.equal(traced(self.ids.flip(0)), embedding(self.ids.flip(0))))
 
     def test_its_scale_is_the_same_wherever_the_model_goes(self):
-        """Half of the models are moved to another dtype, which must not round the scale."""
+        """A move of the model to another dtype must not round it."""
         scale = 2048 ** 0.5
         expected = self.weight[self.ids] * torch.tensor(scale)
         for move in (torch.nn.Module.half, torch.nn.Module.bfloat16, torch.nn.Module.double,
@@ -184,6 +184,15 @@ class Embedding(WithTable):
             model = torch.nn.Sequential(self.embedding(scale=scale))
             self.assertTrue(torch.equal(move(model)(self.ids), expected))
         self.assertEqual(self.embedding(scale=scale).scale, scale)
+
+    def test_its_scale_and_dtype_may_be_set(self):
+        ours = self.embedding()
+        ours.scale = 24 ** 0.5
+        ours.dtype = torch.bfloat16
+        expected = self.embedding(scale=24 ** 0.5, dtype=torch.bfloat16)(self.ids)
+        self.assertTrue(torch.equal(ours(self.ids), expected))
+        ours.scale = None
+        self.assertTrue(torch.equal(ours(self.ids), self.weight[self.ids].to(torch.bfloat16)))
 
     def test_rows_of_more_dimensions_are_refused(self):
         write_safetensors(self.folder / "cube.safetensors", {"cube": torch.zeros(4, 2, 3)})
