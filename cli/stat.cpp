@@ -7,6 +7,7 @@
 #include "command.hpp"
 #include "common/numbers.hpp"
 #include "common/process.hpp"
+#include "os/file_kind.hpp"
 #include "os/file_system.hpp"
 #include "penstock/group/lane.hpp"
 #include "penstock/prometheus.hpp"
@@ -36,8 +37,8 @@ status ask_all(const std::vector<int>& pids, std::vector<cache_report>& out) {
     out.clear();
     std::vector<host::found_statistics> found;
     if (const int code = host::find_statistics(found, pids); code != 0)
-        return {code, "the programs cannot be looked at: " + error_text(code) +
-                          "; raise the limit of open files (ulimit -n)"};
+        return {code, "the programs cannot be looked at: " +
+                          host::error_and_cure(code, "free some memory")};
     std::vector<std::uint64_t> tickets;
     for (host::found_statistics& each : found) tickets.push_back(each.page.ask());
     const std::uint64_t deadline = penstock::detail::host_now_ns() + answer_ns;

@@ -106,7 +106,7 @@ struct found_statistics {
 };
 
 // The pages of all processes of this user, by their numbers; or of those that are named. 0, or
-// -EMFILE: this process may have too few descriptors to look.
+// -EMFILE, -ENFILE, -ENOMEM: there may be too few descriptors, or too little memory, to look.
 int find_statistics(std::vector<found_statistics>& out, const std::vector<int>& pids = {});
 
 // When the process began, in ticks of the kernel since the start of the machine; 0: it is not
