@@ -291,7 +291,10 @@ open_reply file_registry::enter(found_file& file, const slot_life& open_now, han
 }
 
 open_reply file_registry::join(entry& e, std::uint32_t slot, found_file& file, bool is_fresh) {
-    if (file.writer != nullptr && e.writer == nullptr) begin_writing(e, slot, file, is_fresh);
+    if (file.writer != nullptr) {
+        if (e.writer == nullptr) begin_writing(e, slot, file, is_fresh);
+        ++e.writers_answered;
+    }
     ++e.epoch;
     return {0, slot, e.generation, e.identity, e.table, e.two_level, 0, e.epoch};
 }

@@ -211,6 +211,9 @@ public:
     // Takes back the path extent of an answer to open that no group took; packed as in
     // engine/lost_open.hpp. An extent that is not given out is ignored.
     void give_back_path(std::uint64_t lost_extent);
+    // No group took the answer `epoch` to an open of this file. If none can be writing it now, it
+    // is settled, without a proof.
+    void take_back_open(const slot_life& of, std::uint32_t epoch, bool to_write);
     std::int64_t retire(std::uint32_t slot, std::uint32_t generation);
     // `kind` is an engine::leaf_kind.
     std::int64_t leaf(std::uint32_t slot, std::uint32_t generation, std::uint64_t kind,
@@ -283,6 +286,11 @@ private:
         // watch began were those of the file.
         watch_hold watch;
         bool was_as_file = false;
+        // Since then: the answers to opens that no group took, by their epochs; how many others
+        // let a group write; and the epoch of the last close that could not settle the file, since
+        // a later open had been answered. At first that of the last answer before.
+        std::vector<std::uint32_t> lost;
+        std::uint64_t writers_answered = 0, closed_epoch = 0;
         std::weak_ptr<const void> last_handle;  // the mark of the one that settling took away
         // Since when its last close of this epoch is being settled.
         struct {
@@ -351,6 +359,7 @@ private:
         std::uint32_t slot, generation;
         std::uint64_t epoch, size_bytes;
     };
+    static bool none_taken_since(const entry& e, std::uint64_t epoch);
     entry* closing_entry(const closing& of);  // lock held
     [[nodiscard]] bool was_passed(const entry& e) const;
     proof begin_proof(const closing& of, std::shared_ptr<file_writer>& writer,
@@ -363,7 +372,12 @@ private:
     void give_to_older(const closing& of, const file_writer& writer);
     bool is_held_here(const closing& of);
     bool was_looked_up(const closing& of, std::uint64_t looks_before);
-    void forget_pages(const closing& of);
+    // What goes without the lock.
+    struct written_end {
+        std::shared_ptr<file_writer> writer;
+        watch_hold watch;
+    };
+    written_end forget_pages(entry& e, std::uint32_t slot);  // lock held
     bool look_up_plain(const std::string& name, bool check_roots, found_file& out);
     int look_up_thoroughly(const std::string& name, bool check_roots, found_file& out);
     [[nodiscard]] bool permitted(const std::string& real_path, bool for_writing = false);

@@ -44,6 +44,9 @@ void file_registry::begin_writing(entry& e, std::uint32_t slot, found_file& file
         file.is_as_told && (is_fresh || (!e.uncertain && e.identity == file.facts.identity &&
                                          e.passed_opens == file.passed_opens));
     e.watch = std::move(file.watch);
+    e.lost.clear();
+    e.writers_answered = 0;
+    e.closed_epoch = e.epoch;
     e.settling = {};
     if (e.loans != 0) e.written_while_lent = true;
     // Its size is no longer what was given out with its handle.
@@ -78,9 +81,36 @@ bool file_registry::was_passed(const entry& e) const {
     return hub_.passed.look(key_of(e.identity)).opens != e.passed_opens;
 }
 
+// Did no group take an answer to an open after that of this epoch, as far as is known?
+bool file_registry::none_taken_since(const entry& e, std::uint64_t epoch) {
+    return e.epoch - epoch ==
+           static_cast<std::uint64_t>(std::count_if(
+               e.lost.begin(), e.lost.end(), [&](std::uint32_t lost) { return lost > epoch; }));
+}
+
 file_registry::entry* file_registry::closing_entry(const closing& of) {
     entry* const e = live_entry(of.slot, of.generation);
-    return e != nullptr && e->writer != nullptr && e->epoch == of.epoch ? e : nullptr;
+    if (e == nullptr || e->writer == nullptr) return nullptr;
+    if (none_taken_since(*e, of.epoch)) return e;
+    e->closed_epoch = std::max(e->closed_epoch, of.epoch);
+    return nullptr;
+}
+
+// What came before a close that is known counts no more: the epoch of that close tells enough.
+void file_registry::take_back_open(const slot_life& of, std::uint32_t epoch, bool to_write) {
+    {
+        written_end ended;
+        std::lock_guard lock(mutex_);
+        entry* const e = live_entry(of.slot, of.generation);
+        if (e == nullptr || e->writer == nullptr || epoch <= e->closed_epoch || epoch > e->epoch ||
+            std::count(e->lost.begin(), e->lost.end(), epoch) != 0)
+            return;
+        e->lost.push_back(epoch);
+        if (to_write && e->writers_answered != 0) --e->writers_answered;
+        if (e->writers_answered != 0 && !none_taken_since(*e, e->closed_epoch)) return;
+        ended = forget_pages(*e, of.slot);
+    }
+    settle_lives();
 }
 
 bool file_registry::settle(std::uint32_t slot, std::uint32_t generation, std::uint64_t epoch,
@@ -99,7 +129,11 @@ bool file_registry::settle(std::uint32_t slot, std::uint32_t generation, std::ui
         }
     }
     if (got == proof::not_yet) return false;
-    if (got == proof::none) forget_pages(of);
+    if (got == proof::none) {
+        written_end ended;
+        std::lock_guard lock(mutex_);
+        if (entry* const e = closing_entry(of); e != nullptr) ended = forget_pages(*e, slot);
+    }
     settle_lives();
     return true;
 }
@@ -227,18 +261,12 @@ file_registry::proof file_registry::keep(const closing& of, const file_identity&
     return proof::given;
 }
 
-void file_registry::forget_pages(const closing& of) {
-    std::shared_ptr<file_writer> written;  // both go without the lock
-    watch_hold ended;
-    std::lock_guard lock(mutex_);
-    entry* const e = closing_entry(of);
-    if (e == nullptr) return;
-    e->uncertain = true;
-    e->tells_version = false;
-    written = std::move(e->writer);
-    ended = std::move(e->watch);
+file_registry::written_end file_registry::forget_pages(entry& e, std::uint32_t slot) {
+    e.uncertain = true;
+    e.tells_version = false;
     handle_changes_.fetch_add(1, std::memory_order_release);
-    if (observer_ != nullptr) observer_->ended(life_of(*e, of.slot));
+    if (observer_ != nullptr) observer_->ended(life_of(e, slot));
+    return {std::move(e.writer), std::move(e.watch)};
 }
 
 }  // namespace penstock::host

@@ -47,7 +47,7 @@ status open_private(const std::string& path, owned_fd& out) {
     }
     struct stat facts {};
     if (!out || ::fstat(out.get(), &facts) != 0)
-        return {-errno, share + "cannot be opened: " +
+        return {-errno, share + "is no directory that can be opened: " +
                             error_and_cure(-errno,
                                            "remove it, or set XDG_RUNTIME_DIR to a "
                                            "directory of your own")};

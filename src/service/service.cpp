@@ -135,7 +135,7 @@ std::uint32_t service::take_requests() {
 }
 
 void service::serve(const ring_request& request, const ring_ticket& at) {
-    if (request.lost_extent != 0) files_.give_back_path(request.lost_extent);
+    if (request.lost_extent != 0) take_back_open(request.lost_extent, at);
     switch (request.operation) {
         case op::read: return serve_read(read_request::of(request), at);
         case op::fill: return serve_fill(fill_request::of(request), at);
@@ -151,6 +151,15 @@ void service::serve(const ring_request& request, const ring_ticket& at) {
         case op::ping: return answer(at, 0);
         default: return refuse(at, -EINVAL);
     }
+}
+
+// The last owner of the ring slot did not wait for its answer, which lies here still.
+void service::take_back_open(std::uint64_t lost, const ring_ticket& at) {
+    files_.give_back_path(lost & ~(engine::lost_open_bit | engine::lost_write_bit));
+    if ((lost & engine::lost_open_bit) == 0) return;
+    const engine::open_answer answer = engine::answer_of(reply_of(at));
+    files_.take_back_open({answer.file_slot, answer.generation}, answer.epoch,
+                          (lost & engine::lost_write_bit) != 0);
 }
 
 // The end of a file's life in its slot, or of its life as a written file.

@@ -178,6 +178,7 @@ private:
     void serve_sync(const engine::file_request& request, const engine::ring_ticket& at);
     void serve_truncate(const engine::file_request& request, const engine::ring_ticket& at);
     void serve_end(const engine::file_request& request, const engine::ring_ticket& at);
+    void take_back_open(std::uint64_t lost, const engine::ring_ticket& at);
     void settle_files();
     void start_flight(std::uint32_t number);
     void start_at_frames(std::uint32_t number);

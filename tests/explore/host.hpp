@@ -162,9 +162,10 @@ inline void host::answer(std::uint64_t ticket, const plan& planned) {
                      "the host was asked about a file that it did not give");
     explore::require(!is_about_written(posted.operation) || !slots_[posted.file_slot].is_settled,
                      "a file was settled while a group wrote it");
-    if (posted.lost_extent != 0)
-        take_path_back(static_cast<std::uint32_t>(posted.lost_extent) - 1,
-                       posted.lost_extent >> 32);
+    if (static_cast<std::uint32_t>(posted.lost_extent) != 0)
+        take_path_back(
+            static_cast<std::uint32_t>(posted.lost_extent) - 1,
+            (posted.lost_extent & ~(engine::lost_open_bit | engine::lost_write_bit)) >> 32);
     for (auto& w : reply.words) w = ~std::uint64_t{0};
     reply.result = planned.error;
     if (posted.operation == engine::op::read) {

@@ -1,4 +1,7 @@
 // Nothing waits for ever: each way to get stuck ends in time, with the error that names its cause.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <barrier>
@@ -159,6 +162,38 @@ TEST_F(bounded_wait, heartbeat_stops) {
     const int fd = open(lane{}, rt->ref(), "f0");
     EXPECT_GE(fd, 0);
     EXPECT_EQ(read_byte(fd, 0), 1);
+}
+
+// An open to write that is answered too late leaves no writer behind, which would be counted on to
+// know what the file has: for ever, since no group closes it.
+TEST_F(bounded_wait, open_to_write_that_is_answered_late_hides_no_change) {
+    o.writable = true;
+    create();
+    disk.stall(call_find);
+    std::int64_t late = 0;
+    std::thread opener([&] { late = open(lane{}, rt->ref(), "f0", open_read_write); });
+    await_stalled(1);
+    rt->interrupt();
+    opener.join();
+    EXPECT_EQ(late, -ECANCELED);
+    rt->resume();
+    disk.release();
+    const auto first_byte = [&] {
+        const int fd = open(lane{}, rt->ref(), "f0");
+        std::uint8_t byte = 0;
+        EXPECT_EQ(read(lane{}, rt->ref(), fd, &byte, 1, 0), 1);
+        close(lane{}, rt->ref(), fd);
+        return byte;
+    };
+    const std::uint8_t before = first_byte();
+    for (int i = 0; i < 32; ++i)  // the ring slot of that open has its next owner
+        EXPECT_EQ(open(lane{}, rt->ref(), "absent"), -ENOENT);
+    const std::uint8_t after = static_cast<std::uint8_t>(before + 1);
+    const int other = ::open((from.folder / "f0").c_str(), O_WRONLY | O_CLOEXEC);
+    EXPECT_EQ(::pwrite(other, &after, 1, 0), 1);
+    ::close(other);
+    EXPECT_EQ(first_byte(), after);
+    EXPECT_EQ(what_is_lost(*rt), "");
 }
 
 TEST_F(bounded_wait, interrupt_during_a_slow_read) {

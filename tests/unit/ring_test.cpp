@@ -256,24 +256,33 @@ void lose_an_open(hand_cache& c, std::uint32_t generation, std::int64_t result) 
 
 }  // namespace
 
-// Also when the open failed: names that cannot be opened are remembered too.
+// Also when the open failed: names that cannot be opened are remembered too. If it did not, the
+// host hears that no group has the file by that answer.
 TEST(ring, room_for_a_name_that_was_given_up_goes_back_once) {
-    for (const std::int64_t result : {0, -ENOENT}) {
+    struct lost {
+        std::int64_t result;
+        std::uint32_t flags;
+        std::uint64_t told;
+    };
+    for (const lost& open :
+         {lost{0, may_read, lost_open_bit}, lost{-ENOENT, may_read, 0},
+          lost{0, may_write, lost_open_bit | lost_write_bit}, lost{-ENOENT, may_write, 0}}) {
         hand_cache c;
         const ring_ticket at = claim(c);
-        ring_request request = request_of(op::open);
-        request.bytes = 20;
-        post(lane{}, c.view, at, request);
+        open_request request{};
+        request.name_bytes = 20;
+        request.flags = open.flags;
+        post(lane{}, c.view, at, request.packed());
         orphan_slot(c.view, at);
         c.replies[0].words[reply_path_and_flags] = 5;  // extent 4
-        c.answer(at.ticket, result);
+        c.answer(at.ticket, open.result);
         for (int round = 0; round < 2; ++round)
             for (std::uint32_t i = 1; i <= 4; ++i) {
                 const ring_ticket next = claim(c);
                 post(lane{}, c.view, next, request_of(op::ping));
                 const std::uint32_t slot = slot_of(c.ring, next.ticket);
                 EXPECT_EQ(c.requests[slot].lost_extent,
-                          round == 0 && slot == 0 ? std::uint64_t{3} << 32 | 5 : 0);
+                          round == 0 && slot == 0 ? std::uint64_t{3} << 32 | 5 | open.told : 0);
                 recycle_slot(c.view, next);
             }
     }

@@ -6,6 +6,8 @@
 // them down later. Only the next owner of the ring slot may read the old answer. It enters the file
 // as closed, so that the file is taken down like any closed file when its slot or table is needed.
 // The answer also came with room for the name, which goes back with the next owner's own request.
+// That also says that no group has the file by this answer: the host would count on a writer that
+// is none (docs/protocol/closed_files.md).
 #pragma once
 
 #include "penstock/base/standard.hpp"
@@ -67,6 +69,10 @@ PENSTOCK_HD inline void fill_record(const cache_view& c, const open_answer& answ
     if (c.writes != nullptr) reset_writes(c, answer.file_slot, answer.size_bytes);
 }
 
+// Beside the extent: the host had opened the file, and to write.
+inline constexpr std::uint64_t lost_open_bit = std::uint64_t{1} << 63,
+                               lost_write_bit = std::uint64_t{1} << 62;
+
 // Packs a path extent + 1 into the low half and its length in 8-byte units into the high half; 0:
 // none.
 constexpr PENSTOCK_HD std::uint64_t pack_lost_extent(std::uint32_t path_extent,
@@ -89,14 +95,18 @@ PENSTOCK_HD inline void enter_as_closed(const cache_view& c, const open_answer& 
 }
 
 // Leader only; the caller owns the ring slot, which its last owner gave up and the host has
-// answered. Returns the path extent that came with the answer, packed, to be given back.
+// answered. Returns what the host has to hear of that: the path extent that came with the answer,
+// packed, to be given back, and lost_open_bit.
 PENSTOCK_HD PENSTOCK_NOINLINE inline std::uint64_t adopt_lost_open(const cache_view& c,
                                                                    const ring_request& request,
                                                                    const ring_reply& reply) {
     if (request.operation != op::open) return 0;
     const open_answer answer = answer_of(reply);
-    if (answer.result == 0) enter_as_closed(c, answer);
-    return pack_lost_extent(answer.path_extent, request.bytes);
+    const std::uint64_t extent = pack_lost_extent(answer.path_extent, request.bytes);
+    if (answer.result != 0) return extent;
+    enter_as_closed(c, answer);
+    const bool writes = (open_request::of(request).flags & access_mask) != may_read;
+    return extent | lost_open_bit | (writes ? lost_write_bit : 0);
 }
 
 }  // namespace penstock::engine
