@@ -439,11 +439,16 @@ def _addresses_of(master: str, kind: socket.SocketKind) -> list[tuple[int, int, 
     return found
 
 
-def _connected(master: str, kind: socket.SocketKind) -> socket.socket:
-    """The first of the master's addresses that can be connected to. The error of the last one."""
+def _connected(addresses: Sequence[tuple[int, int, Any]],
+               kind: socket.SocketKind) -> socket.socket:
+    """To the first of the addresses that can be connected to. OSError: that of the last one."""
     failed = OSError(errno.EHOSTUNREACH, "its name has no address")
-    for family, protocol, address in _addresses_of(master, kind):
-        probe = socket.socket(family, kind, protocol)
+    for family, protocol, address in addresses:
+        try:
+            probe = socket.socket(family, kind, protocol)
+        except OSError as error:  # a kernel without IPv6
+            failed = error
+            continue
         probe.settimeout(1)
         try:
             probe.connect(address)
@@ -456,16 +461,13 @@ def _connected(master: str, kind: socket.SocketKind) -> socket.socket:
 
 def _address_towards(master: str) -> str:
     """The address of this node from which it reaches the master."""
+    addresses = _addresses_of(master, socket.SOCK_DGRAM)
     try:
-        with _connected(master, socket.SOCK_DGRAM) as probe:
+        with _connected(addresses, socket.SOCK_DGRAM) as probe:
             return str(probe.getsockname()[0])
-    except InterruptedError:
-        raise
     except OSError as error:
-        if "--master" in str(error):
-            raise
-        raise OSError(error.errno, f"--master {master}: {error.strerror}; give --host an address "
-                      "of this node from which it is reached") from None
+        raise OSError(error.errno, f"--master {master}: {error.strerror or error}; give --host an "
+                      "address of this node from which it is reached") from None
 
 
 def _wait_for_master(master: str) -> None:
@@ -474,7 +476,7 @@ def _wait_for_master(master: str) -> None:
     until = time.monotonic() + _MASTER_SECONDS
     while True:
         try:
-            _connected(master, socket.SOCK_STREAM).close()
+            _connected(_addresses_of(master, socket.SOCK_STREAM), socket.SOCK_STREAM).close()
             return
         except InterruptedError:
             raise
