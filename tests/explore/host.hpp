@@ -43,6 +43,7 @@ public:
 
     struct counts {
         std::uint32_t opens, reads, retires, leaves, fills, writes;
+        std::uint32_t lost_opens, lost_writes;  // that it heard of
     };
     counts asked{};
 
@@ -162,6 +163,10 @@ inline void host::answer(std::uint64_t ticket, const plan& planned) {
                      "the host was asked about a file that it did not give");
     explore::require(!is_about_written(posted.operation) || !slots_[posted.file_slot].is_settled,
                      "a file was settled while a group wrote it");
+    if ((posted.lost_extent & engine::lost_open_bit) != 0) {
+        ++asked.lost_opens;
+        if ((posted.lost_extent & engine::lost_write_bit) != 0) ++asked.lost_writes;
+    }
     if (static_cast<std::uint32_t>(posted.lost_extent) != 0)
         take_path_back(
             static_cast<std::uint32_t>(posted.lost_extent) - 1,

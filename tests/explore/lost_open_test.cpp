@@ -21,6 +21,7 @@ struct lost_answer : names {
         w.memory.requests[0].published = 1;
         w.memory.requests[0].operation = engine::op::open;
         w.memory.requests[0].bytes = 1;
+        w.memory.requests[0].file_slot = flags;
         auto& reply = w.memory.replies[0];
         reply.completed = 1;
         reply.words[engine::reply_slot_and_generation] = std::uint64_t{told} << 32;
@@ -32,7 +33,14 @@ struct lost_answer : names {
         return engine::file_state(word) == engine::file_live &&
                engine::file_generation(word) == told;
     }
-    std::uint32_t told;
+    // The host counts on its answers until it hears which ones no lane took.
+    void expect_told(std::uint32_t lost, std::uint32_t writes) {
+        also([this, lost, writes] {
+            explore::require(server.asked.lost_opens == lost && server.asked.lost_writes == writes,
+                             "the host did not hear once that its answer was lost");
+        });
+    }
+    std::uint32_t told, flags = engine::may_read;
 };
 
 TEST(lost_open, next_owner_enters_the_file) {
@@ -42,6 +50,18 @@ TEST(lost_open, next_owner_enters_the_file) {
             explore::require(echo(g, s.w.view, i) == 0, "a question got no answer");
         });
     s.also([&] { explore::require(s.entered(), "the file is out of reach"); });
+    s.expect_told(1, 0);
+    expect_sound(s.run());
+}
+
+TEST(lost_open, host_hears_of_one_to_write) {
+    lost_answer s(1);
+    s.flags = engine::may_write;
+    for (std::uint64_t i = 0; i < 2; ++i)
+        s.lane([&s, i](auto g) {
+            explore::require(echo(g, s.w.view, i) == 0, "a question got no answer");
+        });
+    s.expect_told(1, 1);
     expect_sound(s.run());
 }
 
