@@ -224,6 +224,7 @@ void file_registry::keep_handle(std::uint32_t slot, std::shared_ptr<shared_handl
     entry& e = entries_[slot];
     if (e.handle == nullptr) handles_.add(slot);
     e.handle = std::move(handle);
+    e.wants_handle = false;
     const std::size_t at_most = 2 * handles_.size();
     for (std::size_t step = 0; handles_.size() > limits_.max_handles && step < at_most; ++step) {
         const std::uint32_t next = handles_.next();
@@ -283,6 +284,7 @@ open_reply file_registry::enter(found_file& file, const slot_life& open_now, han
     e.passed_opens = file.passed_opens;
     e.path.swap(file.path);  // the old one goes without the lock
     e.epoch = 0;
+    e.lost.clear();
     keep_handle(slot, file.handle, parked);
     if (observer_ != nullptr && !e.uncertain) observer_->entered(life_of(e, slot));
     if (known != current_.end()) older_.emplace(key, std::exchange(known->second, slot));
@@ -380,7 +382,10 @@ std::int64_t file_registry::retire(std::uint32_t slot, std::uint32_t generation)
             hub_.known.remove(known->first);
             current_.erase(known);
         } else {
-            std::erase_if(older_, [slot](const auto& version) { return version.second == slot; });
+            const auto [first, last] = older_.equal_range(key_of(e->identity));
+            const auto older = std::find_if(
+                first, last, [slot](const auto& version) { return version.second == slot; });
+            if (older != last) older_.erase(older);
         }
         if (e->handle != nullptr) closed = take_handle(slot);
         else handle_changes_.fetch_add(1, std::memory_order_release);

@@ -191,10 +191,12 @@ public:
     // Settles a written file that the device closed after all of it was written back. If it is
     // proved that the device alone changed the file (docs/protocol/closed_files.md), and the file
     // is as long as `size_bytes`, its pages stay valid. Otherwise they count as old from now on.
-    // Does nothing if an open was answered since, which `epoch` tells. False: handles of this
+    // `taken` says how many answers to opens of the file groups had taken. If there are others that
+    // are not known to be lost, a group may have the file by one: then this is noted and no more.
+    // False: handles of this
     // registry are in the way of the proof, and threads are about to let them go; call again, which
     // comes to an end within a tenth of a second.
-    [[nodiscard]] bool settle(std::uint32_t slot, std::uint32_t generation, std::uint64_t epoch,
+    [[nodiscard]] bool settle(std::uint32_t slot, std::uint32_t generation, std::uint64_t taken,
                               std::uint64_t size_bytes);
     // The device cut the file to size 0, and no group had it open to write meanwhile.
     void cut_to_nothing(std::uint32_t slot, std::uint32_t generation);
@@ -286,15 +288,15 @@ private:
         // watch began were those of the file.
         watch_hold watch;
         bool was_as_file = false;
-        // Since then: the answers to opens that no group took, by their epochs; how many others
-        // let a group write; and the epoch of the last close that could not settle the file, since
-        // a later open had been answered. At first that of the last answer before.
-        std::vector<std::uint32_t> lost;
-        std::uint64_t writers_answered = 0, closed_epoch = 0;
+        // The last answer before that; how many since then that are not lost let a group write; and
+        // how many answers were taken when the last close came that could not settle the file.
+        std::uint32_t written_from = 0;
+        std::uint64_t writers_answered = 0, closed_taken = 0;
+        std::vector<std::uint32_t> lost;        // answers to opens in this life that no group took
         std::weak_ptr<const void> last_handle;  // the mark of the one that settling took away
-        // Since when its last close of this epoch is being settled.
+        // Since when its last close with so many answers taken is being settled.
         struct {
-            std::uint64_t epoch = 0;
+            std::uint64_t taken = 0;
             std::int64_t since_ns = 0;
             std::uint32_t attempts = 0;       // beside which names were looked up
             std::uint64_t looks_awaited = 0;  // so many end before the next attempt
@@ -302,8 +304,9 @@ private:
         std::uint32_t epoch = 0;
         std::uint32_t loans = 0;
         bool written_while_lent = false;
-        bool used_lately = false;  // read since the parking hand last came by
-        bool nameless = false;     // its handle could not be opened again by path
+        bool used_lately = false;   // read since the parking hand last came by
+        bool nameless = false;      // its handle could not be opened again by path
+        bool wants_handle = false;  // of an older version: a proof took it, and gives it back
     };
 
     struct found_file {
@@ -357,9 +360,9 @@ private:
     enum class proof { given, none, not_yet };
     struct closing {
         std::uint32_t slot, generation;
-        std::uint64_t epoch, size_bytes;
+        std::uint64_t taken, size_bytes;
     };
-    static bool none_taken_since(const entry& e, std::uint64_t epoch);
+    static bool none_under_way(const entry& e, std::uint64_t taken);
     entry* closing_entry(const closing& of);  // lock held
     [[nodiscard]] bool was_passed(const entry& e) const;
     proof begin_proof(const closing& of, std::shared_ptr<file_writer>& writer,
@@ -368,8 +371,8 @@ private:
                     const write_watch::mark& seen);
     proof keep(const closing& of, const file_identity& now,
                const std::shared_ptr<file_writer>& writer);
-    void take_for_proof(std::uint32_t slot, handles& parked);  // lock held
-    void give_to_older(const closing& of, const file_writer& writer);
+    bool take_for_proof(std::uint32_t slot, handles& parked);  // lock held
+    void give_to_older(const slot_life& of, std::shared_ptr<file_writer> writer);
     bool is_held_here(const closing& of);
     bool was_looked_up(const closing& of, std::uint64_t looks_before);
     // What goes without the lock.

@@ -44,9 +44,8 @@ void file_registry::begin_writing(entry& e, std::uint32_t slot, found_file& file
         file.is_as_told && (is_fresh || (!e.uncertain && e.identity == file.facts.identity &&
                                          e.passed_opens == file.passed_opens));
     e.watch = std::move(file.watch);
-    e.lost.clear();
-    e.writers_answered = 0;
-    e.closed_epoch = e.epoch;
+    e.written_from = e.epoch;
+    e.writers_answered = e.closed_taken = 0;
     e.settling = {};
     if (e.loans != 0) e.written_while_lent = true;
     // Its size is no longer what was given out with its handle.
@@ -81,54 +80,52 @@ bool file_registry::was_passed(const entry& e) const {
     return hub_.passed.look(key_of(e.identity)).opens != e.passed_opens;
 }
 
-// Did no group take an answer to an open after that of this epoch, as far as is known?
-bool file_registry::none_taken_since(const entry& e, std::uint64_t epoch) {
-    return e.epoch - epoch ==
-           static_cast<std::uint64_t>(std::count_if(
-               e.lost.begin(), e.lost.end(), [&](std::uint32_t lost) { return lost > epoch; }));
+// Has every answer to an open of the file been taken, and given back since, or lost? Those that are
+// under way are neither. There are never more taken than the others, so equal numbers say it.
+bool file_registry::none_under_way(const entry& e, std::uint64_t taken) {
+    return e.epoch - e.lost.size() == taken;
 }
 
 file_registry::entry* file_registry::closing_entry(const closing& of) {
     entry* const e = live_entry(of.slot, of.generation);
     if (e == nullptr || e->writer == nullptr) return nullptr;
-    if (none_taken_since(*e, of.epoch)) return e;
-    e->closed_epoch = std::max(e->closed_epoch, of.epoch);
+    if (none_under_way(*e, of.taken)) return e;
+    e->closed_taken = std::max(e->closed_taken, of.taken);
     return nullptr;
 }
 
-// What came before a close that is known counts no more: the epoch of that close tells enough.
 void file_registry::take_back_open(const slot_life& of, std::uint32_t epoch, bool to_write) {
+    written_end ended;
     {
-        written_end ended;
         std::lock_guard lock(mutex_);
         entry* const e = live_entry(of.slot, of.generation);
-        if (e == nullptr || e->writer == nullptr || epoch <= e->closed_epoch || epoch > e->epoch ||
+        if (e == nullptr || epoch == 0 || epoch > e->epoch ||
             std::count(e->lost.begin(), e->lost.end(), epoch) != 0)
             return;
         e->lost.push_back(epoch);
-        if (to_write && e->writers_answered != 0) --e->writers_answered;
-        if (e->writers_answered != 0 && !none_taken_since(*e, e->closed_epoch)) return;
+        if (e->writer == nullptr) return;
+        if (to_write && epoch > e->written_from && e->writers_answered != 0) --e->writers_answered;
+        if (e->writers_answered != 0 && !none_under_way(*e, e->closed_taken)) return;
         ended = forget_pages(*e, of.slot);
     }
+    give_to_older(of, ended.writer);
     settle_lives();
 }
 
-bool file_registry::settle(std::uint32_t slot, std::uint32_t generation, std::uint64_t epoch,
+bool file_registry::settle(std::uint32_t slot, std::uint32_t generation, std::uint64_t taken,
                            std::uint64_t size_bytes) {
-    const closing of{slot, generation, epoch, size_bytes};
+    const closing of{slot, generation, taken, size_bytes};
+    std::shared_ptr<file_writer> writer;
     proof got = proof::none;
     {
-        std::shared_ptr<file_writer> writer;
         write_watch::mark seen;
         handles parked;
         got = begin_proof(of, writer, seen, parked);
         parked.clear();
-        if (got == proof::given) {
-            got = try_proof(of, writer, seen);
-            if (got != proof::not_yet) give_to_older(of, *writer);
-        }
+        if (got == proof::given) got = try_proof(of, writer, seen);
     }
     if (got == proof::not_yet) return false;
+    give_to_older({slot, generation}, std::move(writer));
     if (got == proof::none) {
         written_end ended;
         std::lock_guard lock(mutex_);
@@ -150,49 +147,53 @@ file_registry::proof file_registry::begin_proof(const closing& of,
     if (!e->was_as_file || !e->watch.is_held() || e->nameless || was_passed(*e) ||
         of.size_bytes > limits_.most_kept_bytes)
         return proof::none;
-    if (e->settling.since_ns == 0 || e->settling.epoch != of.epoch)
-        e->settling = {of.epoch, steady_ns(), 0, 0};
+    if (e->settling.since_ns == 0 || e->settling.taken != of.taken)
+        e->settling = {of.taken, steady_ns(), 0, 0};
     if (looks_ended_.load() < e->settling.looks_awaited &&
         steady_ns() - e->settling.since_ns < longest_wait_ns)
         return proof::not_yet;
     take_for_proof(of.slot, parked);
     const auto [first, last] = older_.equal_range(key_of(e->identity));
-    for (auto version = first; version != last; ++version) take_for_proof(version->second, parked);
+    for (auto version = first; version != last; ++version)
+        if (take_for_proof(version->second, parked)) entries_[version->second].wants_handle = true;
     writer = e->writer;
     seen = e->watch.mark();
     return proof::given;
 }
 
-// One without a name stays, at the cost of the proof.
-void file_registry::take_for_proof(std::uint32_t slot, handles& parked) {
+// One without a name stays, at the cost of the proof. False: nothing was taken.
+bool file_registry::take_for_proof(std::uint32_t slot, handles& parked) {
     entry& e = entries_[slot];
-    if (e.handle == nullptr || e.nameless) return;
+    if (e.handle == nullptr || e.nameless) return false;
     e.last_handle = e.handle->open_mark();
     parked.push_back(take_handle(slot));
+    return true;
 }
 
 // A group that has an older version open reads on, whatever happens to the file's name from now on.
-// Should the open fail, its reads open the file by its path.
-void file_registry::give_to_older(const closing& of, const file_writer& writer) {
-    const auto for_each_without = [&](auto&& act) {  // with the lock
+// `writer`: of the attempt, or null if there was none. Without a writer, and should the open fail,
+// reads open the file by its path.
+void file_registry::give_to_older(const slot_life& of, std::shared_ptr<file_writer> writer) {
+    const auto for_each = [&](auto&& act) {  // with the lock
         const entry* const e = live_entry(of.slot, of.generation);
         if (e == nullptr) return;
+        if (writer == nullptr) writer = e->writer;
         const auto [first, last] = older_.equal_range(key_of(e->identity));
         for (auto version = first; version != last; ++version)
-            if (entries_[version->second].handle == nullptr) act(version->second);
+            if (entries_[version->second].wants_handle) act(version->second);
     };
     bool is_wanted = false;
     {
         std::lock_guard lock(mutex_);
-        for_each_without([&](std::uint32_t) { is_wanted = true; });
+        for_each([&](std::uint32_t) { is_wanted = true; });
     }
-    if (!is_wanted) return;
-    const int fd = env_.open_found(writer.fd());
+    if (!is_wanted || writer == nullptr) return;
+    const int fd = env_.open_found(writer->fd());
     if (fd < 0) return;
     const auto handle = std::make_shared<shared_handle>(env_, fd, &reads_);
     handles parked;
     std::lock_guard lock(mutex_);
-    for_each_without([&](std::uint32_t slot) { keep_handle(slot, handle, parked); });
+    for_each([&](std::uint32_t slot) { keep_handle(slot, handle, parked); });
 }
 
 // Does this registry have the file open, but for the writer's handle? Time and counts, here and

@@ -175,7 +175,7 @@ void service::serve_end(const file_request& request, const ring_ticket& at) {
 void service::settle_files() {
     handles_.forget_stale();
     std::erase_if(settling_, [this](const settling_file& s) {
-        if (!files_.settle(s.request.file_slot, s.request.generation, s.request.epoch,
+        if (!files_.settle(s.request.file_slot, s.request.generation, s.request.answers,
                            s.request.size_bytes))
             return false;
         answer(s.at, 0);
@@ -313,7 +313,7 @@ void service::serve_truncate(const file_request& request, const ring_ticket& at)
     const std::int64_t code =
         files_.shared().change_told(env_, file->fd(), {request.size_bytes, 0, true}, cut);
     file->end_cut(request.size_bytes);
-    if (code == 0 && request.size_bytes == 0 && request.epoch == engine::cut_alone)
+    if (code == 0 && request.size_bytes == 0 && request.answers == engine::cut_alone)
         files_.cut_to_nothing(request.file_slot, request.generation);
     answer(at, code);
 }

@@ -113,6 +113,7 @@ private:
         bool in_use = false;
         bool is_settled = false;  // the host has no writer for it any more
         std::uint64_t epoch = 0;  // how many opens were answered with it
+        std::uint64_t lost = 0;   // of these, that no lane took
     };
     struct extent {
         std::uint32_t at = 0, units = 0;
@@ -165,6 +166,9 @@ inline void host::answer(std::uint64_t ticket, const plan& planned) {
                      "a file was settled while a group wrote it");
     if ((posted.lost_extent & engine::lost_open_bit) != 0) {
         ++asked.lost_opens;
+        const std::uint64_t of = reply.words[engine::reply_slot_and_generation];
+        given_slot& lost = slots_[of % max_files];
+        if (lost.generation == of >> 32) ++lost.lost;
         if ((posted.lost_extent & engine::lost_write_bit) != 0) ++asked.lost_writes;
     }
     if (static_cast<std::uint32_t>(posted.lost_extent) != 0)
@@ -182,7 +186,7 @@ inline void host::answer(std::uint64_t ticket, const plan& planned) {
     } else if (posted.operation == engine::op::settle) {
         const engine::file_request settled = engine::file_request::of(posted);
         given_slot& s = slots_[settled.file_slot];
-        if (s.epoch == settled.epoch) s.is_settled = true;
+        if (s.epoch - s.lost == settled.answers) s.is_settled = true;
     } else if (posted.operation == engine::op::fill) {
         ++asked.fills;
         fill_pages(posted, staging, planned);

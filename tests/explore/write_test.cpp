@@ -272,22 +272,23 @@ TEST(write, one_opens_writes_and_closes_while_another_closes) {
 }
 
 // The host has a writer for the file as long as a lane has it open to write: it drops the writer
-// with the last close, unless it has answered an open since.
-TEST(write, two_open_a_file_by_its_name_write_it_and_close_it) {
+// with the last close, unless it has answered an open that no lane had taken by then. By two names
+// both ask the host, and the later answer may be taken first.
+void two_open_write_and_close(const char* first, const char* second) {
     written_file s({.frames = 1, .ring_slots = 2});
     s.warm(0, 0);
     s.expect(0, 0, 70);
     s.expect(0, 1, 71);
     s.held.references = 0;
-    s.server.files = {{"a", 1, 2 * page_bytes}};
+    s.server.files = {{"a", 1, 2 * page_bytes}, {"alias", 1, 2 * page_bytes}};
     s.prepare = [&s, before = s.prepare] {
         before();
         --s.w.memory.file_words[0];
         s.w.memory.writes[0].writers = 0;
     };
     for (std::uint64_t word = 0; word < 2; ++word)
-        s.lane([&s, word](auto g) {
-            const int fd = open(g, s.w.fs(), "a", open_write);
+        s.lane([&s, word, name = word == 0 ? first : second](auto g) {
+            const int fd = open(g, s.w.fs(), name, open_write);
             explore::require(fd >= 0, "an open failed");
             const std::uint64_t value = 70 + word;
             explore::require(
@@ -300,6 +301,12 @@ TEST(write, two_open_a_file_by_its_name_write_it_and_close_it) {
                          "closed by all, and the file does not have it");
     });
     expect_sound(s.run({.preemptions = 2}));
+}
+TEST(write, two_open_a_file_by_its_name_write_it_and_close_it) {
+    two_open_write_and_close("a", "a");
+}
+TEST(write, two_open_a_file_by_two_names_write_it_and_close_it) {
+    two_open_write_and_close("a", "alias");
 }
 
 // The reader has the file open, and no lane has written it when the reader begins to close.

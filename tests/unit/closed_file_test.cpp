@@ -292,8 +292,6 @@ TEST_F(closed_files, a_reader_of_another_program_costs_the_proof_and_nothing_els
     ::close(other);
 }
 
-// What a runtime wrote and closed may be in the operating system's memory alone. No descriptor that
-// writes is left, so a reader brings it to its storage.
 // The version from before an outside change, whose handle is in the way of the proof.
 TEST_F(closed_files, an_older_version_of_the_file_costs_no_proof) {
     if (!can_prove()) GTEST_SKIP() << "this file system or kernel allows no proof";
@@ -325,6 +323,8 @@ TEST_F(closed_files, a_reader_of_an_older_version_reads_on_without_its_name) {
     close_here(old);
 }
 
+// What a runtime wrote and closed may be in the operating system's memory alone. No descriptor that
+// writes is left, so a reader brings it to its storage.
 TEST_F(closed_files, a_reader_brings_a_closed_file_to_its_storage) {
     for (const bool keeps : {true, false}) {
         if (keeps && !can_prove()) continue;

@@ -520,6 +520,49 @@ TEST_F(registry, a_loan_from_before_a_kept_write_is_no_longer_valid) {
     files->end_loan(next);
 }
 
+// An open that is answered between two attempts ends them.
+TEST_F(registry, an_older_version_has_its_handle_again_however_the_attempts_end) {
+    registry_limits writable = small_limits;
+    writable.writable = true;
+    make(writable);
+    let_files_settle();
+    const open_reply old = must_open("a");
+    write_file(root / "a", pattern(9, 5000));
+    let_files_settle();
+    const open_reply writer = files->open("a", 0, 0, open_read_write);
+    ASSERT_NE(writer.slot, old.slot);
+    if (!can_prove_writes(outside)) GTEST_SKIP() << "this file system or kernel allows no proof";
+    std::shared_ptr<shared_handle> held;
+    std::uint64_t size = 0;
+    ASSERT_EQ(files->handle_of(old.slot, old.generation, held, size), 0);
+    EXPECT_FALSE(files->settle(writer.slot, writer.generation, 1, 5000));
+    files->open("a", 0, 0);
+    held.reset();
+    EXPECT_TRUE(files->settle(writer.slot, writer.generation, 1, 5000));
+    std::filesystem::remove(root / "a");
+    EXPECT_EQ(files->handle_of(old.slot, old.generation, held, size), 0);
+}
+
+TEST_F(registry, the_slot_of_an_older_version_may_have_another_file) {
+    registry_limits writable = small_limits;
+    writable.writable = true;
+    make(writable);
+    const open_reply old = must_open("a");
+    write_file(root / "a", pattern(9, 5000));
+    const open_reply writer = files->open("a", 0, 0, open_read_write);
+    ASSERT_EQ(files->retire(old.slot, old.generation), 0);
+    const open_reply b = must_open("sub/b");
+    ASSERT_EQ(b.slot, old.slot);
+    while (!files->settle(writer.slot, writer.generation, 1, 5000)) std::this_thread::yield();
+    std::filesystem::remove(root / "sub/b");
+    std::shared_ptr<shared_handle> handle;
+    std::uint64_t size = 0;
+    ASSERT_EQ(files->handle_of(b.slot, b.generation, handle, size), 0);
+    struct stat facts {};
+    ASSERT_EQ(::fstat(handle->fd(), &facts), 0);
+    EXPECT_EQ(facts.st_ino, b.identity.inode);
+}
+
 // A service thread lets its handle go, and the close takes a moment in which the file is settled:
 // the lease would be refused, and the pages lost.
 TEST_F(registry, a_handle_that_is_being_closed_does_not_cost_the_proof) {

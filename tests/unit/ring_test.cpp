@@ -93,7 +93,7 @@ TEST(ring, each_operation_has_its_words_in_the_wire) {
     EXPECT_EQ(write_request::of(write).is_whole, 1u);
     EXPECT_EQ(leaf_request::of(leaf).kind, growth_directory);
     EXPECT_EQ(leaf_request::of(leaf).number, 4u);
-    EXPECT_EQ(file_request::of(settle).epoch, 5u);
+    EXPECT_EQ(file_request::of(settle).answers, 5u);
     EXPECT_EQ(file_request::of(file_request{op::truncate, 1, 2, 77}.packed()).size_bytes, 77u);
 }
 

@@ -372,9 +372,10 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint32_t count_writers(const cache_view& c, std
 PENSTOCK_HD PENSTOCK_INLINE std::uint32_t writers_of(const cache_view& c, std::uint32_t slot) {
     return atomic_load<order::acquire>(&c.writes[slot].writers);
 }
-PENSTOCK_HD PENSTOCK_INLINE void raise_epoch(const cache_view& c, std::uint32_t slot,
-                                             std::uint32_t epoch) {
-    atomic_raise<order::relaxed>(&c.writes[slot].epoch, epoch);
+// By a group that took an answer to an open, and has its reference by now. Relaxed: a closer that
+// finds the reference given back, by an acquire of the file word, finds the answer counted.
+PENSTOCK_HD PENSTOCK_INLINE void count_answer(const cache_view& c, std::uint32_t slot) {
+    atomic_fetch_add<order::relaxed>(&c.writes[slot].answers, std::uint32_t{1});
 }
 // The size of the file itself, as far as this runtime knows. Raised before a write-back is sent, so
 // that a page that was evicted is read again.
@@ -405,8 +406,8 @@ PENSTOCK_HD inline void reset_writes(const cache_view& c, std::uint32_t slot,
 PENSTOCK_HD PENSTOCK_INLINE std::uint32_t take_piece(const cache_view& c, std::uint32_t slot) {
     return atomic_fetch_add<order::relaxed>(&c.writes[slot].next_piece, std::uint32_t{1});
 }
-PENSTOCK_HD PENSTOCK_INLINE std::uint32_t epoch_of(const cache_view& c, std::uint32_t slot) {
-    return atomic_load<order::relaxed>(&c.writes[slot].epoch);
+PENSTOCK_HD PENSTOCK_INLINE std::uint32_t answers_of(const cache_view& c, std::uint32_t slot) {
+    return atomic_load<order::relaxed>(&c.writes[slot].answers);
 }
 
 // The count of writable mappings of the file. A group that maps has the file open, so counting is

@@ -163,7 +163,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_owned_name(const Group& g, const
     }
     std::int64_t result = code;
     if (code == 0) {
-        if (c.writes != nullptr) raise_epoch(c, answer.file_slot, answer.epoch);
+        if (c.writes != nullptr) count_answer(c, answer.file_slot);
         result = join_writers(c, answer.file_slot, key.flags) |
                  own_descriptor(c, answer.file_slot, answer.generation, key.flags);
         atomic_store<order::relaxed>(&slot.file_slot, answer.file_slot);

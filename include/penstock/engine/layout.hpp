@@ -81,7 +81,7 @@ struct alignas(64) write_record {
     std::uint32_t cutting;  // 1: the opener that has to cut the file to size 0 has not done so yet;
                             // other openers wait
     std::uint32_t writers;  // descriptors open for writing
-    std::uint32_t epoch;    // the last answer to an open of the file, as the host counts them
+    std::uint32_t answers;  // to opens, that groups took: the host counts those that it gave
     std::uint64_t
         dirty_pages;  // of the file: how often a page turned dirty, less how often one turned clean
     std::int64_t error;  // 0, or the write-back error since a group was last told of one

@@ -38,8 +38,7 @@ struct alignas(64) ring_request {
     std::uint32_t generation;
     std::uint64_t offset;
     std::uint64_t argument;
-    std::uint64_t
-        lost_extent;  // any: an extent that the slot's last owner left (engine/lost_open.hpp) or 0
+    std::uint64_t lost_extent;  // any: what the slot's last owner left (engine/lost_open.hpp), or 0
     std::uint64_t open_slot;
     std::uint64_t reserved;
 };
@@ -190,13 +189,13 @@ struct leaf_request {
 inline constexpr std::uint64_t cut_alone = 1, unknown_size = INT64_MAX;
 
 // About a file as a whole: sync brings its written bytes to storage, truncate sets its size, settle
-// says that the last descriptor of a written file was closed in this epoch, and retire that its
-// slot is vacant.
+// says that the last descriptor of a written file was closed and how many answers to opens of the
+// file groups had taken, and retire that its slot is vacant.
 struct file_request {
     op operation;
     std::uint32_t file_slot, generation;
     std::uint64_t size_bytes = 0;  // truncate: to be; settle: as the device has it, or unknown_size
-    std::uint64_t epoch = 0;       // settle; truncate: 0 or cut_alone
+    std::uint64_t answers = 0;     // settle; truncate: 0 or cut_alone
 
     constexpr PENSTOCK_HD ring_request packed() const {
         ring_request out{};
@@ -204,7 +203,7 @@ struct file_request {
         out.file_slot = file_slot;
         out.generation = generation;
         out.offset = size_bytes;
-        out.argument = epoch;
+        out.argument = answers;
         return out;
     }
     static constexpr PENSTOCK_HD file_request of(const ring_request& in) {
@@ -231,7 +230,7 @@ static_assert(sizeof(ring_reply) == 64);
 
 // Words of the reply to open. slot_and_generation: slot in the low half, generation in the high
 // half. path_and_flags: path extent + 1 in the low half, 0 for none; bit 32: two-level table; from
-// bit 33 on: the epoch.
+// bit 33 on: the epoch, which is the number of this answer among those to opens of the file.
 enum reply_index : std::uint32_t {
     reply_slot_and_generation = 0,
     reply_size_bytes = 1,

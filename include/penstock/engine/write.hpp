@@ -81,16 +81,16 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline std::int64_t begin_append(const cache_view&
 }
 
 // Leader only. Posts a request about a written file and returns its result. `size_bytes` and
-// `epoch` are as in file_request, 0 for other operations.
+// `answers` are as in file_request, 0 for other operations.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t ask_about_generation(const Group& g, const cache_view& c,
                                                                 op operation, std::uint32_t slot,
                                                                 std::uint32_t generation,
                                                                 std::uint64_t size_bytes,
-                                                                std::uint64_t epoch) {
+                                                                std::uint64_t answers) {
     ring_ticket at{};
     if (const std::int64_t code = claim_slot(g, c, true, at); code != 0) return code;
-    post(g, c, at, file_request{operation, slot, generation, size_bytes, epoch}.packed());
+    post(g, c, at, file_request{operation, slot, generation, size_bytes, answers}.packed());
     if (const std::int64_t code = await(g, c, at); code != 0) {
         orphan_slot(c, at);
         return code;
@@ -167,7 +167,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool release_written(const Group& g, const cache_v
     const std::uint32_t slot = descriptor_slot(c, fd);
     const bool writes = descriptor_access(fd) != may_read, last = references_of(seen) == 1;
     // Read all of it before the reference goes: afterwards the slot may belong to another file.
-    const std::uint32_t epoch = epoch_of(c, slot);
+    const std::uint32_t answers = answers_of(c, slot);
     const std::uint64_t size_bytes = has_guesses(c, slot) ? unknown_size : size_of(c, slot);
     const bool settles = last && !mapped && dirty_pages_of(c, slot) == 0;
     if (writes) {
@@ -185,9 +185,11 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool release_written(const Group& g, const cache_v
         return false;
     }
     // The host keeps a file in its slot as long as a group may have it open for writing. It counts
-    // its answers to opens, so that it notices an answer that was on its way.
+    // its answers to opens, so that it notices one that is still on its way, whether it came before
+    // or after those that groups took.
     if (settles)
-        ask_about_generation(g, c, op::settle, slot, descriptor_generation(fd), size_bytes, epoch);
+        ask_about_generation(g, c, op::settle, slot, descriptor_generation(fd), size_bytes,
+                             answers);
     return true;
 }
 
