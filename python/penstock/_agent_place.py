@@ -69,8 +69,6 @@ class Place:
                            0o600)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if self._is_there(lock):
-                    return lock
             except BlockingIOError:
                 if answers(self.path) or time.monotonic() >= until:
                     os.close(lock)
@@ -85,6 +83,9 @@ class Place:
                 raise OSError(error.errno, f"'{shown_path(self._lock_path)}' cannot be locked "
                               f"({error.strerror}); give --socket a path on a local file system"
                               ) from None
+            try:
+                if self._is_there(lock):
+                    return lock
             except BaseException:
                 os.close(lock)
                 raise

@@ -414,7 +414,7 @@ def size_of(text: str) -> int:
 
 def _addresses_of(master: str, kind: socket.SocketKind) -> list[tuple[int, int, Any]]:
     """Family, protocol and address, of each that the master's name has. A look-up may take half a
-    minute, and no signal ends it; but one ends the wait for it."""
+    minute, and no signal ends it; but one ends the wait for it. OSError: EHOSTUNREACH."""
     name, _, port = master.rpartition(":")
     found: list[tuple[int, int, Any]] = []
     failed: list[Exception] = []
@@ -434,8 +434,7 @@ def _addresses_of(master: str, kind: socket.SocketKind) -> list[tuple[int, int, 
         pause(0.1)
     if failed:
         why = getattr(failed[0], "strerror", None) or str(failed[0])
-        raise OSError(errno.EHOSTUNREACH, f"--master {master}: {why}; give a name or an address "
-                      "that this node knows")
+        raise OSError(errno.EHOSTUNREACH, f"{why}; give a name or an address that this node knows")
     return found
 
 
@@ -461,13 +460,14 @@ def _connected(addresses: Sequence[tuple[int, int, Any]],
 
 def _address_towards(master: str) -> str:
     """The address of this node from which it reaches the master."""
-    addresses = _addresses_of(master, socket.SOCK_DGRAM)
     try:
-        with _connected(addresses, socket.SOCK_DGRAM) as probe:
+        with _connected(_addresses_of(master, socket.SOCK_DGRAM), socket.SOCK_DGRAM) as probe:
             return str(probe.getsockname()[0])
+    except InterruptedError:
+        raise
     except OSError as error:
-        raise OSError(error.errno, f"--master {master}: {error.strerror or error}; give --host an "
-                      "address of this node from which it is reached") from None
+        raise OSError(error.errno, f"--master {master}: {error.strerror or error}; or give --host "
+                      "an address of this node from which it is reached") from None
 
 
 def _wait_for_master(master: str) -> None:
@@ -484,7 +484,7 @@ def _wait_for_master(master: str) -> None:
             if time.monotonic() > until:
                 raise OSError(error.errno or errno.ETIMEDOUT, "nothing answered at --master "
                               f"{master} for {_MASTER_SECONDS:g} s ({error.strerror or error}); "
-                              "start mooncake_master there") from None
+                              "is mooncake_master running there?") from None
         pause(0.2)
 
 

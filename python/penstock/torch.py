@@ -162,9 +162,9 @@ class Embedding(nn.Module):
         return self._dtype
 
     @dtype.setter
-    def dtype(self, dtype: torch.dtype) -> None:
-        self._dtype = dtype
-        self._factor = self._factor_in(dtype)
+    def dtype(self, dtype: Optional[torch.dtype]) -> None:
+        self._dtype = self._file_dtype if dtype is None else dtype
+        self._factor = self._factor_in(self._dtype)
 
     @property
     def scale(self) -> Optional[float]:
