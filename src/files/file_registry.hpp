@@ -193,9 +193,8 @@ public:
     // is as long as `size_bytes`, its pages stay valid. Otherwise they count as old from now on.
     // `taken` says how many answers to opens of the file groups had taken. If there are others that
     // are not known to be lost, a group may have the file by one: then this is noted and no more.
-    // False: handles of this
-    // registry are in the way of the proof, and threads are about to let them go; call again, which
-    // comes to an end within a tenth of a second.
+    // False: handles of this registry are in the way of the proof, and threads are about to let
+    // them go; call again, which comes to an end within a tenth of a second.
     [[nodiscard]] bool settle(std::uint32_t slot, std::uint32_t generation, std::uint64_t taken,
                               std::uint64_t size_bytes);
     // The device cut the file to size 0, and no group had it open to write meanwhile.

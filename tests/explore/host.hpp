@@ -54,6 +54,9 @@ public:
         for (auto& e : extents_) e = {};
     }
 
+    // Has the host no writer for the file in that slot any more?
+    [[nodiscard]] bool settled(std::uint32_t slot) const { return slots_[slot].is_settled; }
+
     // As if `inode` had been given the slot already (world::open_now does the other half).
     void given_already(std::uint32_t slot, std::uint64_t inode, std::uint32_t generation = 1) {
         slots_[slot] = {inode, generation, true};

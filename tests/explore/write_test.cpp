@@ -299,6 +299,7 @@ void two_open_write_and_close(const char* first, const char* second) {
     s.also([&] {
         explore::require(s.w.memory.disk[0] == 70 && s.w.memory.disk[1] == 71,
                          "closed by all, and the file does not have it");
+        explore::require(s.server.settled(0), "closed by all, and the host counts a writer");
     });
     expect_sound(s.run({.preemptions = 2}));
 }
