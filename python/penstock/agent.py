@@ -412,6 +412,10 @@ def size_of(text: str) -> int:
     return int(match[1]) * _UNITS[match[2].upper()]
 
 
+class _NoSuchMaster(OSError):
+    """Says all of it already."""
+
+
 def _addresses_of(master: str, kind: socket.SocketKind) -> list[tuple[int, int, Any]]:
     """Family, protocol and address, of each that the master's name has. A look-up may take half a
     minute, and no signal ends it; but one ends the wait for it. OSError: EHOSTUNREACH."""
@@ -434,7 +438,8 @@ def _addresses_of(master: str, kind: socket.SocketKind) -> list[tuple[int, int, 
         pause(0.1)
     if failed:
         why = getattr(failed[0], "strerror", None) or str(failed[0])
-        raise OSError(errno.EHOSTUNREACH, f"{why}; give a name or an address that this node knows")
+        raise _NoSuchMaster(errno.EHOSTUNREACH, f"--master {master}: {why}; give a name or an "
+                            "address that this node knows")
     return found
 
 
@@ -463,11 +468,11 @@ def _address_towards(master: str) -> str:
     try:
         with _connected(_addresses_of(master, socket.SOCK_DGRAM), socket.SOCK_DGRAM) as probe:
             return str(probe.getsockname()[0])
-    except InterruptedError:
+    except (InterruptedError, _NoSuchMaster):
         raise
     except OSError as error:
-        raise OSError(error.errno, f"--master {master}: {error.strerror or error}; or give --host "
-                      "an address of this node from which it is reached") from None
+        raise OSError(error.errno, f"--master {master}: {error.strerror or error}; give --host an "
+                      "address of this node from which it is reached") from None
 
 
 def _wait_for_master(master: str) -> None:
@@ -482,9 +487,11 @@ def _wait_for_master(master: str) -> None:
             raise
         except OSError as error:
             if time.monotonic() > until:
+                if isinstance(error, _NoSuchMaster):  # retried till now: a name may appear
+                    raise
                 raise OSError(error.errno or errno.ETIMEDOUT, "nothing answered at --master "
                               f"{master} for {_MASTER_SECONDS:g} s ({error.strerror or error}); "
-                              "is mooncake_master running there?") from None
+                              "start mooncake_master there") from None
         pause(0.2)
 
 

@@ -283,7 +283,7 @@ open_reply file_registry::enter(found_file& file, const slot_life& open_now, han
     e.tells_version = tells_version(file.facts, limits_.trust_times);
     e.passed_opens = file.passed_opens;
     e.path.swap(file.path);  // the old one goes without the lock
-    e.epoch = 0;
+    e.born = e.epoch;
     e.lost.clear();
     keep_handle(slot, file.handle, parked);
     if (observer_ != nullptr && !e.uncertain) observer_->entered(life_of(e, slot));
@@ -371,6 +371,7 @@ std::int64_t file_registry::retire(std::uint32_t slot, std::uint32_t generation)
     std::shared_ptr<shared_handle> closed;  // without the lock, and so is what was written to
     std::shared_ptr<file_writer> written;
     watch_hold watched;
+    if (limits_.writable) give_to_older({slot, generation}, nullptr);  // an attempt may end by this
     {
         std::lock_guard lock(mutex_);
         entry* const e = live_entry(slot, generation);

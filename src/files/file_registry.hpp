@@ -300,7 +300,9 @@ private:
             std::uint32_t attempts = 0;       // beside which names were looked up
             std::uint64_t looks_awaited = 0;  // so many end before the next attempt
         } settling;
-        std::uint32_t epoch = 0;
+        // The last answer to an open, counted through all lives of the slot, since a generation
+        // comes again; and the last one before this life.
+        std::uint32_t epoch = 0, born = 0;
         std::uint32_t loans = 0;
         bool written_while_lent = false;
         bool used_lately = false;   // read since the parking hand last came by

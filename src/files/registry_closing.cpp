@@ -83,7 +83,8 @@ bool file_registry::was_passed(const entry& e) const {
 // Has every answer to an open of the file been taken, and given back since, or lost? Those that are
 // under way are neither. There are never more taken than the others, so equal numbers say it.
 bool file_registry::none_under_way(const entry& e, std::uint64_t taken) {
-    return e.epoch - e.lost.size() == taken;
+    return static_cast<std::uint32_t>(e.epoch - e.born - e.lost.size()) ==
+           static_cast<std::uint32_t>(taken);
 }
 
 file_registry::entry* file_registry::closing_entry(const closing& of) {
@@ -99,12 +100,15 @@ void file_registry::take_back_open(const slot_life& of, std::uint32_t epoch, boo
     {
         std::lock_guard lock(mutex_);
         entry* const e = live_entry(of.slot, of.generation);
-        if (e == nullptr || epoch == 0 || epoch > e->epoch ||
-            std::count(e->lost.begin(), e->lost.end(), epoch) != 0)
+        if (e == nullptr) return;
+        // The reply had 31 bits of the number. Another life may have had the same generation.
+        const std::uint32_t ago = (e->epoch - epoch) & 0x7fffffff, answer = e->epoch - ago;
+        if (ago >= e->epoch - e->born || std::count(e->lost.begin(), e->lost.end(), answer) != 0)
             return;
-        e->lost.push_back(epoch);
+        e->lost.push_back(answer);
         if (e->writer == nullptr) return;
-        if (to_write && epoch > e->written_from && e->writers_answered != 0) --e->writers_answered;
+        if (to_write && ago < e->epoch - e->written_from && e->writers_answered != 0)
+            --e->writers_answered;
         if (e->writers_answered != 0 && !none_under_way(*e, e->closed_taken)) return;
         ended = forget_pages(*e, of.slot);
     }
@@ -170,7 +174,8 @@ bool file_registry::take_for_proof(std::uint32_t slot, handles& parked) {
     return true;
 }
 
-// A group that has an older version open reads on, whatever happens to the file's name from now on.
+// A group that has an older version open reads on, whatever happens to the file's name from now on;
+// during the attempts its reads open the file by its path.
 // `writer`: of the attempt, or null if there was none. Without a writer, and should the open fail,
 // reads open the file by its path.
 void file_registry::give_to_older(const slot_life& of, std::shared_ptr<file_writer> writer) {

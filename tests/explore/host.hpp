@@ -122,9 +122,7 @@ private:
         std::uint32_t at = 0, units = 0;
     };
 
-    static bool is_about_written(engine::op operation) {
-        return operation == engine::op::write || operation == engine::op::sync;
-    }
+    static bool is_about_written(engine::op operation) { return operation == engine::op::write; }
     const engine::ring_request& request(std::uint64_t ticket) const {
         return world_.memory.requests[engine::slot_of(world_.view.rings[0], ticket)];
     }
@@ -305,7 +303,8 @@ inline std::int64_t host::open_name(const engine::ring_request& posted, const st
     reply.words[engine::reply_size_bytes] = file->size_bytes;
     reply.words[engine::reply_table] = slot * 8;
     if (file->two_level) reply.words[engine::reply_path_and_flags] |= std::uint64_t{1} << 32;
-    slots_[slot].is_settled = false;
+    if ((engine::open_request::of(posted).flags & engine::access_mask) != engine::may_read)
+        slots_[slot].is_settled = false;  // an open to read brings no writer
     reply.words[engine::reply_path_and_flags] |= ++slots_[slot].epoch << 33;
     reply.words[engine::reply_inode] = file->inode;
     reply.words[engine::reply_modified_ns] = 0;

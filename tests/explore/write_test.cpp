@@ -263,7 +263,7 @@ TEST(write, one_opens_writes_and_closes_while_another_closes) {
     s.anything_goes(0, 0);
     s.lane([&](auto g) { explore::require(close(g, s.w.fs(), s.fd) == 0, "a close failed"); });
     s.lane([&](auto g) {
-        if (engine::add_reference(g, s.w.view, s.fd) != s.fd) return;
+        if (engine::add_reference(g, s.w.view, s.fd) < 0) return;
         engine::count_writers(s.w.view, 0, 1);
         s.store(g, 0, 0, 70);
         explore::require(close(g, s.w.fs(), s.fd) == 0, "a close failed");
@@ -310,6 +310,35 @@ TEST(write, two_open_a_file_by_two_names_write_it_and_close_it) {
     two_open_write_and_close("a", "alias");
 }
 
+// A lane that opens the file beside a writer needs no answer of the host. It may be late: the
+// writer has closed the file by then, the host has no writer any more, and a reader has it open.
+TEST(write, one_opens_beside_a_writer_that_closes_and_reads) {
+    written_file s({.frames = 1, .ring_slots = 2});
+    s.warm(0, 0);
+    s.expect(0, 0, 70);
+    s.held.references = 1;
+    s.server.files = {{"a", 1, 2 * page_bytes}, {"alias", 1, 2 * page_bytes}};
+    s.prepare = [&s, before = s.prepare] {
+        before();
+        --s.w.memory.file_words[0];
+        s.w.memory.writes[0].writers = 0;
+    };
+    s.lane([&s](auto g) {
+        const int fd = open(g, s.w.fs(), "a", open_write);
+        explore::require(fd >= 0 && close(g, s.w.fs(), fd) == 0, "an open or a close failed");
+        explore::require(open(g, s.w.fs(), "alias") >= 0, "an open failed");
+    });
+    s.lane([&s](auto g) {
+        const int fd = open(g, s.w.fs(), "a", open_write);
+        explore::require(fd >= 0, "an open failed");
+        const std::uint64_t value = 70;
+        explore::require(write(g, s.w.fs(), fd, &value, 8, 0) == 8, "a write failed");
+        explore::require(msync(g, s.w.fs(), fd, 0, page_bytes) == 0, "an msync failed");
+        explore::require(close(g, s.w.fs(), fd) == 0, "a close failed");
+    });
+    expect_sound(s.run({.preemptions = 2}));
+}
+
 // The reader has the file open, and no lane has written it when the reader begins to close.
 TEST(write, one_opens_for_writing_while_a_reader_closes) {
     written_file s({.frames = 1});
@@ -327,7 +356,7 @@ TEST(write, one_opens_for_writing_while_a_reader_closes) {
     const int reading = engine::make_descriptor(0, 1);
     s.lane([&](auto g) { explore::require(close(g, s.w.fs(), reading) == 0, "a close failed"); });
     s.lane([&](auto g) {
-        if (engine::add_reference(g, s.w.view, s.fd) != s.fd) return;
+        if (engine::add_reference(g, s.w.view, s.fd) < 0) return;
         engine::grant(s.w.view, 0);
         engine::count_writers(s.w.view, 0, 1);
         s.store(g, 0, 0, 70);

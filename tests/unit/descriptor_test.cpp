@@ -139,6 +139,29 @@ TEST_P(descriptors, many_threads_open_and_close) {
     expect_references(0);
 }
 
+// A descriptor that is held for a moment is no writer, whatever access its origin has.
+TEST(descriptor, windows_of_a_file_that_is_written_leave_its_writer_counted) {
+    const temporary_folder folder;
+    const std::string path = folder / "file";
+    write_file(path, pattern(1, 3 * page));
+    options o = small_options(folder, 1);
+    o.writable = true;
+    host::runtime_hooks hooks;
+    hooks.windows_on_cpu = true;
+    const auto rt = make_runtime(o, hooks);
+    const int writer = rt->open(path, open_read_write);
+    ASSERT_GE(writer, 0);
+    for (int i = 0; i < 2; ++i) static_cast<void>(rt->open_windows(writer));  // it may be refused
+    // Only the first of several writers cuts.
+    const int other = open(lane{}, rt->ref(), path.c_str(), open_read_write | open_truncate);
+    EXPECT_GE(other, 0);
+    EXPECT_EQ(bytes_on_disk(path).size(), 3 * page);
+    EXPECT_EQ(close(lane{}, rt->ref(), other), 0);
+    EXPECT_EQ(rt->close(writer), 0);
+    EXPECT_EQ(engine::writers_of(rt->ref().view, engine::descriptor_slot(rt->ref().view, writer)),
+              0u);
+}
+
 // More slots than leave room for numbers: as ever.
 TEST(descriptor, files_beyond_65536_share_their_numbers) {
     const temporary_folder folder;

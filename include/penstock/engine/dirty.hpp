@@ -373,7 +373,9 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint32_t writers_of(const cache_view& c, std::u
     return atomic_load<order::acquire>(&c.writes[slot].writers);
 }
 // By a group that took an answer to an open, and has its reference by now. Relaxed: a closer that
-// finds the reference given back, by an acquire of the file word, finds the answer counted.
+// finds the reference given back, by an acquire of the file word, finds the answer counted. And one
+// that finds the answer counted finds the reference in the word that it releases from, or before
+// it: a reference taken from a later word comes after that release, by an acquire.
 PENSTOCK_HD PENSTOCK_INLINE void count_answer(const cache_view& c, std::uint32_t slot) {
     atomic_fetch_add<order::relaxed>(&c.writes[slot].answers, std::uint32_t{1});
 }

@@ -175,12 +175,18 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_owned_name(const Group& g, const
     return result;
 }
 
-// Leader only. May a name whose file is open be opened again with these flags without asking the
-// host? For reading always; for writing if another descriptor is open for writing.
-PENSTOCK_HD inline bool needs_no_host(const cache_view& c, std::uint32_t slot,
-                                      std::uint32_t flags) {
-    if ((flags & access_mask) == may_read) return true;
-    return (flags & flag_exclusive) == 0 && is_granted(c, slot) && writers_of(c, slot) != 0;
+// Leader only. Takes a reference by a name whose file is open, if that needs no answer of the host:
+// for reading always; for writing if another descriptor is open for writing.
+PENSTOCK_HD inline bool try_open_beside(const cache_view& c, const name_match& found,
+                                        std::uint32_t flags) {
+    const std::uint32_t slot = found.file_slot;
+    file_word* const word = &c.file_words[slot];
+    if ((flags & access_mask) == may_read) return try_reference(word, found.generation);
+    if ((flags & flag_exclusive) != 0 || !is_granted(c, slot) ||
+        !try_reference_beside(word, found.generation, &c.writes[slot].writers))
+        return false;
+    count_writers(c, slot, 1);
+    return true;
 }
 
 // Leader only. A descriptor, maybe with yours_to_cut, or a negative errno.
@@ -199,11 +205,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_name(const Group g, const cache_
         if (find_name(c, key, found)) {
             slot = found.slot;
             const name_word state = name_state(found.word);
-            if (state == name_ready && needs_no_host(c, found.file_slot, key.flags) &&
-                try_reference(&c.file_words[found.file_slot], found.generation)) {
-                if ((key.flags & access_mask) != may_read) count_writers(c, found.file_slot, 1);
+            if (state == name_ready && try_open_beside(c, found, key.flags))
                 return own_descriptor(c, found.file_slot, found.generation, key.flags);
-            }
             if (state == name_busy) {
                 waited_for = found.word;
                 waited_at = slot;
@@ -258,8 +261,8 @@ PENSTOCK_HD inline std::int64_t open_file(const Group& g, const cache_view& c, c
     return result;
 }
 
-// Whole group. Adds a reference to an open file. Returns the descriptor without a number of its
-// own, or -EBADF.
+// Whole group. Adds a reference to an open file. Returns a descriptor to read, without a number of
+// its own, or -EBADF. Not one to write: opens count writers, and each close of one takes one off.
 template <typename Group>
 PENSTOCK_HD inline int add_reference(const Group& g, const cache_view& c, int fd) {
     bool added = false;
@@ -267,7 +270,7 @@ PENSTOCK_HD inline int add_reference(const Group& g, const cache_view& c, int fd
     if (g.is_leader() && fd >= 0 && slot < c.file_slots)
         added = has_number(look(&c.file_words[slot]), descriptor_number(c, fd)) &&
                 try_reference(&c.file_words[slot], descriptor_generation(fd));
-    return g.broadcast(added) ? with_number(c, fd, 0) : -EBADF;
+    return g.broadcast(added) ? make_descriptor(slot, descriptor_generation(fd)) : -EBADF;
 }
 
 }  // namespace penstock::engine

@@ -174,6 +174,30 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_reopen(file_word* word, std::uint32_t gener
     return try_add_reference(word, generation, 0);
 }
 
+// As try_reference, but only beside a writer. A writer is counted while it has a reference, and the
+// count is loaded between the look and the exchange. So the writer is still there when the exchange
+// succeeds: else the word had changed. A look before would not do, for the file may have been
+// closed, settled, and opened to read since. Acquire: pairs with count_writers; the count is no
+// older than the word.
+PENSTOCK_HD inline bool try_reference_beside(file_word* word, std::uint32_t generation,
+                                             const std::uint32_t* writers) {
+    const coalesced_lanes us = lanes_at(word, generation, 1);
+    std::uint32_t taken = 0;
+    if (us.acts()) {
+        file_word seen = look(word);
+        for (std::uint32_t round = 0;
+             is_open(seen, generation) && atomic_load<order::acquire>(writers) != 0; ++round) {
+            if (atomic_compare_swap<order::acquire>(word, seen, with_references(seen, us.size()))) {
+                taken = us.size();
+                break;
+            }
+            let_others_first(round);
+            seen = look(word);
+        }
+    }
+    return us.share(taken);
+}
+
 // Gives one reference back if the word is still `seen`, the word of an open file, so that no group
 // opened or closed the file meanwhile. Release: pairs with begin_retire, and with the look of a
 // group that closes later.
