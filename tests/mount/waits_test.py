@@ -115,15 +115,18 @@ class Waits(unittest.TestCase):
 
     def test_a_pipe_that_took_a_name_is_no_file_to_make(self):
         with mounted.Mount(self.source, self.point):
+            makers = []
             for i in range(6):
                 with self.assertRaises(FileNotFoundError):
                     (self.point / f"p{i}").stat()  # believed for a second
                 os.mkfifo(self.source / f"p{i}")
-                self.start(MAKE, self.point / f"p{i}")  # waits for a reader
+                makers.append(self.start(MAKE, self.point / f"p{i}"))  # waits for a reader
             time.sleep(0.5)
             self.assertTrue(self.answers(["ls", self.point]))
-            for i in range(6):
-                os.close(os.open(self.point / f"p{i}", os.O_RDONLY | os.O_NONBLOCK))
+            for i, maker in enumerate(makers):
+                reader = os.open(self.point / f"p{i}", os.O_RDONLY | os.O_NONBLOCK)
+                maker.wait(300)  # it may have begun late
+                os.close(reader)
 
     def test_readers_of_proc_that_wait_hold_up_no_others(self):
         try:
