@@ -275,27 +275,11 @@ TEST(write, one_opens_writes_and_closes_while_another_closes) {
 // with the last close, unless it has answered an open that no lane had taken by then. By two names
 // both ask the host, and the later answer may be taken first.
 void two_open_write_and_close(const char* first, const char* second) {
-    written_file s({.frames = 1, .ring_slots = 2});
-    s.warm(0, 0);
+    closed_file s;
     s.expect(0, 0, 70);
     s.expect(0, 1, 71);
-    s.held.references = 0;
-    s.server.files = {{"a", 1, 2 * page_bytes}, {"alias", 1, 2 * page_bytes}};
-    s.prepare = [&s, before = s.prepare] {
-        before();
-        --s.w.memory.file_words[0];
-        s.w.memory.writes[0].writers = 0;
-    };
-    for (std::uint64_t word = 0; word < 2; ++word)
-        s.lane([&s, word, name = word == 0 ? first : second](auto g) {
-            const int fd = open(g, s.w.fs(), name, open_write);
-            explore::require(fd >= 0, "an open failed");
-            const std::uint64_t value = 70 + word;
-            explore::require(
-                write(g, s.w.fs(), fd, &value, 8, static_cast<std::int64_t>(word * 8)) == 8,
-                "a write failed");
-            explore::require(close(g, s.w.fs(), fd) == 0, "a close failed");
-        });
+    s.lane(s.opens_and_writes(first, 0, 70));
+    s.lane(s.opens_and_writes(second, 1, 71));
     s.also([&] {
         explore::require(s.w.memory.disk[0] == 70 && s.w.memory.disk[1] == 71,
                          "closed by all, and the file does not have it");
@@ -313,29 +297,11 @@ TEST(write, two_open_a_file_by_two_names_write_it_and_close_it) {
 // A lane that opens the file beside a writer needs no answer of the host. It may be late: the
 // writer has closed the file by then, the host has no writer any more, and a reader has it open.
 TEST(write, one_opens_beside_a_writer_that_closes_and_reads) {
-    written_file s({.frames = 1, .ring_slots = 2});
-    s.warm(0, 0);
+    closed_file s;
     s.expect(0, 0, 70);
     s.held.references = 1;
-    s.server.files = {{"a", 1, 2 * page_bytes}, {"alias", 1, 2 * page_bytes}};
-    s.prepare = [&s, before = s.prepare] {
-        before();
-        --s.w.memory.file_words[0];
-        s.w.memory.writes[0].writers = 0;
-    };
-    s.lane([&s](auto g) {
-        const int fd = open(g, s.w.fs(), "a", open_write);
-        explore::require(fd >= 0 && close(g, s.w.fs(), fd) == 0, "an open or a close failed");
-        explore::require(open(g, s.w.fs(), "alias") >= 0, "an open failed");
-    });
-    s.lane([&s](auto g) {
-        const int fd = open(g, s.w.fs(), "a", open_write);
-        explore::require(fd >= 0, "an open failed");
-        const std::uint64_t value = 70;
-        explore::require(write(g, s.w.fs(), fd, &value, 8, 0) == 8, "a write failed");
-        explore::require(msync(g, s.w.fs(), fd, 0, page_bytes) == 0, "an msync failed");
-        explore::require(close(g, s.w.fs(), fd) == 0, "a close failed");
-    });
+    s.lane(s.goes_and_reads());
+    s.lane(s.comes_and_writes(70));
     expect_sound(s.run({.preemptions = 2}));
 }
 

@@ -190,4 +190,54 @@ struct written_behind : written_file {
     }
 };
 
+// That file, closed by all lanes, so that the host has no writer. It has two names, by each of
+// which a lane asks the host of its own.
+struct closed_file : written_file {
+    closed_file() : written_file({.frames = 1, .ring_slots = 2}) {
+        warm(0, 0);
+        held.references = 0;
+        server.files = {{"a", 1, 2 * page_bytes}, {"alias", 1, 2 * page_bytes}};
+        prepare = [this, before = prepare] {
+            before();
+            --w.memory.file_words[0];
+            w.memory.writes[0].writers = 0;
+        };
+    }
+
+    // A lane that opens it, stores a word of its first page, and closes it.
+    auto opens_and_writes(const char* name, std::uint64_t word, std::uint64_t value) {
+        return [this, name, word, value](auto g) {
+            fd_of(g, name, [&](int opened) {
+                explore::require(
+                    write(g, w.fs(), opened, &value, 8, static_cast<std::int64_t>(word * 8)) == 8,
+                    "a write failed");
+            });
+        };
+    }
+    // Opens it to write, acts, and closes it.
+    template <typename Lane, typename Act>
+    void fd_of(const Lane& g, const char* name, const Act& act) {
+        const int opened = open(g, w.fs(), name, open_write);
+        explore::require(opened >= 0, "an open failed");
+        act(opened);
+        explore::require(close(g, w.fs(), opened) == 0, "a close failed");
+    }
+    // A lane that opens it to write as another one does, closes it, and opens it to read.
+    auto goes_and_reads() {
+        return [this](auto g) {
+            fd_of(g, "a", [](int) {});
+            explore::require(open(g, w.fs(), "alias") >= 0, "an open failed");
+        };
+    }
+    // A lane that opens it to write as another one does, and has a word in the file.
+    auto comes_and_writes(std::uint64_t value) {
+        return [this, value](auto g) {
+            fd_of(g, "a", [&](int opened) {
+                explore::require(write(g, w.fs(), opened, &value, 8, 0) == 8, "a write failed");
+                explore::require(msync(g, w.fs(), opened, 0, page_bytes) == 0, "an msync failed");
+            });
+        };
+    }
+};
+
 }  // namespace penstock::explore_kit

@@ -258,3 +258,62 @@ TEST(canary, close_passes_by) {
 }  // namespace penstock::explore_kit
 
 #endif
+
+// A close sends the number of the newest answer that a lane took, and not how many were taken. So
+// the host drops the writer of a lane whose older answer is under way.
+#ifdef CANARY_newest_answer
+
+#include "penstock/engine/dirty.hpp"
+
+#define count_answer(c, slot) atomic_raise<order::relaxed>(&(c).writes[slot].answers, answer.epoch)
+
+#include "explore/written_file.hpp"
+
+namespace penstock::explore_kit {
+
+TEST(canary, newest_answer) {
+    closed_file s;
+    s.expect(0, 0, 70);
+    s.expect(0, 1, 71);
+    s.lane(s.opens_and_writes("a", 0, 70));
+    s.lane(s.opens_and_writes("alias", 1, 71));
+    expect_caught(s.run({.preemptions = 2}), "a file was settled while a group wrote it");
+}
+
+}  // namespace penstock::explore_kit
+
+#endif
+
+// An opener looks for a writer before it takes a reference, and not as it does. The writer may have
+// closed the file meanwhile, and a reader opened it.
+#ifdef CANARY_writer_looked_for_before
+
+#include "penstock/engine/file_word.hpp"
+
+namespace penstock::engine {
+
+inline bool broken_reference(file_word* word, std::uint32_t generation,
+                             const std::uint32_t* writers) {
+    return atomic_load<order::acquire>(writers) != 0 && try_reference(word, generation);
+}
+
+}  // namespace penstock::engine
+
+#define try_reference_beside broken_reference
+
+#include "explore/written_file.hpp"
+
+namespace penstock::explore_kit {
+
+TEST(canary, writer_looked_for_before) {
+    closed_file s;
+    s.expect(0, 0, 70);
+    s.held.references = 1;
+    s.lane(s.goes_and_reads());
+    s.lane(s.comes_and_writes(70));
+    expect_caught(s.run({.preemptions = 2}), "a file was settled while a group wrote it");
+}
+
+}  // namespace penstock::explore_kit
+
+#endif
