@@ -13,6 +13,15 @@ static_assert(!detail::has_groups<width::warp>({.threads_per_block = 31}));
 static_assert(detail::has_groups<width::warp>({.threads_per_block = 33}));
 static_assert(detail::has_groups<width::block>({.threads_per_block = 1}));
 
+// Counts one number in 1024.
+struct count_some {
+    std::uint64_t* counted;
+    template <typename Group>
+    PENSTOCK_HD void operator()(const Group& g, const runtime_ref&, std::uint64_t number) const {
+        if (number % 1024 == 0 && g.is_leader()) atomic_add_relaxed(counted, std::uint64_t{1});
+    }
+};
+
 class device_launch : public testing::Test {
 protected:
     temporary_folder folder;
@@ -41,6 +50,29 @@ TEST_F(device_launch, refuses_blocks_without_a_group_and_blocks_that_are_too_lar
     EXPECT_EQ(launch<width::warp>(*rt, 8, work, {.threads_per_block = 33}), 0);
     EXPECT_EQ(groups[0], 8u);
     EXPECT_TRUE(rt->health().ok());
+}
+
+TEST_F(device_launch, leaves_an_error_of_the_program_where_it_is) {
+    const shared_array<std::uint64_t> groups(1);
+    const count_groups_of_both work{groups.get()};
+    ASSERT_EQ(cudaSetDevice(-1), cudaErrorInvalidDevice);
+    EXPECT_EQ(launch<width::warp>(*rt, 8, work, {.threads_per_block = 31}), -EINVAL);
+    EXPECT_EQ(cudaPeekAtLastError(), cudaErrorInvalidDevice);
+    EXPECT_EQ(launch<width::warp>(*rt, 8, work), 0);
+    EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidDevice);
+    EXPECT_EQ(groups[0], 8u);
+}
+
+// 2^24 blocks of 256 groups would be 2^32 groups that draw: one more than their count holds.
+TEST_F(device_launch, of_more_blocks_than_it_counts_groups_of_runs_every_number) {
+    const shared_array<std::uint64_t> counted(1);
+    const count_some work{counted.get()};
+    const launch_shape shape{.threads_per_block = 1024, .blocks = UINT32_MAX};
+    const std::uint64_t groups = (std::uint64_t{1} << 32) + 4096;
+    EXPECT_EQ(launch<width::tile4>(*rt, groups, work, shape), 0);
+    EXPECT_EQ(counted[0], groups / 1024);
+    EXPECT_EQ(launch<width::tile4>(*rt, 4096, work), 0) << "the count is as it was before";
+    EXPECT_EQ(counted[0], groups / 1024 + 4);
 }
 
 // A linker keeps one of two functions of one name: the other file would get its body.
