@@ -17,6 +17,8 @@ namespace {
 constexpr std::size_t most_pieces = 1024;
 constexpr std::uint64_t most_bytes = 8u << 20;
 constexpr int most_attempts = 1000;
+// Calls that fail one after the other: then the rest is not tried.
+constexpr int most_failures = 16;
 
 }  // namespace
 
@@ -130,12 +132,13 @@ void file_writer::write_list(write_scratch& s, write_counters& counters,
     }
 }
 
-// Pieces that follow each other in the file. Short writes go on where they stopped; after an error
-// the orders of what is left have it.
+// Pieces that follow each other in the file. Short writes go on where they stopped. After an error
+// the order at whose piece they stopped has it, and the others are tried: on a full disk bytes that
+// have their place can be written, behind a hole that cannot.
 void file_writer::write_neighbours(write_scratch& s, std::size_t first, std::size_t end,
                                    write_counters& counters, write_error_log& write_errors) {
     std::uint64_t skip = 0;  // of the first piece
-    int again = 0;
+    int again = 0, failures = 0;
     while (first < end) {
         s.call.clear();
         for (std::size_t i = first; i < end; ++i)
@@ -152,14 +155,19 @@ void file_writer::write_neighbours(write_scratch& s, std::size_t first, std::siz
         if ((done == -EINTR || done == -EAGAIN) && ++again < most_attempts) continue;
         if (done <= 0) {
             // A write of nothing at all is a device that is full in a way of its own.
-            for (std::size_t i = first; i < end; ++i)
-                if (std::int64_t& result = s.orders[s.pieces[i].order].result; result == 0)
-                    result = done < 0 ? done : -EIO;
-            write_errors.write_failed(key_, path_, s.pieces[first].offset + skip,
-                                      s.pieces[end - 1].offset + s.pieces[end - 1].bytes,
-                                      done < 0 ? done : -EIO);
-            return;
+            const std::int64_t code = done < 0 ? done : -EIO;
+            const std::uint64_t begin = s.pieces[first].offset + skip;
+            const std::size_t of = s.pieces[first].order;
+            const bool all_fail = ++failures == most_failures;
+            for (; first < end && (all_fail || s.pieces[first].order == of); ++first)
+                if (std::int64_t& result = s.orders[s.pieces[first].order].result; result == 0)
+                    result = code;
+            const write_piece& last = s.pieces[first - 1];
+            write_errors.write_failed(key_, path_, begin, last.offset + last.bytes, code);
+            skip = 0;
+            continue;
         }
+        failures = 0;
         counters.writes.fetch_add(1, std::memory_order_relaxed);
         counters.bytes.fetch_add(static_cast<std::uint64_t>(done), std::memory_order_relaxed);
         for (auto left = static_cast<std::uint64_t>(done) + skip;; ++first) {

@@ -437,6 +437,23 @@ TEST_F(failing_disk, a_refused_truncate_leaves_the_file_as_it_was) {
     EXPECT_EQ(bytes_on_disk(path), test::pattern(6, 2 * page));
 }
 
+// Bytes that have their place on a full disk are written, also behind a hole that has none.
+TEST_F(failing_disk, what_can_be_written_is_written_beside_what_cannot) {
+    const int fd = open_and_write(9, 10 * page, 0);
+    ASSERT_EQ(rt->fsync(fd), 0);
+    const std::vector<std::uint8_t> all = test::pattern(10, 10 * page);
+    ASSERT_EQ(rt->write(fd, all.data(), 10 * page, 0), static_cast<std::int64_t>(10 * page));
+    disk.refuse_writes_before(page);
+    EXPECT_EQ(rt->fsync(fd), -ENOSPC);
+    const std::vector<std::uint8_t> stored = bytes_on_disk(path);
+    EXPECT_TRUE(std::equal(all.begin() + page, all.end(), stored.begin() + page));
+    EXPECT_FALSE(std::equal(all.begin(), all.begin() + page, stored.begin()));
+    disk.refuse_writes_before(0);
+    EXPECT_EQ(rt->fsync(fd), 0);
+    EXPECT_EQ(rt->close(fd), 0);
+    EXPECT_EQ(bytes_on_disk(path), all);
+}
+
 // A full disk is not a full table, for which an opener waits and takes down closed files.
 TEST_F(failing_disk, a_file_that_cannot_be_made_is_told_at_once) {
     fail(call_create, -ENOSPC);

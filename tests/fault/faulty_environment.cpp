@@ -172,6 +172,7 @@ std::int64_t faulty_environment::write_by(write_call call, int fd, const host::m
     int error = 0;
     wait_while_stalled(call_write);
     if (fails(call_write, error)) return error;
+    if (offset < refused_before_) return -ENOSPC;
     std::uint64_t most = plan().longest_write;
     if (most == 0) return (real_.*call)(fd, pieces, count, offset);
     // The first pieces, and of the last one as much as is left.
@@ -209,6 +210,7 @@ int faulty_environment::sync(int fd) {
 
 int faulty_environment::truncate(int fd, std::uint64_t size_bytes) {
     int error = 0;
+    wait_while_stalled(call_truncate);
     return fails(call_truncate, error) ? error : real_.truncate(fd, size_bytes);
 }
 

@@ -75,6 +75,8 @@ public:
     // their thread.
     void stall(std::uint32_t kinds);
     void release() { stall(0); }
+    // Writes that begin before this byte of a file find no space.
+    void refuse_writes_before(std::uint64_t offset) { refused_before_ = offset; }
     // Threads in a stalled call and reads held back, now.
     [[nodiscard]] int stalled() const { return stalled_.load(); }
 
@@ -190,6 +192,7 @@ private:
     std::atomic<std::uint64_t> most_scattered_{0}, scattered_{0};
     std::condition_variable released_;
     std::atomic<std::uint32_t> stalled_kinds_{0};
+    std::atomic<std::uint64_t> refused_before_{0};
     std::atomic<std::uint64_t> count_{0}, failures_{0}, reads_{0}, queued_reads_{0};
     std::atomic<int> stalled_{0}, handles_{0};
 };
