@@ -312,7 +312,7 @@ void service::serve_truncate(const file_request& request, const ring_ticket& at)
     file->begin_cut();
     const std::int64_t code =
         files_.shared().change_told(env_, file->fd(), {request.size_bytes, 0, true}, cut);
-    file->end_cut(request.size_bytes);
+    file->end_cut(code == 0 ? request.size_bytes : UINT64_MAX);
     if (code == 0 && request.size_bytes == 0 && request.answers == engine::cut_alone)
         files_.cut_to_nothing(request.file_slot, request.generation);
     answer(at, code);
