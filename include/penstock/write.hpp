@@ -74,19 +74,12 @@ PENSTOCK_HD std::int64_t append(const Group& g, const runtime_ref& fs, int fd, c
     if (bytes < 0 || file.size_bytes + static_cast<std::uint64_t>(bytes) > INT64_MAX ||
         (buffer == nullptr && bytes > 0))
         return detail::counted(g, fs, -EINVAL);
-    std::int64_t code = 0;
-    std::uint64_t at = 0;
-    const auto room = static_cast<std::uint64_t>(bytes);
-    if (g.is_leader()) code = engine::begin_append(fs.view, file.slot, room, at);
-    code = engine::share_code(g, code);
-    if (code != 0) return detail::counted(g, fs, code);
-    at = g.broadcast(at);
-    const std::int64_t done =
-        bytes == 0 ? 0 : write(g, fs, fd, buffer, bytes, static_cast<std::int64_t>(at));
-    if (done == bytes) return static_cast<std::int64_t>(at);
-    if (done >= 0) return detail::counted(g, fs, -EIO);
-    if (g.is_leader()) engine::give_room_back(fs.view, file.slot, at, room);
-    return done;
+    const std::int64_t at = by_address(&engine::append_file<Group>)(
+        g, fs.view, file.slot, static_cast<const std::byte*>(buffer),
+        static_cast<std::uint64_t>(bytes));
+    if (g.is_leader() && at >= 0 && bytes > 0)
+        engine::count(g, fs.view, engine::count_bytes_written, static_cast<std::uint64_t>(bytes));
+    return detail::counted(g, fs, at);
 }
 
 // Writes back the bytes written to the pages that [offset, offset + bytes) touches. Other programs

@@ -2,6 +2,7 @@
 // once, late or never.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -31,7 +32,8 @@ enum class timing {
 struct plan {
     timing when = timing::at_once;
     std::int64_t error = 0;
-    bool twist = false;  // read: one byte short of what was asked
+    bool twist = false;         // read: one byte short of what was asked
+    std::uint64_t late_ns = 1;  // of the clock, which jumps by 1000 when all lanes wait
 };
 
 class host {
@@ -39,10 +41,11 @@ public:
     explicit host(world& w) : world_(w) {}
 
     std::vector<host_file> files;
+    std::uint64_t written_bytes = 0;  // how far the file reaches that is written
     std::function<plan(const engine::ring_request&)> decide = [](const auto&) { return plan{}; };
 
     struct counts {
-        std::uint32_t opens, reads, retires, leaves, fills, writes;
+        std::uint32_t opens, reads, retires, leaves, fills, writes, cuts;
         std::uint32_t lost_opens, lost_writes;  // that it heard of
     };
     counts asked{};
@@ -95,7 +98,7 @@ public:
             if (planned.when == timing::late) {
                 explore::require(late_count < engine_tickets, "the test needs a longer list");
                 late[late_count] = next;
-                due[late_count++] = now + 1;
+                due[late_count++] = now + planned.late_ns;
             }
             ++next;
         }
@@ -122,7 +125,9 @@ private:
         std::uint32_t at = 0, units = 0;
     };
 
-    static bool is_about_written(engine::op operation) { return operation == engine::op::write; }
+    static bool is_about_written(engine::op operation) {
+        return operation == engine::op::write || operation == engine::op::truncate;
+    }
     const engine::ring_request& request(std::uint64_t ticket) const {
         return world_.memory.requests[engine::slot_of(world_.view.rings[0], ticket)];
     }
@@ -132,6 +137,7 @@ private:
                             const plan& planned);
     std::int64_t read_page(const engine::ring_request& posted, std::byte* staging,
                            const plan& planned);
+    std::int64_t cut(const engine::file_request& asked_for, const plan& planned);
     void fill_pages(const engine::ring_request& posted, const std::byte* staging,
                     const plan& planned);
     std::int64_t open_name(const engine::ring_request& posted, const std::byte* staging,
@@ -184,6 +190,9 @@ inline void host::answer(std::uint64_t ticket, const plan& planned) {
     } else if (posted.operation == engine::op::write) {
         ++asked.writes;
         reply.result = write_page(posted, staging, planned);
+    } else if (posted.operation == engine::op::truncate) {
+        ++asked.cuts;
+        reply.result = cut(engine::file_request::of(posted), planned);
     } else if (posted.operation == engine::op::settle) {
         const engine::file_request settled = engine::file_request::of(posted);
         given_slot& s = slots_[settled.file_slot];
@@ -239,7 +248,18 @@ inline std::int64_t host::write_page(const engine::ring_request& posted, const s
             if ((marks >> (8 * i + k) & 1) != 0)
                 reinterpret_cast<std::byte*>(&world_.memory.disk[posted.offset / 8 + i])[k] =
                     staging[i * 8 + k];
+        written_bytes = std::max(written_bytes, posted.offset + (i + 1) * 8);
     }
+    return 0;
+}
+
+inline std::int64_t host::cut(const engine::file_request& asked_for, const plan& planned) {
+    if (planned.error != 0) return planned.error;
+    for (std::uint64_t at = asked_for.size_bytes; at < written_bytes; at += 8) {
+        explore::point(&world_.memory.disk[at / 8], true);
+        world_.memory.disk[at / 8] = 0;
+    }
+    written_bytes = asked_for.size_bytes;
     return 0;
 }
 

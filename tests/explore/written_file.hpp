@@ -19,6 +19,7 @@ struct written_file : scenario {
             w.memory.writes[0].granted = 1;
             w.memory.writes[0].writers = 1;
             w.memory.writes[0].stored_bytes = pages_ * page_bytes;
+            server.written_bytes = pages_ * page_bytes;
             for (std::uint64_t i = 0; i < pages_ * words_per_page; ++i)
                 w.memory.disk[i] = content(1, i / words_per_page, i % words_per_page);
         };

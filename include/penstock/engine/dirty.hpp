@@ -12,6 +12,9 @@
 //   size_bytes              per file        size_of (relaxed), grow_to (release), cut_to (release)
 //   append_end              per file        raise_room (acquire), take_room (acq_rel),
 //                                           give_room_back (relaxed), cut_room (release)
+//   gate                    per file        go_in (acquire), go_out (release), look_at_gate,
+//                                           try_close_gate (acquire), open_gate, leave_cut
+//                                           (release)
 //   offered_run             one             show_run, next_offered (relaxed: a hint; take_over
 //                                           decides)
 //
@@ -117,20 +120,22 @@ constexpr PENSTOCK_HD std::uint64_t lock_ticket(std::uint64_t lock) {
     return (lock & (lock_sends_all - 1)) - 2;
 }
 
+// Has the host answered a request that its group gave up? Acquire: pairs with the answer, which
+// comes after all that the host did.
+PENSTOCK_HD inline bool is_left_request_done(const cache_view& c, std::uint64_t request) {
+    const ring_view& r = c.rings[lock_ring(request)];
+    const std::uint64_t* const completed =
+        &r.replies[lock_ticket(request) & (r.slots - 1)].completed;
+    return (atomic_load<order::acquire, scope::system>(completed) & ~whole_bit) >
+           lock_ticket(request);
+}
 // Leader only, pinned. Acquire: pairs with unlock_frame, and with the service thread's answer to a
 // request that was given up.
 PENSTOCK_HD inline bool try_lock_frame(const cache_view& c, std::uint32_t frame) {
     std::uint64_t* const lock = &c.write_locks[frame];
     const std::uint64_t seen = atomic_load<order::relaxed>(lock);
-    if ((seen & lock_held) != 0) return false;
-    if (seen != lock_free) {
-        const ring_view& r = c.rings[lock_ring(seen)];
-        const std::uint64_t* const completed =
-            &r.replies[lock_ticket(seen) & (r.slots - 1)].completed;
-        if ((atomic_load<order::acquire, scope::system>(completed) & ~whole_bit) <
-            lock_ticket(seen) + 1)
-            return false;
-    }
+    if ((seen & lock_held) != 0 || (seen != lock_free && !is_left_request_done(c, seen)))
+        return false;
     return atomic_compare_swap<order::acquire>(lock, seen, lock_held);
 }
 PENSTOCK_HD PENSTOCK_INLINE void unlock_frame(const cache_view& c, std::uint32_t frame) {
@@ -362,6 +367,8 @@ PENSTOCK_HD PENSTOCK_INLINE bool mark_page_dirty(const cache_view& c, std::uint3
     count_dirty(c, slot, ~std::uint64_t{0});
     return false;
 }
+// Beside the count: the opener that has to cut the file has not done so yet.
+inline constexpr std::uint32_t cut_due = std::uint32_t{1} << 31;
 // Release: pairs with writers_of, so that a closer that sees a writer counted also sees the
 // reference that it took before.
 PENSTOCK_HD PENSTOCK_INLINE std::uint32_t count_writers(const cache_view& c, std::uint32_t slot,
@@ -370,7 +377,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint32_t count_writers(const cache_view& c, std
 }
 // Acquire: pairs with count_writers; the file word that the closer loads next is no older.
 PENSTOCK_HD PENSTOCK_INLINE std::uint32_t writers_of(const cache_view& c, std::uint32_t slot) {
-    return atomic_load<order::acquire>(&c.writes[slot].writers);
+    return atomic_load<order::acquire>(&c.writes[slot].writers) & ~cut_due;
 }
 // By a group that took an answer to an open, and has its reference by now. Relaxed: a closer that
 // finds the reference given back, by an acquire of the file word, finds the answer counted. And one
@@ -393,15 +400,6 @@ PENSTOCK_HD PENSTOCK_INLINE void cut_stored(const cache_view& c, std::uint32_t s
                                             std::uint64_t bytes) {
     if (bytes < stored_bytes_of(c, slot))
         atomic_store<order::relaxed>(&c.writes[slot].stored_bytes, bytes);
-}
-// Called between two lives of a slot. Openers that still have the name of the slot's last file load
-// these words before they find that the file is gone.
-PENSTOCK_HD inline void reset_writes(const cache_view& c, std::uint32_t slot,
-                                     std::uint64_t size_bytes) {
-    auto* const words = reinterpret_cast<std::uint64_t*>(&c.writes[slot]);
-    for (std::size_t i = 0; i < sizeof(write_record) / 8; ++i)
-        atomic_store<order::relaxed>(&words[i], std::uint64_t{0});
-    raise_stored(c, slot, size_bytes);
 }
 // Gives each caller another piece of the file. Relaxed: a hint that keeps closers apart; the lock
 // of each page's frame decides.
@@ -433,16 +431,81 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint32_t mappings_after_close(const cache_view&
     return atomic_fetch_add<order::acq_rel>(&c.writes[slot].mappings, std::uint32_t{0});
 }
 
-// Steps of the opener that has to cut the file, and of openers that wait for it. is_being_cut:
-// acquire, pairs with end_cut.
-PENSTOCK_HD PENSTOCK_INLINE void begin_cut(const cache_view& c, std::uint32_t slot) {
-    atomic_store<order::relaxed>(&c.writes[slot].cutting, std::uint32_t{1});
+// Steps of the opener that has to cut the file, and of openers that wait for it. The mark stands in
+// the count of writers: a group that finds a writer counted, and so opens beside it, finds the
+// mark. is_being_cut: acquire, pairs with end_cut.
+PENSTOCK_HD PENSTOCK_INLINE bool begin_cut(const cache_view& c, std::uint32_t slot) {
+    return atomic_compare_swap<order::release>(&c.writes[slot].writers, std::uint32_t{0},
+                                               cut_due + 1);
 }
 PENSTOCK_HD PENSTOCK_INLINE void end_cut(const cache_view& c, std::uint32_t slot) {
-    atomic_store<order::release>(&c.writes[slot].cutting, std::uint32_t{0});
+    atomic_fetch_add<order::release>(&c.writes[slot].writers, std::uint32_t{0} - cut_due);
 }
 PENSTOCK_HD PENSTOCK_INLINE bool is_being_cut(const cache_view& c, std::uint32_t slot) {
-    return atomic_load<order::acquire>(&c.writes[slot].cutting) != 0;
+    return (atomic_load<order::acquire>(&c.writes[slot].writers) & cut_due) != 0;
+}
+
+// Steps of the gate (engine/cut.hpp). One word counts the groups that change the file and says that
+// a cut has it: of a group that goes in and a cut that closes the gate, one sees the other.
+inline constexpr std::uint64_t gate_groups = UINT32_MAX, gate_closed = std::uint64_t{1} << 32,
+                               gate_left = std::uint64_t{1} << 33;
+// Acquire: pairs with open_gate; a group that comes in after a cut finds its size and its pages.
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t go_in(const cache_view& c, std::uint32_t slot) {
+    return atomic_fetch_add<order::acquire>(&c.writes[slot].gate, std::uint64_t{1});
+}
+// Release: pairs with look_at_gate; a cut that finds no group in finds what they wrote.
+PENSTOCK_HD PENSTOCK_INLINE void go_out(const cache_view& c, std::uint32_t slot) {
+    atomic_fetch_add<order::release>(&c.writes[slot].gate, ~std::uint64_t{0});
+}
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t look_at_gate(const cache_view& c, std::uint32_t slot) {
+    return atomic_load<order::acquire>(&c.writes[slot].gate);
+}
+// Acquire: pairs with leave_cut and open_gate of the cut before.
+PENSTOCK_HD PENSTOCK_INLINE bool try_close_gate(const cache_view& c, std::uint32_t slot,
+                                                std::uint64_t seen) {
+    return atomic_compare_swap<order::acquire>(&c.writes[slot].gate, seen,
+                                               (seen & gate_groups) | gate_closed);
+}
+// The next two by the cut that closed the gate. Release: what the cut did comes first. In a loop,
+// for groups that find the gate closed go in and out again.
+PENSTOCK_HD inline void set_gate(const cache_view& c, std::uint32_t slot, std::uint64_t state) {
+    std::uint64_t* const gate = &c.writes[slot].gate;
+    for (;;) {
+        const std::uint64_t seen = atomic_load<order::relaxed>(gate);
+        if (atomic_compare_swap<order::release>(gate, seen, (seen & gate_groups) | state)) return;
+    }
+}
+PENSTOCK_HD PENSTOCK_INLINE void open_gate(const cache_view& c, std::uint32_t slot) {
+    set_gate(c, slot, 0);
+}
+// The gate stays closed: by a request that the host may still carry out, or by cut_is_made.
+struct cut_order {
+    std::uint64_t request, size_bytes, end_bytes;
+};
+inline constexpr std::uint64_t cut_is_made = 0;
+PENSTOCK_HD inline void leave_cut(const cache_view& c, std::uint32_t slot, const cut_order& cut) {
+    atomic_store<order::relaxed>(&c.writes[slot].left_cut, cut.request);
+    atomic_store<order::relaxed>(&c.writes[slot].cut_bytes, cut.size_bytes);
+    atomic_store<order::relaxed>(&c.writes[slot].cut_end_bytes, cut.end_bytes);
+    set_gate(c, slot, gate_closed | gate_left);
+}
+// After look_at_gate or try_close_gate found the cut left.
+PENSTOCK_HD inline cut_order left_cut_of(const cache_view& c, std::uint32_t slot) {
+    return {atomic_load<order::relaxed>(&c.writes[slot].left_cut),
+            atomic_load<order::relaxed>(&c.writes[slot].cut_bytes),
+            atomic_load<order::relaxed>(&c.writes[slot].cut_end_bytes)};
+}
+
+// Called between two lives of a slot. Openers that still have the name of the slot's last file load
+// these words before they find that the file is gone.
+PENSTOCK_HD inline void reset_writes(const cache_view& c, std::uint32_t slot,
+                                     std::uint64_t size_bytes) {
+    auto* const words = reinterpret_cast<std::uint64_t*>(&c.writes[slot]);
+    for (std::size_t i = 0; i < offsetof(write_record, gate) / 8; ++i)
+        atomic_store<order::relaxed>(&words[i], std::uint64_t{0});
+    // A group that went in by a descriptor of the slot's last life may still go out.
+    set_gate(c, slot, 0);
+    raise_stored(c, slot, size_bytes);
 }
 
 // Notes the first error since a group was last told of an error. Acquire and release, so that the

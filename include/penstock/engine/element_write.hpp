@@ -67,11 +67,18 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t change_in_page(const Group& g, const ca
                                                         std::uint64_t page_number, bool has_element,
                                                         std::uint64_t at, const Change& change,
                                                         T& before) {
+    std::int64_t code = 0;
+    if (g.is_leader()) code = begin_change(g, c, f.slot);
+    code = share_code(g, code);
+    if (code != 0) return code;
     wait_deadline deadline(g, c.frame_wait_ns);
     deadline.dirties(f.slot);
     pinned_page page{};
-    if (const std::int64_t code = pin_page(g, c, f, page_number, deadline, page); code != 0)
+    code = pin_page(g, c, f, page_number, deadline, page);
+    if (code != 0) {
+        if (g.is_leader()) go_out(c, f.slot);
         return code;
+    }
     const std::uint64_t in_page = at & (c.page_bytes() - 1);
     if (has_element) before = change(c.frame_address(page.frame) + in_page);
     atomic_fence();
@@ -87,6 +94,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t change_in_page(const Group& g, const ca
     name_page(c, page.frame, page_number);
     mark_page_dirty(c, f.slot, word);
     unpin(word);
+    go_out(c, f.slot);
     return 0;
 }
 

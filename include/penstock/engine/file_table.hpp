@@ -72,9 +72,9 @@ PENSTOCK_HD inline std::int64_t join_writers(const cache_view& c, std::uint32_t 
                                              std::uint32_t flags) {
     if ((flags & access_mask) == may_read) return 0;
     grant(c, slot);
-    if (count_writers(c, slot, 1) != 0 || (flags & flag_truncate) == 0) return 0;
-    begin_cut(c, slot);
-    return yours_to_cut;
+    if ((flags & flag_truncate) != 0 && begin_cut(c, slot)) return yours_to_cut;
+    count_writers(c, slot, 1);
+    return 0;
 }
 
 // Leader only, with a reference that passes to the descriptor.

@@ -78,9 +78,8 @@ using pristine_word = std::uint64_t;
 struct alignas(64) write_record {
     std::uint32_t granted;  // not 0: an open was for writing, so the host has a handle that writes,
                             // or had it. Stays until the slot's next life; a value below
-    std::uint32_t cutting;  // 1: the opener that has to cut the file to size 0 has not done so yet;
-                            // other openers wait
-    std::uint32_t writers;  // descriptors open for writing
+    std::uint32_t unused;
+    std::uint32_t writers;  // descriptors open for writing, and cut_due
     std::uint32_t answers;  // to opens, that groups took: the host counts those that it gave
     std::uint64_t
         dirty_pages;  // of the file: how often a page turned dirty, less how often one turned clean
@@ -94,8 +93,14 @@ struct alignas(64) write_record {
                                  // knows of, so these pages need not be read
     std::uint64_t append_end;    // where the next appended record begins, if the file does not
                                  // reach further: behind the rooms of those that are under way
+
+    // Apart from the rest, which linked neighbours read. Steps: engine/dirty.hpp.
+    alignas(64) std::uint64_t gate;  // how many groups change the file; and whether a cut has it
+    std::uint64_t left_cut;          // the request of a cut that its group gave up
+    std::uint64_t cut_bytes;         // of that cut: the size that the file gets,
+    std::uint64_t cut_end_bytes;     // and how far it may have cached pages
 };
-static_assert(sizeof(write_record) == 64);
+static_assert(sizeof(write_record) == 128);
 inline constexpr std::uint32_t granted_plainly = 1,
                                granted_with_guesses = 3;  // a page was mapped to write once
 

@@ -88,10 +88,15 @@ PENSTOCK_HD PENSTOCK_NOINLINE void write_changes(const Group& g, const cache_vie
     const std::uint32_t slot = owner_file_slot(look_at_frame(c, page.frame));
     const std::uint64_t page_begin = page_in_frame(c, page.frame) << c.page_shift;
     std::uint32_t last = 0;
+    // After a wait that failed the changes count all the same, beside the cut.
+    const bool is_in = g.is_leader() && begin_change(g, c, slot) == 0;
+    g.sync();  // the leader is in before any thread marks
     const bool grows = part.grows_to_end && size_of(c, slot) < page_begin + part.end;
     const bool any = mark_changes(g, c, page.frame, part.begin, part.end, grows, last);
     if (last != 0) grow_to(c, slot, page_begin + last);
-    if (g.is_leader() && any) mark_page_dirty(c, slot, &c.words[page.word_index]);
+    if (!g.is_leader()) return;
+    if (any) mark_page_dirty(c, slot, &c.words[page.word_index]);
+    if (is_in) go_out(c, slot);
 }
 
 // Leader only, with a pin on a page of the file. Gives a mapping back. If the last close came

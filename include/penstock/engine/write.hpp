@@ -10,6 +10,7 @@
 #include "penstock/base/macros.hpp"
 #include "penstock/base/standard.hpp"
 #include "penstock/engine/close_share.hpp"
+#include "penstock/engine/cut.hpp"
 #include "penstock/engine/flush.hpp"
 #include "penstock/engine/read.hpp"
 #include "penstock/engine/write_behind.hpp"
@@ -40,12 +41,12 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_part(const Group& g, const cach
     return 0;
 }
 
-// Whole group. Writes `bytes` bytes, more than 0, to `offset`. Returns the count, or a negative
-// errno if no byte was stored.
+// Whole group, in by the file's gate. Writes `bytes` bytes, more than 0, to `offset`. Returns the
+// count, or a negative errno if no byte was stored.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_file(const Group g, const cache_view& c,
-                                                      std::uint32_t slot, const std::byte* from,
-                                                      std::uint64_t bytes, std::uint64_t offset) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_within(const Group& g, const cache_view& c,
+                                                        std::uint32_t slot, const std::byte* from,
+                                                        std::uint64_t bytes, std::uint64_t offset) {
     const file_handle f = handle_of(c, slot);
     std::uint64_t done = 0;
     while (done < bytes) {
@@ -65,6 +66,20 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_file(const Group g, const cache
     return static_cast<std::int64_t>(done);
 }
 
+// The same for a group that is not in yet.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_file(const Group g, const cache_view& c,
+                                                      std::uint32_t slot, const std::byte* from,
+                                                      std::uint64_t bytes, std::uint64_t offset) {
+    std::int64_t code = 0;
+    if (g.is_leader()) code = begin_change(g, c, slot);
+    code = share_code(g, code);
+    if (code != 0) return code;
+    const std::int64_t done = write_within(g, c, slot, from, bytes, offset);
+    if (g.is_leader()) go_out(c, slot);
+    return done;
+}
+
 // Leader only. Takes room for an appended record, at the offset `at`. Returns 0 or a negative
 // errno. What can be told before is told before: room that another record follows cannot be given
 // back.
@@ -80,33 +95,31 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline std::int64_t begin_append(const cache_view&
     return 0;
 }
 
-// Leader only. Posts a request about a written file and returns its result. `size_bytes` and
-// `answers` are as in file_request, 0 for other operations.
+// Whole group. Writes a record to room of its own. Returns its offset or a negative errno. The room
+// is taken, and given back, inside the gate: a cut changes where rooms begin.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t ask_about_generation(const Group& g, const cache_view& c,
-                                                                op operation, std::uint32_t slot,
-                                                                std::uint32_t generation,
-                                                                std::uint64_t size_bytes,
-                                                                std::uint64_t answers) {
-    ring_ticket at{};
-    if (const std::int64_t code = claim_slot(g, c, true, at); code != 0) return code;
-    post(g, c, at, file_request{operation, slot, generation, size_bytes, answers}.packed());
-    if (const std::int64_t code = await(g, c, at); code != 0) {
-        orphan_slot(c, at);
-        return code;
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t append_file(const Group g, const cache_view& c,
+                                                       std::uint32_t slot, const std::byte* from,
+                                                       std::uint64_t bytes) {
+    std::int64_t code = 0;
+    if (g.is_leader()) code = begin_change(g, c, slot);
+    code = share_code(g, code);
+    if (code != 0) return code;
+    std::uint64_t at = 0;
+    if (g.is_leader()) code = begin_append(c, slot, bytes, at);
+    code = share_code(g, code);
+    at = g.broadcast(at);
+    if (code == 0 && bytes > 0) {
+        const std::int64_t done = write_within(g, c, slot, from, bytes, at);
+        if (done < 0) {
+            code = done;
+            if (g.is_leader()) give_room_back(c, slot, at, bytes);
+        } else if (static_cast<std::uint64_t>(done) != bytes) {
+            code = -EIO;
+        }
     }
-    const ring_view& r = c.rings[at.ring];
-    const std::int64_t result = r.replies[slot_of(r, at.ticket)].result;
-    recycle_slot(c, at);
-    return result;
-}
-
-// The same for a file that is open.
-template <typename Group>
-PENSTOCK_HD inline std::int64_t ask_about_file(const Group& g, const cache_view& c, op operation,
-                                               std::uint32_t slot, std::uint64_t size_bytes) {
-    return ask_about_generation(g, c, operation, slot, c.file_records[slot].generation, size_bytes,
-                                0);
+    if (g.is_leader()) go_out(c, slot);
+    return code != 0 ? code : static_cast<std::int64_t>(at);
 }
 
 // Whole group. Does the file have pages to write back?

@@ -317,3 +317,86 @@ TEST(canary, writer_looked_for_before) {
 }  // namespace penstock::explore_kit
 
 #endif
+
+// A cut does not close the gate: a write may end between its steps.
+#ifdef CANARY_gate_stays_open
+
+#include "penstock/engine/dirty.hpp"
+
+namespace penstock::engine {
+
+inline bool broken_close(const cache_view&, std::uint32_t, std::uint64_t) { return true; }
+
+}  // namespace penstock::engine
+
+#define try_close_gate broken_close
+
+#include "explore/cut_scenario.hpp"
+
+namespace penstock::explore_kit {
+
+TEST(canary, gate_stays_open) {
+    cut_file s;
+    s.warm(1, 1);
+    s.lane(s.cutter());
+    s.lane([&](auto g) { s.write_word(g); });
+    const auto out = s.run({.preemptions = 2});
+    EXPECT_NE(out.violation, "");
+}
+
+}  // namespace penstock::explore_kit
+
+#endif
+
+// A cut does not wait for a group that is in.
+#ifdef CANARY_cut_beside_a_group
+
+#include "penstock/engine/dirty.hpp"
+
+namespace penstock::engine {
+
+inline std::uint64_t broken_look(const cache_view& c, std::uint32_t slot) {
+    return look_at_gate(c, slot) & ~gate_groups;
+}
+
+}  // namespace penstock::engine
+
+#define look_at_gate broken_look
+#define try_close_gate(c, slot, seen) (set_gate(c, slot, gate_closed), true)
+
+#include "explore/cut_scenario.hpp"
+
+namespace penstock::explore_kit {
+
+TEST(canary, cut_beside_a_group) {
+    cut_file s;
+    s.warm(1, 1);
+    s.lane(s.cutter());
+    s.lane([&](auto g) { s.write_word(g); });
+    const auto out = s.run({.preemptions = 2});
+    EXPECT_NE(out.violation, "");
+}
+
+}  // namespace penstock::explore_kit
+
+#endif
+
+// A cut of which the host's answer did not come opens the gate.
+#ifdef CANARY_late_cut_opens
+
+#include "penstock/engine/dirty.hpp"
+
+#define leave_cut(c, slot, ...) open_gate(c, slot)
+
+#include "explore/cut_scenario.hpp"
+
+namespace penstock::explore_kit {
+
+TEST(canary, late_cut_opens) {
+    late_cut_file s;
+    expect_caught(s.run({.preemptions = 2}), "a late cut took a write");
+}
+
+}  // namespace penstock::explore_kit
+
+#endif

@@ -1,0 +1,83 @@
+// A file of which one lane cuts the second page off while another writes there.
+#pragma once
+
+#include "explore/written_file.hpp"
+
+namespace penstock::explore_kit {
+
+// Slot 0, two pages. The write is acknowledged, so it came before the cut, and then nothing is left
+// of it; or after it, and then it is there and the file reaches to its end.
+struct cut_file : written_file {
+    static constexpr std::uint64_t word = words_per_page, value = 70;
+    bool is_written = false;
+
+    cut_file() : written_file({.frames = 2, .ring_slots = 4}) {
+        prepare = [this, before = prepare] {
+            before();
+            is_written = false;
+        };
+        check = [this] { compare_size(); };
+    }
+    auto cutter() {
+        return [this](auto g) {
+            explore::require(truncate(g, w.fs(), fd, page_bytes) == 0, "a cut failed");
+        };
+    }
+    template <typename Lane>
+    void write_word(const Lane& g) {
+        const std::uint64_t bytes = value;
+        const std::int64_t done =
+            write(g, w.fs(), fd, &bytes, 8, static_cast<std::int64_t>(page_bytes));
+        explore::require(done == 8 || done == -ETIMEDOUT, "a write failed");
+        is_written = is_written || done == 8;
+    }
+
+private:
+    void compare_size() const {
+        const std::uint64_t size = w.memory.file_records[0].size_bytes;
+        const bool is_there = size == page_bytes + 8;
+        explore::require(is_there || size == page_bytes, "the size is of no order of the two");
+        explore::require(server.written_bytes <= size, "the file reaches behind the device's end");
+        if (!is_there) {
+            explore::require(server.written_bytes == page_bytes, "the file was not cut");
+            const engine::page_word seen = w.memory.words[1];
+            explore::require(!engine::is_valid(seen) || !engine::is_dirty(seen),
+                             "bytes behind the cut go to the file yet");
+            return;
+        }
+        explore::require(is_written, "the file grew, and nothing was written");
+        explore::require(word_now(word) == value, "a written word was lost");
+        for (std::uint64_t i = word + 1; i < 2 * words_per_page; ++i)
+            explore::require(word_now(i) == 0, "a byte behind the cut came back");
+        explore::require(engine::is_valid(w.memory.words[1]) || server.written_bytes == size,
+                         "a written word was not brought to the file");
+    }
+};
+
+// The host makes the cut after its group gave up waiting. What is written then stays.
+struct late_cut_file : cut_file {
+    late_cut_file() {
+        warm(1, 1);
+        server.decide = [](const engine::ring_request& request) {
+            if (request.operation == engine::op::read) return plan{.when = timing::never};
+            return request.operation == engine::op::truncate && request.published == 1
+                       ? plan{.when = timing::late, .late_ns = 1001}
+                       : plan{};
+        };
+        lane([this](auto g) {
+            const int code = truncate(g, w.fs(), fd, page_bytes);
+            explore::require(code == 0 || code == -ETIMEDOUT, "a cut failed");
+            write_word(g);
+            static_cast<void>(fsync(g, w.fs(), fd));
+            std::uint64_t got = 0;
+            static_cast<void>(read(g, w.fs(), fd, &got, 8, 0));  // patience runs out once more
+        });
+        check = [this] {
+            if (!is_written) return;
+            explore::require(word_now(word) == value, "a written word was lost");
+            explore::require(server.written_bytes == page_bytes + 8, "a late cut took a write");
+        };
+    }
+};
+
+}  // namespace penstock::explore_kit

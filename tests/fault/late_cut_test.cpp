@@ -1,0 +1,166 @@
+// A cut of which the host's part comes late, or the device's part ends early: no later write goes
+// with it, and no old byte comes back.
+#include <string>
+#include <thread>
+
+#include "fault/scenario.hpp"
+#include "penstock/write.hpp"
+
+namespace penstock::fault {
+
+namespace {
+
+class late_cut : public testing::Test {
+protected:
+    temporary_folder folder;
+    faulty_environment disk;
+    host::runtime_hooks hooks;
+    options o = test::small_options(folder);
+    std::unique_ptr<runtime> rt;
+    const std::string path = folder / "file";
+    static constexpr std::int64_t bytes = 20000;
+
+    void SetUp() override {
+        hooks.env = &disk;
+        o.writable = true;
+        o.request_wait_ms = 300;
+    }
+    void TearDown() override { disk.release(); }
+    void create() {
+        rt = test::make_runtime(o, hooks);
+        ASSERT_NE(rt, nullptr);
+    }
+    int open_and_fill(char with) {
+        const int fd = rt->open(path, open_read_write | open_create);
+        EXPECT_GE(fd, 0);
+        EXPECT_EQ(fill(fd, with), bytes);
+        EXPECT_EQ(rt->fsync(fd), 0);
+        return fd;
+    }
+    std::int64_t fill(int fd, char with) {
+        const std::string all(static_cast<std::size_t>(bytes), with);
+        return rt->write(fd, all.data(), bytes, 0);
+    }
+    void await_stalled() {
+        const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(10);
+        while (disk.stalled() == 0 && std::chrono::steady_clock::now() < end)
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        ASSERT_GE(disk.stalled(), 1);
+    }
+    std::uint64_t size(int fd) {
+        file_stat facts;
+        EXPECT_EQ(rt->stat(fd, &facts), 0);
+        return facts.size_bytes;
+    }
+    std::string on_disk() {
+        const auto all = test::bytes_on_disk(path);
+        return {all.begin(), all.end()};
+    }
+};
+
+}  // namespace
+
+TEST_F(late_cut, takes_no_write_that_was_acknowledged_after_it) {
+    create();
+    const int fd = open_and_fill('a');
+    disk.stall(call_truncate);
+    EXPECT_EQ(rt->truncate(fd, 0), -ETIMEDOUT);
+    EXPECT_EQ(fill(fd, 'b'), -ETIMEDOUT) << "the host may cut the file yet";
+    EXPECT_EQ(size(fd), static_cast<std::uint64_t>(bytes));
+    disk.release();
+    while (fill(fd, 'c') < 0) {
+    }
+    EXPECT_EQ(rt->fsync(fd), 0);
+    EXPECT_EQ(on_disk(), std::string(bytes, 'c'));
+    std::string got(bytes, '?');
+    EXPECT_EQ(rt->read(fd, got.data(), bytes, 0), bytes);
+    EXPECT_EQ(got, std::string(bytes, 'c'));
+    EXPECT_EQ(rt->close(fd), 0);
+    EXPECT_EQ(on_disk(), std::string(bytes, 'c'));
+}
+
+TEST_F(late_cut, of_an_opener_takes_no_write_of_another) {
+    create();
+    EXPECT_EQ(rt->close(open_and_fill('a')), 0);
+    disk.stall(call_truncate);
+    EXPECT_EQ(rt->open(path, open_read_write | open_truncate), -ETIMEDOUT);
+    const int fd = rt->open(path, open_read_write);
+    if (fd >= 0) {
+        EXPECT_EQ(fill(fd, 'b'), -ETIMEDOUT);
+    }
+    disk.release();
+    const int later = fd >= 0 ? fd : rt->open(path, open_read_write);
+    ASSERT_GE(later, 0);
+    while (fill(later, 'c') < 0) {
+    }
+    EXPECT_EQ(rt->close(later), 0);
+    EXPECT_EQ(on_disk(), std::string(bytes, 'c'));
+}
+
+TEST_F(late_cut, is_made_before_the_next_cut) {
+    create();
+    const int fd = open_and_fill('a');
+    disk.stall(call_truncate);
+    EXPECT_EQ(rt->truncate(fd, 10), -ETIMEDOUT);
+    disk.release();
+    int code = -ETIMEDOUT;
+    while (code != 0) code = rt->truncate(fd, 5000);
+    EXPECT_EQ(size(fd), 5000u);
+    EXPECT_EQ(rt->close(fd), 0);
+    const std::string disk_bytes = on_disk();
+    ASSERT_EQ(disk_bytes.size(), 5000u);
+    EXPECT_EQ(disk_bytes, std::string(10, 'a') + std::string(4990, '\0'));
+}
+
+TEST_F(late_cut, of_a_file_that_is_closed_leaves_the_next_life_alone) {
+    create();
+    const int fd = open_and_fill('a');
+    disk.stall(call_truncate);
+    EXPECT_EQ(rt->truncate(fd, 0), -ETIMEDOUT);
+    EXPECT_EQ(rt->close(fd), 0);
+    disk.release();
+    int again = -1;
+    while (again < 0) again = rt->open(path, open_read_write);
+    while (fill(again, 'c') < 0) {
+    }
+    EXPECT_EQ(rt->close(again), 0);
+    const std::string now = on_disk();
+    EXPECT_EQ(now, std::string(bytes, 'c'));
+}
+
+// Another group loads a page from a disk that hangs while the cut drops what the cache has.
+TEST_F(late_cut, that_could_not_drop_a_page_in_time_shows_no_old_byte) {
+    o.request_wait_ms = 20000;
+    create();
+    const int fd = open_and_fill('o');
+    EXPECT_EQ(rt->close(fd), 0);
+    rt.reset();
+    create();
+    const int again = rt->open(path, open_read_write);
+    ASSERT_GE(again, 0);
+    char byte = 0;
+    constexpr auto page = static_cast<std::int64_t>(test::page);
+    EXPECT_EQ(rt->read(again, &byte, 1, 3 * page), 1);
+    disk.stall(call_read);
+    std::thread reader([&] {
+        char got = 0;
+        static_cast<void>(read(lane{}, rt->ref(), again, &got, 1, page));
+    });
+    await_stalled();
+    int code = 1;
+    std::thread cutter([&] { code = truncate(lane{}, rt->ref(), again, 0); });
+    while (size(again) != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    rt->interrupt();
+    reader.join();
+    cutter.join();
+    EXPECT_EQ(code, -ECANCELED);
+    disk.release();
+    rt->resume();
+    EXPECT_EQ(rt->write(again, "z", 1, 4 * page), 1);
+    EXPECT_EQ(rt->read(again, &byte, 1, 3 * page), 1);
+    EXPECT_EQ(byte, '\0');
+    EXPECT_EQ(rt->close(again), 0);
+    EXPECT_EQ(on_disk(), std::string(static_cast<std::size_t>(4 * page), '\0') + "z");
+}
+
+}  // namespace penstock::fault

@@ -1,0 +1,228 @@
+// Cuts beside groups that write: each write comes wholly before the cut or wholly after it, and the
+// device and the file agree.
+#include <atomic>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "penstock/file.hpp"
+#include "penstock/write.hpp"
+#include "unit/support.hpp"
+
+namespace penstock::test {
+
+namespace {
+
+// A group whose clock, which the engine reads when it begins to wait, runs a step of the test once.
+struct interrupted : lane {
+    std::function<void()>* step;
+    [[nodiscard]] std::uint64_t now_ns() const {
+        if (*step) std::exchange(*step, nullptr)();
+        return lane::now_ns();
+    }
+};
+
+}  // namespace
+
+class cutting : public testing::Test {
+protected:
+    temporary_folder folder;
+    options settings = small_options(folder);
+    std::unique_ptr<runtime> rt;
+    const std::string path = folder / "file";
+    std::thread other;
+
+    void SetUp() override {
+        settings.writable = true;
+        rt = make_runtime(settings);
+        ASSERT_NE(rt, nullptr);
+    }
+    void TearDown() override {
+        if (other.joinable()) other.join();
+    }
+    int open_file(std::uint64_t bytes) {
+        const int fd = rt->open(path, open_read_write | open_create);
+        EXPECT_GE(fd, 0);
+        const std::string all(bytes, 'o');
+        EXPECT_EQ(rt->write(fd, all.data(), static_cast<std::int64_t>(bytes), 0),
+                  static_cast<std::int64_t>(bytes));
+        EXPECT_EQ(rt->fsync(fd), 0);
+        return fd;
+    }
+    std::uint64_t size(int fd) {
+        file_stat facts;
+        EXPECT_EQ(rt->stat(fd, &facts), 0);
+        return facts.size_bytes;
+    }
+    std::string on_disk() {
+        const auto bytes = bytes_on_disk(path);
+        return {bytes.begin(), bytes.end()};
+    }
+    std::uint64_t gate_of(int fd) {
+        const engine::cache_view& c = rt->ref().view;
+        return c.writes[engine::descriptor_slot(c, fd)].gate;
+    }
+    // Another thread writes, after the wait of the one that cuts has begun.
+    std::function<void()> write_meanwhile(int fd, std::int64_t at, std::atomic<std::int64_t>& got) {
+        return [this, fd, at, &got] {
+            other = std::thread([this, fd, at, &got] {
+                const std::string mine(50, 'w');
+                got = rt->write(fd, mine.data(), 50, at);
+            });
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        };
+    }
+    // The write came before the cut to `size_bytes`, or after it; the file is as the device says.
+    void expect_before_or_after(int fd, std::uint64_t size_bytes, std::uint64_t at) {
+        const std::uint64_t now = size(fd);
+        const std::string mine(50, 'w');
+        EXPECT_TRUE(now == size_bytes || now == at + 50) << now;
+        if (now == at + 50) {
+            std::string got(50, '?');
+            EXPECT_EQ(rt->read(fd, got.data(), 50, static_cast<std::int64_t>(at)), 50);
+            EXPECT_EQ(got, mine);
+        }
+        EXPECT_EQ(gate_of(fd), 0u);
+        EXPECT_EQ(rt->close(fd), 0);
+        const std::string disk = on_disk();
+        EXPECT_EQ(disk.size(), now);
+        if (now == at + 50) {
+            EXPECT_EQ(disk.substr(at), mine);
+        }
+    }
+};
+
+TEST_F(cutting, a_write_to_the_page_that_is_cut_is_not_cleared) {
+    const int fd = open_file(5 * page);
+    std::atomic<std::int64_t> got{0};
+    std::function<void()> step = write_meanwhile(fd, 200, got);
+    EXPECT_EQ(truncate(interrupted{{}, &step}, rt->ref(), fd, 100), 0);
+    other.join();
+    EXPECT_EQ(got, 50);
+    expect_before_or_after(fd, 100, 200);
+}
+
+TEST_F(cutting, a_write_behind_the_cut_leaves_device_and_file_of_one_size) {
+    const int fd = open_file(5 * page);
+    std::atomic<std::int64_t> got{0};
+    const std::uint64_t at = 2 * page + 7;
+    std::function<void()> step = write_meanwhile(fd, static_cast<std::int64_t>(at), got);
+    EXPECT_EQ(truncate(interrupted{{}, &step}, rt->ref(), fd, 100), 0);
+    other.join();
+    EXPECT_EQ(got, 50);
+    expect_before_or_after(fd, 100, at);
+}
+
+// Of the two, the writer begins first about every other time.
+TEST_F(cutting, threads_that_cut_and_write_agree_with_the_file) {
+    std::atomic<int> round{0}, done{0};
+    std::atomic<int> fd{-1};
+    const int rounds = 300;
+    const std::uint64_t at = 2 * page;
+    other = std::thread([&] {
+        for (int i = 1; i <= rounds; ++i) {
+            while (round < i) std::this_thread::yield();
+            const std::string mine(50, 'w');
+            EXPECT_EQ(rt->write(fd, mine.data(), 50, static_cast<std::int64_t>(at)), 50);
+            done = i;
+        }
+    });
+    for (int i = 1; i <= rounds; ++i) {
+        fd = open_file(3 * page);
+        round = i;
+        if (i % 2 == 0) std::this_thread::yield();
+        EXPECT_EQ(rt->truncate(fd, 100), 0);
+        while (done < i) std::this_thread::yield();
+        expect_before_or_after(fd, 100, at);
+        if (HasFailure()) round = rounds;
+    }
+}
+
+TEST_F(cutting, two_cuts_leave_device_and_file_of_one_size) {
+    std::atomic<int> round{0}, done{0};
+    std::atomic<int> fd{-1};
+    const int rounds = 300;
+    other = std::thread([&] {
+        for (int i = 1; i <= rounds; ++i) {
+            while (round < i) std::this_thread::yield();
+            EXPECT_EQ(rt->truncate(fd, 300), 0);
+            done = i;
+        }
+    });
+    for (int i = 1; i <= rounds; ++i) {
+        fd = open_file(3 * page);
+        round = i;
+        EXPECT_EQ(rt->truncate(fd, 100), 0);
+        while (done < i) std::this_thread::yield();
+        const std::uint64_t now = size(fd);
+        EXPECT_TRUE(now == 100 || now == 300) << now;
+        EXPECT_EQ(rt->close(fd), 0);
+        EXPECT_EQ(on_disk().size(), now);
+    }
+}
+
+// A log that is rotated: the room of a record ends with the bytes before the cut.
+TEST_F(cutting, a_record_has_its_room_behind_the_cut) {
+    const int fd = rt->open(path, open_read_write | open_create);
+    const std::string old(250, 'o'), first(50, 'a'), second(300, 'b');
+    ASSERT_EQ(rt->append(fd, old.data(), 250), 0);
+    std::atomic<std::int64_t> cut{1}, got{-1};
+    std::function<void()> step = [&] {
+        other = std::thread([&] {
+            cut = rt->truncate(fd, 0);
+            got = rt->append(fd, second.data(), 300);
+        });
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    };
+    const std::int64_t at = append(interrupted{{}, &step}, rt->ref(), fd, first.data(), 50);
+    other.join();
+    EXPECT_EQ(cut, 0);
+    EXPECT_EQ(rt->close(fd), 0);
+    const std::string disk = on_disk();
+    EXPECT_EQ(disk.substr(static_cast<std::size_t>(got), 300), second);
+    if (at == 250) {
+        EXPECT_EQ(got, 0) << "the first record came before the cut";
+    } else {
+        EXPECT_EQ(disk.substr(static_cast<std::size_t>(at), 50), first);
+    }
+}
+
+TEST_F(cutting, changes_through_a_pointer_come_before_or_after) {
+    const int fd = open_file(5 * page);
+    const engine::cache_view& c = rt->ref().view;
+    const writable_mapping mapped =
+        map_write(lane{}, rt->ref(), fd, static_cast<std::int64_t>(2 * page), 50);
+    ASSERT_EQ(mapped.bytes, 50);
+    std::memset(mapped.data, 'w', 50);
+    std::atomic<int> got{1};
+    std::function<void()> step = [&] {
+        other = std::thread([&] { got = unmap(lane{}, rt->ref(), mapped); });
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    };
+    EXPECT_EQ(truncate(interrupted{{}, &step}, rt->ref(), fd, 100), 0);
+    other.join();
+    EXPECT_EQ(got, 0);
+    const std::uint64_t now = engine::size_of(c, engine::descriptor_slot(c, fd));
+    EXPECT_EQ(rt->close(fd), 0);
+    EXPECT_EQ(on_disk().size(), now);
+}
+
+// A descriptor that another group closes meanwhile is the program's mistake; the next file in its
+// slot is not closed by it.
+TEST_F(cutting, a_new_life_of_the_slot_has_an_open_gate) {
+    const int fd = open_file(page);
+    const engine::cache_view& c = rt->ref().view;
+    const std::uint32_t slot = engine::descriptor_slot(c, fd);
+    EXPECT_EQ(engine::go_in(c, slot), 0u);
+    c.writes[slot].gate |= engine::gate_closed | engine::gate_left;
+    engine::reset_writes(c, slot, page);
+    EXPECT_EQ(c.writes[slot].gate, 1u) << "the group that is in goes out";
+    engine::go_out(c, slot);
+    EXPECT_EQ(c.writes[slot].gate, 0u);
+    engine::grant(c, slot);
+    engine::count_writers(c, slot, 1);
+    EXPECT_EQ(rt->close(fd), 0);
+}
+
+}  // namespace penstock::test
