@@ -49,10 +49,11 @@ int our_flags(int flags) {
 // Opens a file of the source as the program wants it: a descriptor, or a negative errno, of which
 // EWOULDBLOCK says that a lease has to go first. An append-only file can only be opened to append,
 // so that descriptor appends, and `marks` says so to later operations on the handle.
-int open_source(int folder, const char* name, int flags, mode_t mode, std::uint64_t& marks) {
-    int fd = ::openat(folder, name, our_flags(flags), mode);
+int open_source(const node& file_node, int flags, std::uint64_t& marks) {
+    const std::string path = path_of(file_node.fd);
+    int fd = ::open(path.c_str(), our_flags(flags));
     if (fd < 0 && errno == EPERM && (flags & O_APPEND) != 0) {
-        fd = ::openat(folder, name, our_flags(flags) | O_APPEND, mode);
+        fd = ::open(path.c_str(), our_flags(flags) | O_APPEND);
         if (fd >= 0) marks |= only_appends;
     }
     if (fd < 0) return -errno;
@@ -197,7 +198,7 @@ int open_as_judged(fuse_req_t request, const node& file_node, fuse_file_info* op
     std::optional<as_user> caller;
     if ((open->fh & judges_reader) != 0) caller.emplace(request);
     if (caller && !caller->is_so()) return -EACCES;
-    return open_source(AT_FDCWD, path_of(file_node.fd).c_str(), open->flags, 0, open->fh);
+    return open_source(file_node, open->flags, open->fh);
 }
 
 // The kernel opens a program to run it. A mount in the source may forbid that for all its files.
@@ -252,47 +253,53 @@ void open_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
                            });
 }
 
-// An attempt. The kernel thinks that there is no such name, so it may be another program's by now,
-// and no file. ESTALE has the kernel look again.
-bool try_to_create(fuse_req_t request, node& at, const std::string& name, mode_t mode,
-                   fuse_file_info wanted, const patience& left) {
-    fuse_file_info* const open = &wanted;
+// Makes a file as its maker, and never opens one that is there: the kernel believes that there is
+// no such name, so it judged the folder alone. A descriptor, or a negative errno.
+//
+// ESTALE has the kernel look again, and judge what has the name by now as it judges any open. It
+// does so once for a program. So a name that comes and goes in the source is tried several times
+// before: one moment without it is enough. ESTALE is also the answer where another program took a
+// lease on the new file before it was open.
+int make_in_source(fuse_req_t request, const node& at, const char* name, mode_t mode, int flags) {
+    constexpr int most_tries = 50;
+    const bool is_to_be_new = (flags & O_EXCL) != 0;
+    const as_caller caller(request);
     int fd = -1;
-    {
-        const as_caller caller(request);
-        fd = open_source(at.fd, name.c_str(), open->flags | O_CREAT | O_NOFOLLOW,
-                         caller.mode_of(mode), open->fh);
+    for (int i = 0; i < most_tries && fd < 0; ++i) {
+        fd = ::openat(at.fd, name, our_flags(flags | O_CREAT | O_EXCL), caller.mode_of(mode));
+        if (fd < 0 && (errno != EEXIST || is_to_be_new)) break;
     }
-    if (fd == -EWOULDBLOCK && !left.is_over()) return false;
+    if (fd < 0 && !is_to_be_new && (errno == EEXIST || errno == EWOULDBLOCK)) return -ESTALE;
+    if (fd < 0) return -errno;
+    ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+    return fd;
+}
+
+// The node of the file that was made, whatever has its name by now. 0 or an errno.
+int entry_of_made(tree& t, int fd, fuse_entry_param& entry) {
+    return entry_of(t, ::open(path_of(fd).c_str(), O_PATH | O_CLOEXEC), entry);
+}
+
+void create_file(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode,
+                 fuse_file_info* open) {
+    node& at = begin(request, parent);
     tree& t = tree_of(request);  // the request is gone with its answer
+    const int fd = make_in_source(request, at, name, mode, open->flags);
+    if (fd < 0) return reply(request, -fd);
     fuse_entry_param entry{};
-    int code = fd >= 0 ? look_up(t, at, name.c_str(), entry) : fd == -ENXIO ? ESTALE : -fd;
-    if (code == 0 && !S_ISREG(entry.attr.st_mode)) code = ESTALE;
+    int code = entry_of_made(t, fd, entry);
     open->fh |= static_cast<std::uint64_t>(fd);
-    open->direct_io = (open->fh & only_appends) != 0 && may_store(open);
     if (code == 0 && !begin_use(t, t.nodes.at(entry.ino), open)) code = EINVAL;
     if (code != 0) {
-        if (fd >= 0) ::close(fd);
+        ::close(fd);
         if (entry.ino != 0) t.nodes.forget(entry.ino, 1);
-        reply(request, code);
-        return true;
+        return reply(request, code);
     }
     node& made = t.nodes.at(entry.ino);
     const int answer = (open->fh & is_passed) != 0 ? reply_passed(request, made, entry, *open)
                                                    : fuse_reply_create(request, &entry, open);
     if (answer == -ENOENT) end_use(t, made, open);
     forget_unheard(t, entry, answer);
-    return true;
-}
-
-void create_file(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode,
-                 fuse_file_info* open) {
-    node& at = begin(request, parent);
-    answer_without_waiting(request, -1,
-                           [request, &at, name = std::string(name), mode, wanted = *open,
-                            left = patience(open->flags)] {
-                               return try_to_create(request, at, name, mode, wanted, left);
-                           });
 }
 
 // False: the source is to be read.

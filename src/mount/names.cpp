@@ -14,17 +14,20 @@
 
 namespace penstock::mount {
 
-int look_up(tree& t, node& parent, const char* name, fuse_entry_param& out) {
+int entry_of(tree& t, int path_fd, fuse_entry_param& out) {
     out = {};
     out.attr_timeout = t.attribute_seconds;
     out.entry_timeout = t.entry_seconds;
-    const int fd = ::openat(parent.fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0) return errno;
+    if (path_fd < 0) return errno;
     int code = 0;
-    const node* const found = t.nodes.remember(fd, out.attr, code);
+    const node* const found = t.nodes.remember(path_fd, out.attr, code);
     if (found == nullptr) return code;
     out.ino = t.nodes.number_of(*found);
     return 0;
+}
+
+int look_up(tree& t, node& parent, const char* name, fuse_entry_param& out) {
+    return entry_of(t, ::openat(parent.fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC), out);
 }
 
 void forget_unheard(tree& t, const fuse_entry_param& told, int answer) {

@@ -205,7 +205,11 @@ void add_attributes(fuse_lowlevel_ops& table);
 void add_files(fuse_lowlevel_ops& table);
 void add_directories(fuse_lowlevel_ops& table);
 
-// Looks `name` up below `parent` and fills `out` with one lookup more. 0 or an errno.
+// Fills `out` for what a descriptor (O_PATH) leads to, with one lookup more, and takes the
+// descriptor. 0 or an errno; of a negative descriptor the errno of the call before.
+int entry_of(tree& t, int path_fd, fuse_entry_param& out);
+
+// The same of what has the name `name` below `parent` now.
 int look_up(tree& t, node& parent, const char* name, fuse_entry_param& out);
 
 // After an answer that told an entry: if the program was interrupted meanwhile, the kernel did not
