@@ -131,9 +131,11 @@ as_user::~as_user() {
     ::syscall(SYS_setgroups, own_groups_.size(), own_groups_.data());
 }
 
-as_ordinary::as_ordinary(fuse_req_t request) {
+as_ordinary::as_ordinary(fuse_req_t request, sticky_rule rule) {
+    constexpr std::uint64_t over_owners = std::uint64_t{1} << CAP_FOWNER;
     if (const uid_t user = fuse_req_ctx(request)->uid; user != 0)
-        take(user, beyond_limits | std::uint64_t{1} << CAP_SYS_ADMIN);
+        take(user, beyond_limits | std::uint64_t{1} << CAP_SYS_ADMIN |
+                       (rule == sticky_rule::judged_by_source ? over_owners : 0));
 }
 
 // With the right to name files to the kernel that it is to pass through.

@@ -67,7 +67,12 @@ private:
 // we are not root.
 class as_ordinary {
 public:
-    explicit as_ordinary(fuse_req_t request);  // the caller, if that is not root
+    // Which names a user may take away in a folder with the sticky bit.
+    enum class sticky_rule : std::uint8_t { passed_over, judged_by_source };
+
+    explicit as_ordinary(
+        fuse_req_t request,
+        sticky_rule rule = sticky_rule::passed_over);  // the caller, if that is not root
     explicit as_ordinary(uid_t user);
     ~as_ordinary();
     as_ordinary(const as_ordinary&) = delete;

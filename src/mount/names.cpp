@@ -130,12 +130,28 @@ void read_link(fuse_req_t request, fuse_ino_t number) {
     fuse_reply_readlink(request, target.data());
 }
 
+// In a folder with the sticky bit the owner of what has the name decides, and the kernel judged
+// what had it up to a second ago. So the source judges again. Elsewhere the folder alone decides.
+void remove_entry(fuse_req_t request, fuse_ino_t parent, const char* name, int flags) {
+    const node& at = begin(request, parent);
+    struct stat facts {};
+    if (::fstatat(at.fd, "", &facts, AT_EMPTY_PATH) != 0) return reply(request, errno);
+    int code = 0;
+    {
+        std::optional<as_ordinary> caller;
+        if ((facts.st_mode & S_ISVTX) != 0)
+            caller.emplace(request, as_ordinary::sticky_rule::judged_by_source);
+        code = code_of(::unlinkat(at.fd, name, flags));
+    }
+    reply(request, code);
+}
+
 void remove_name(fuse_req_t request, fuse_ino_t parent, const char* name) {
-    reply(request, code_of(::unlinkat(begin(request, parent).fd, name, 0)));
+    remove_entry(request, parent, name, 0);
 }
 
 void remove_directory(fuse_req_t request, fuse_ino_t parent, const char* name) {
-    reply(request, code_of(::unlinkat(begin(request, parent).fd, name, AT_REMOVEDIR)));
+    remove_entry(request, parent, name, AT_REMOVEDIR);
 }
 
 void rename_name(fuse_req_t request, fuse_ino_t parent, const char* name, fuse_ino_t new_parent,
@@ -143,7 +159,7 @@ void rename_name(fuse_req_t request, fuse_ino_t parent, const char* name, fuse_i
     node& from = begin(request, parent);
     int code = 0;
     {
-        const as_ordinary caller(request);
+        const as_ordinary caller(request, as_ordinary::sticky_rule::judged_by_source);
         code = code_of(
             ::renameat2(from.fd, name, tree_of(request).nodes.at(new_parent).fd, new_name, flags));
     }

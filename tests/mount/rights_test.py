@@ -63,6 +63,9 @@ WAYS = [
     for way in (os.O_RDONLY, os.O_WRONLY, os.O_RDWR)
     for more in (0, os.O_TRUNC, os.O_EXCL, os.O_NOFOLLOW, os.O_APPEND)
 ]
+# How a name is taken away; the test gives it that name.
+OF_FOLDERS = ["rmdir", "rename of a folder"]
+TAKING = ["unlink", "rename", "rename over", *OF_FOLDERS]
 
 
 class Rights(unittest.TestCase):
@@ -162,6 +165,45 @@ class Rights(unittest.TestCase):
         with mounted.Mount(self.source, self.point), self.in_the_source(self.take_name):
             seen = as_user("stranger", lambda: self.make_and_look(3))
         self.assertEqual(seen, [[STRANGER, ""]])
+
+    def take_away(self, root, name):
+        """A user's attempt on a name of a sticky folder, which another user has by now."""
+        calls = {
+            "unlink": lambda: os.unlink(root / name),
+            "rename": lambda: os.rename(root / name, root / "other"),
+            "rename over": lambda: os.rename(root / "own", root / name),
+            "rmdir": lambda: os.rmdir(root / name),
+            "rename of a folder": lambda: os.rename(root / name, root / "other"),
+        }
+        return as_user("stranger", lambda: code_of(calls[name]))
+
+    def test_an_owner_that_came_meanwhile_keeps_the_name_in_a_sticky_folder(self):
+        with mounted.Mount(self.source, self.point):
+            for name in TAKING:
+                is_folder = name in OF_FOLDERS
+                for root in (self.source, self.plain):
+                    make_file(root / "own", 0o600, STRANGER)
+                    for owner, at in ((STRANGER, root / name), (0, root / "next")):
+                        os.mkdir(at) if is_folder else at.touch()
+                        os.chown(at, owner, owner)
+                self.assertEqual((self.point / name).stat().st_uid, STRANGER)
+                for root in (self.source, self.plain):
+                    os.rename(root / "next", root / name)
+                    seen = self.take_away(self.point if root == self.source else root, name)
+                    left = (root / name).stat().st_uid if (root / name).exists() else "none"
+                    self.assertEqual((seen, left), ("EPERM", 0), f"{name} in {root}")
+
+    def test_an_owner_takes_names_away_in_a_sticky_folder(self):
+        for name in TAKING:
+            make_file(self.source / "own", 0o600, STRANGER)
+            at = self.source / name
+            os.mkdir(at) if name in OF_FOLDERS else at.touch()
+            os.chown(at, STRANGER, STRANGER)
+            with mounted.Mount(self.source, self.point):
+                self.assertEqual(self.take_away(self.point, name), "done", name)
+                other = self.source / "other"
+                if other.exists():
+                    os.rmdir(other) if other.is_dir() else os.unlink(other)
 
 
 if __name__ == "__main__":
