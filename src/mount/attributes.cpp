@@ -72,8 +72,13 @@ int change_size(fuse_req_t request, node& file_node, const fuse_file_info* open,
     const auto first = static_cast<std::uint64_t>(std::min(size, facts.st_size));
     region::program_write access(file_of(request, file_node), region::program_access::kind::direct,
                                  first, UINT64_MAX);
-    const int result = set_size(file_node, open, writing.get(), size == facts.st_size, size);
-    const int code = errno;
+    int result = 0, code = 0;
+    {
+        std::optional<as_caller> caller;
+        if (is_to_take_bits(request, file_node.fd)) caller.emplace(request);
+        result = set_size(file_node, open, writing.get(), size == facts.st_size, size);
+        code = errno;
+    }
     access.wrote(first, UINT64_MAX);
     tell_buffer(request, file_node, first, UINT64_MAX);
     errno = code;

@@ -154,6 +154,20 @@ as_ordinary::~as_ordinary() {
     put_in_force(own_rights_);
 }
 
+// Without execute rights for the group its set-group bit stays for users of the group.
+bool is_to_take_bits(fuse_req_t request, int fd) {
+    struct stat facts {};
+    if (fuse_req_ctx(request)->uid == 0 || ::fstat(fd, &facts) != 0) return false;
+    if ((facts.st_mode & S_ISUID) != 0) return true;
+    return (facts.st_mode & S_ISGID) != 0 &&
+           ((facts.st_mode & S_IXGRP) != 0 || !is_caller_in_group(request, facts.st_gid));
+}
+
+as_writer::as_writer(fuse_req_t request, int fd) {
+    if (is_to_take_bits(request, fd)) caller_.emplace(request);
+    else ordinary_.emplace(request);
+}
+
 namespace {
 
 struct open_descriptor {

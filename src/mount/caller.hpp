@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "mount/tree.hpp"
@@ -83,6 +84,21 @@ private:
 
     std::uint64_t own_rights_ = 0;
     bool changed_ = false;
+};
+
+// Has the file set-id bits that go when the caller changes its bytes? Past its cache the kernel
+// leaves these to us, and elsewhere it goes by what it knew of the file up to a second ago. What is
+// done as_caller has the source's file system take them away, or refuse the change where it cannot.
+bool is_to_take_bits(fuse_req_t request, int fd);
+
+// A user that changes the bytes of a file: as_caller where bits are to go, else as_ordinary.
+class as_writer {
+public:
+    as_writer(fuse_req_t request, int fd);
+
+private:
+    std::optional<as_caller> caller_;
+    std::optional<as_ordinary> ordinary_;
 };
 
 // No user in particular, and not root.

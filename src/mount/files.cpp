@@ -414,14 +414,6 @@ ssize_t append_told(fuse_req_t request, node& file_node, int fd, fuse_bufvec& fr
     return written;
 }
 
-// Past its cache the kernel leaves it to us that a writer of a program takes its set-id bits
-// away. So what is not root's is written as the caller, and the source's file system does it.
-bool is_to_take_bits(fuse_req_t request, int fd) {
-    struct stat facts {};
-    return tree_of(request).agreed.uncached.reached && fuse_req_ctx(request)->uid != 0 &&
-           ::fstat(fd, &facts) == 0 && (facts.st_mode & (S_ISUID | S_ISGID)) != 0;
-}
-
 ssize_t write_told(fuse_req_t request, node& file_node, fuse_file_info* open, fuse_bufvec& from,
                    off_t offset) {
     const std::size_t bytes = fuse_buf_size(&from);
@@ -456,12 +448,10 @@ ssize_t write_somehow(fuse_req_t request, node& file_node, fuse_file_info* open,
         return -EPERM;
     if (open->writepage != 0) return write_back(request, file_node, handle_of(open), from, offset);
     std::optional<as_user> judged;
+    std::optional<as_writer> writer;
     if ((open->fh & judges_reader) != 0) judged.emplace(request);
+    else writer.emplace(request, handle_of(open));
     if (judged && !judged->is_so()) return -EACCES;
-    std::optional<as_caller> caller;
-    std::optional<as_ordinary> writer;
-    if (is_to_take_bits(request, handle_of(open))) caller.emplace(request);
-    else if (!judged) writer.emplace(request);
     if ((open->flags & O_APPEND) != 0)
         return append_told(request, file_node, handle_of(open), from, offset);
     return write_told(request, file_node, open, from, offset);
@@ -512,7 +502,7 @@ void allocate(fuse_req_t request, fuse_ino_t number, int mode, off_t offset, off
         FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE | FALLOC_FL_UNSHARE_RANGE;
     const auto first = static_cast<std::uint64_t>(offset),
                count = (mode & ~in_place) == 0 ? static_cast<std::uint64_t>(bytes) : UINT64_MAX;
-    const as_ordinary writer(request);
+    const as_writer writer(request, handle_of(open));
     region::program_write access(file_of(request, file_node), region::program_access::kind::direct,
                                  first, count);
     const int code = ::fallocate(handle_of(open), mode, offset, bytes) != 0 ? errno : 0;
@@ -533,7 +523,7 @@ void copy_range(fuse_req_t request, fuse_ino_t number, off_t from_offset, fuse_f
                 int flags) {
     begin(request, number);
     const auto first = static_cast<std::uint64_t>(to_offset);
-    const as_ordinary writer(request);
+    const as_writer writer(request, handle_of(to));
     node& to_node = tree_of(request).nodes.at(into);
     region::program_write access(file_of(request, to_node), region::program_access::kind::direct,
                                  first, bytes);

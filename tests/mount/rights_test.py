@@ -7,14 +7,16 @@ Here the source changes within the second for which the kernel believes names.
 import contextlib
 import errno
 import itertools
+import mmap
 import os
 import signal
 import stat
+import subprocess
 import time
 import unittest
 
 import mounted
-from lists_test import USERS, as_user, code_of
+from lists_test import FILE_GROUP, FILE_OWNER, USERS, as_user, code_of
 
 STRANGER = USERS["stranger"][0]
 
@@ -66,6 +68,48 @@ WAYS = [
 # How a name is taken away; the test gives it that name.
 OF_FOLDERS = ["rmdir", "rename of a folder"]
 TAKING = ["unlink", "rename", "rename over", *OF_FOLDERS]
+
+
+def copy_into(fd):
+    with open("/proc/self/exe", "rb") as origin:
+        os.sendfile(fd, origin.fileno(), 0, 5)
+
+
+def copy_range(path):
+    origin, fd = os.open(f"{path} origin", os.O_RDONLY), os.open(path, os.O_WRONLY)
+    try:
+        os.copy_file_range(origin, fd, 3, 0, 1)
+    finally:
+        os.close(origin)
+        os.close(fd)
+
+
+def with_open(flags, call):
+    def use(path):
+        fd = os.open(path, flags)
+        try:
+            call(fd)
+        finally:
+            os.close(fd)
+
+    return use
+
+
+# How the bytes of a file are changed.
+CHANGES = {
+    "write": with_open(os.O_WRONLY, lambda fd: os.write(fd, b"x")),
+    "append": with_open(os.O_WRONLY | os.O_APPEND, lambda fd: os.write(fd, b"x")),
+    "read and append": with_open(os.O_RDWR | os.O_APPEND, lambda fd: os.write(fd, b"x")),
+    "write directly": with_open(
+        os.O_RDWR | os.O_DIRECT, lambda fd: os.write(fd, mmap.mmap(-1, 4096))
+    ),
+    "sendfile": with_open(os.O_WRONLY, copy_into),
+    "allocate": with_open(os.O_RDWR, lambda fd: os.posix_fallocate(fd, 0, 9000)),
+    "copy a range": copy_range,
+    "cut an open file": with_open(os.O_RDWR, lambda fd: os.ftruncate(fd, 1)),
+    "cut": lambda path: os.truncate(path, 1),
+    "cut by an open": with_open(os.O_WRONLY | os.O_TRUNC, lambda fd: None),
+}
 
 
 class Rights(unittest.TestCase):
@@ -204,6 +248,44 @@ class Rights(unittest.TestCase):
                 other = self.source / "other"
                 if other.exists():
                     os.rmdir(other) if other.is_dir() else os.unlink(other)
+
+    def change_with_bits(self, role, change, mode, append_only, wait_seconds):
+        """What a change of a file with set-id bits came to, on the mount and in the source."""
+        seen = []
+        name = f"{role} {change} {mode:o} {append_only}"
+        for made_at, used_at in ((self.source, self.point), (self.plain, self.plain)):
+            path = made_at / name
+            make_file(made_at / f"{name} origin", 0o644, 0)
+            make_file(path, 0o777, FILE_OWNER)
+            os.chown(path, FILE_OWNER, FILE_GROUP)
+            (used_at / name).stat()  # the kernel believes this for a second
+            os.chmod(path, mode)
+            if append_only:
+                if subprocess.run(["chattr", "+a", path], check=False).returncode != 0:
+                    self.skipTest("this file system has no files that can only be appended to")
+                self.addCleanup(subprocess.run, ["chattr", "-a", path], check=False)
+            time.sleep(wait_seconds)
+            done = as_user(role, lambda at=used_at: code_of(lambda: CHANGES[change](at / name)))
+            facts = path.stat()
+            seen.append((done, stat.filemode(facts.st_mode), facts.st_size))
+        self.assertEqual(seen[0], seen[1], name)
+
+    def test_set_id_bits_go_as_in_the_source(self):
+        roles = ("root", "owner", "stranger", "in the file's group by the way")
+        served = [] if mounted.PASSING else ["--pass-through=off"]
+        with mounted.Mount(self.source, self.point, *served):
+            for role, change, mode in itertools.product(roles, CHANGES, (0o4777, 0o2777, 0o2767)):
+                self.change_with_bits(role, change, mode, False, 0)
+
+    def test_set_id_bits_of_append_only_files_go_as_in_the_source(self):
+        with mounted.Mount(self.source, self.point):
+            for role, change in itertools.product(("root", "stranger"), CHANGES):
+                self.change_with_bits(role, change, 0o6777, True, 0)
+
+    def test_set_id_bits_of_files_that_are_passed_go_as_in_the_source(self):
+        with mounted.Mount(self.source, self.point):
+            for change in CHANGES:
+                self.change_with_bits("stranger", change, 0o6777, False, 1.1)
 
 
 if __name__ == "__main__":
