@@ -36,6 +36,12 @@ public:
     }
     bool flush() {
         while (bytes_ != 0) {
+            // A write behind the end would make the file as long again as it was before another
+            // program cut it. So the end is looked at before each call: what is cut between the two
+            // is the part that is left (docs/guide/limits.md).
+            const std::int64_t size = env_.size_bytes(fd_);
+            if (size < 0) return fail(static_cast<int>(size));
+            if (offset_ + bytes_ > static_cast<std::uint64_t>(size)) return fail(-ESTALE);
             const host::memory_piece piece{from_, bytes_};
             const std::int64_t done = env_.write(fd_, &piece, 1, offset_);
             if (done <= 0) return fail(done < 0 ? static_cast<int>(done) : -EIO);
@@ -154,7 +160,8 @@ private:
         staged_.push_back(staged);
         return true;
     }
-    // First by a mapping; what that does not write, by calls, which also tell why not.
+    // First by a mapping, which never makes the file longer; what that does not write, by calls,
+    // which also tell why not.
     bool flush() {
         if (runs_.empty()) return true;
         const std::int64_t scattered = env_.write_scattered(fd_, runs_.data(), runs_.size());

@@ -30,6 +30,8 @@ struct written_pages {
 };
 
 // Writes each marked byte to its place in the file; runs that follow each other go in one call.
+// -ESTALE: a byte lies behind the end of the file, which another program has cut; it is not
+// written.
 written_pages write_marked(host::environment& env, int fd, const staged_pages& pages);
 
 // Calls action(worker, pages), which returns 0 or a negative errno, for each batch of up to

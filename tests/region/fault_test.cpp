@@ -3,6 +3,9 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <mutex>
 #include <random>
 
 #include "fault/faulty_environment.hpp"
@@ -158,6 +161,138 @@ TEST(region_faults, a_release_that_gets_only_so_far) {
         }
         EXPECT_GT(f.env.scattered_bytes(), 1000u);
     }
+}
+
+namespace {
+
+// Another program cuts the file before the n-th mapping by which a release writes, or after its
+// n-th call that writes.
+class cutting_environment final : public fault::faulty_environment {
+public:
+    explicit cutting_environment(std::string path) : path_(std::move(path)) {}
+
+    void cut_before_mapping(std::uint64_t nth, std::uint64_t size_bytes) {
+        write_scattered_up_to(UINT64_MAX);
+        mappings_left_ = nth;
+        size_bytes_ = size_bytes;
+    }
+    void cut_after_call(std::uint64_t nth, std::uint64_t size_bytes) {
+        calls_left_ = nth;
+        size_bytes_ = size_bytes;
+    }
+    std::int64_t write_scattered(int fd, const host::placed_piece* pieces,
+                                 std::size_t count) override {
+        // One at a time: what comes after the cut really does.
+        const std::lock_guard hold(mutex_);
+        cut_at_last(mappings_left_);
+        return faulty_environment::write_scattered(fd, pieces, count);
+    }
+    std::int64_t write(int fd, const host::memory_piece* pieces, std::size_t count,
+                       std::uint64_t offset) override {
+        const std::lock_guard hold(mutex_);
+        const std::int64_t done = faulty_environment::write(fd, pieces, count, offset);
+        cut_at_last(calls_left_);
+        return done;
+    }
+
+private:
+    void cut_at_last(std::uint64_t& left) const {
+        if (left != 0 && --left == 0) std::filesystem::resize_file(path_, size_bytes_);
+    }
+
+    const std::string path_;
+    std::mutex mutex_;
+    std::uint64_t mappings_left_ = 0, calls_left_ = 0, size_bytes_ = 0;  // guarded by mutex_
+};
+
+struct cut_region : faulty_region {
+    const std::uint64_t size;
+    cutting_environment cutting{folder / "f"};
+
+    explicit cut_region(std::uint64_t of_size) : faulty_region(of_size), size(of_size) {
+        runtime_hooks_with(cutting);
+    }
+    [[nodiscard]] std::uint64_t size_now() const {
+        return std::filesystem::file_size(folder / "f");
+    }
+    // In every page: each byte, some, or so many runs that the page is written whole.
+    void change_all(file_region& r) {
+        for (std::uint64_t page = 0; page < size / 4096; ++page) {
+            const std::uint64_t step = page % 3 == 0 ? 1 : page % 3 == 1 ? 3000 : 100;
+            for (std::uint64_t at = 0; at < 4096; at += step) change(r, page * 4096 + at);
+        }
+    }
+    void release_under_a_cut(bool others_write, std::uint64_t end) {
+        const auto r =
+            map_whole(*rt, folder / "f", protection::read_write, {.outside_writers = others_write});
+        change_all(*r);
+        EXPECT_EQ(r->release(), -ESTALE);
+        EXPECT_EQ(size_now(), end);
+        EXPECT_EQ(r->release(), -ESTALE) << "the next call tells it again";
+        EXPECT_EQ(r->acquire(), -ESTALE);
+        EXPECT_EQ(size_now(), end);
+        EXPECT_TRUE(peek(*r, backend::cpu, 0, size) == expected)
+            << "the region has its bytes still";
+    }
+};
+
+}  // namespace
+
+// What another program has cut off while a release is under way stays cut off, and is told.
+TEST(region_faults, a_cut_under_a_release_is_not_undone) {
+    for (const bool others_write : {false, true})
+        for (const std::uint64_t nth : {1, 2, 3})
+            for (const std::uint64_t left : {0, 3000}) {
+                const testing::ScopedTrace at(__FILE__, __LINE__, std::to_string(nth));
+                cut_region f(6 << 20);
+                const std::uint64_t end = left == 0 ? 0 : f.size - left;
+                f.cutting.cut_before_mapping(nth, end);
+                f.release_under_a_cut(others_write, end);
+            }
+}
+
+// The same where the file system has no mappings. One batch: no thread is between its look at the
+// end and its write when the cut comes, which is the part that is left.
+TEST(region_faults, a_cut_between_two_writes_is_not_undone) {
+    for (const bool others_write : {false, true})
+        for (const std::uint64_t nth : {1, 2, 3})
+            for (const std::uint64_t left : {0, 3000}) {
+                const testing::ScopedTrace at(__FILE__, __LINE__, std::to_string(nth));
+                cut_region f(32 * 4096);
+                const std::uint64_t end = left == 0 ? 0 : f.size - left;
+                f.cutting.cut_after_call(nth, end);
+                f.release_under_a_cut(others_write, end);
+            }
+}
+
+// What did not come to the file is still to come: when the file is as long again, or, as far as it
+// goes, when a region of a part that is left asks for it.
+TEST(region_faults, what_a_cut_kept_from_the_file_comes_later) {
+    constexpr std::uint64_t end = 6000;
+    cut_region f(6 << 20);
+    const auto r = f.map();
+    f.change_all(*r);
+    f.cutting.cut_before_mapping(1, end);
+    EXPECT_EQ(r->release(), -ESTALE);
+    std::unique_ptr<file_region> first;
+    ASSERT_TRUE(map_region(*f.rt, f.folder / "f", 0, 4096, protection::read, {}, first).ok());
+    EXPECT_TRUE(peek(*first, backend::cpu, 0, 4096) ==
+                std::vector<std::uint8_t>(f.expected.begin(), f.expected.begin() + 4096));
+    EXPECT_EQ(f.size_now(), end);
+    // The second page is cut through: its changes cannot all come, and so none do.
+    std::unique_ptr<file_region> second;
+    EXPECT_EQ(
+        map_region(*f.rt, f.folder / "f", 4096, end - 4096, protection::read, {}, second).code,
+        -ESTALE);
+    EXPECT_EQ(f.size_now(), end);
+    std::filesystem::resize_file(f.folder / "f", f.size);
+    EXPECT_GT(r->release(), 0);
+    const std::vector<std::uint8_t> there = read_file(f.folder / "f");
+    ASSERT_EQ(there.size(), f.size);
+    for (std::uint64_t page = 0; page < f.size / 4096; page += 3)  // those with each byte changed
+        EXPECT_TRUE(std::equal(there.begin() + page * 4096, there.begin() + (page + 1) * 4096,
+                               f.expected.begin() + page * 4096))
+            << page;
 }
 
 // What was never written is not read; what is written there later is.
