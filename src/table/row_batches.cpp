@@ -81,10 +81,11 @@ public:
         const std::uint64_t bytes = job_.table.row_bytes, last = row.at + bytes - 1;
         const std::byte* const from = engine::address_in_window(c_, row.window, row.at);
         if (from == nullptr) return;
-        // Chunks that are neighbours in one mapping are one piece.
-        if ((row.at ^ last) >> engine::window_chunk_shift != 0 &&
-            engine::address_in_window(c_, row.window, last) != from + bytes - 1)
-            return;
+        // Chunks that are neighbours in one mapping are one piece. Each is asked: between two of
+        // the file's own the mapping of another file may lie.
+        for (std::uint64_t next = (row.at | (engine::window_chunk_bytes - 1)) + 1; next <= last;
+             next += engine::window_chunk_bytes)
+            if (engine::address_in_window(c_, row.window, next) != from + (next - row.at)) return;
         row.from = from;
         for (std::uint64_t ahead = 0; ahead < bytes && ahead < ahead_bytes; ahead += line_bytes)
             __builtin_prefetch(from + ahead);

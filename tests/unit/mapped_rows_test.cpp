@@ -11,7 +11,10 @@
 
 #include "fault/faulty_environment.hpp"
 #include "penstock/table.hpp"
+#include "os/anonymous_memory.hpp"
 #include "service/window_visits.hpp"
+#include "table/row_batches.hpp"
+#include "unit/hand_cache.hpp"
 #include "unit/parts_in_memory.hpp"
 #include "unit/support.hpp"
 
@@ -327,6 +330,49 @@ TEST(leases, are_taken_where_the_kernel_sees_every_change) {
     host::linux_environment().end_lease(own);
     EXPECT_TRUE(host::linux_environment().is_lease_awaited(own)) << "it has none";
     ::close(own);
+}
+
+// A row of five chunks: the first and the last lie where one mapping of the file would have them,
+// and between them lies something else.
+TEST(row_batches, a_row_of_many_chunks_lies_in_one_mapping_or_is_left) {
+    constexpr std::uint64_t chunk = engine::window_chunk_bytes, chunks = 5;
+    host::anonymous_memory memory;
+    ASSERT_TRUE(memory.take(chunks * chunk));
+    for (std::uint64_t i = 0; i < chunks; ++i)
+        std::memset(memory.at(i * chunk), static_cast<int>(i + 1), chunk);
+    const auto address = reinterpret_cast<std::uintptr_t>(memory.at(0));
+    hand_cache c;
+    c.view.page_shift = engine::window_chunk_shift;
+    engine::file_handle file = c.add_file(2, 8, chunks);
+    std::uint64_t windows[hand_cache::files] = {}, chunk_words[chunks] = {};
+    c.view.windows = windows;
+    c.view.window_chunks = chunk_words;
+    windows[2] = engine::make_window_word(1, 0);
+    file.size_bytes = c.file_records[2].size_bytes = chunks * chunk;
+
+    const std::int64_t number = 0;
+    std::vector<std::byte> got(chunks * chunk - 200);
+    host::table_job job{};
+    job.table.only = {file, 100, 0, 1, 0};
+    job.table.rows = job.table.run_count = job.table.rows_per_run = 1;
+    job.table.row_bytes = job.table.stride_bytes = job.stride_bytes = got.size();
+    job.list = {&number, engine::number_type::int64, false, 0};
+    job.count = 1;
+    job.memory = got.data();
+    const auto rows_left = [&](std::uint64_t other, std::uint64_t place) {
+        for (std::uint64_t i = 0; i < chunks; ++i) chunk_words[i] = address + i * chunk;
+        if (other < chunks) chunk_words[other] = place;
+        std::uint32_t left = 0;
+        host::row_batches::copy(c.view, job, 0, 1, &left);
+        return left;
+    };
+    EXPECT_EQ(rows_left(chunks, 0), 0u);
+    EXPECT_EQ(std::memcmp(got.data(), memory.at(100), got.size()), 0);
+    for (std::uint64_t i = 0; i < chunks; ++i) {
+        EXPECT_EQ(rows_left(i, 0), 1u) << "chunk " << i << " has no window";
+        EXPECT_EQ(rows_left(i, address + (i == 0 ? 1 : 0) * chunk), 1u)
+            << "chunk " << i << " lies elsewhere";
+    }
 }
 
 TEST(window_visits, a_word_that_was_cleared_is_free_after_the_visits_of_then) {
