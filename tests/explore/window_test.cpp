@@ -1,6 +1,6 @@
 // Pages that come through a window: loaded once, without a request, and evicted and checked like
 // any other.
-#include "explore/scenario.hpp"
+#include "explore/window_scenario.hpp"
 
 namespace penstock::explore_kit {
 namespace {
@@ -108,6 +108,29 @@ TEST(window, opened_while_lanes_read) {
         atomic_store<order::release>(&s.w.memory.windows[0], word);
     });
     expect_sound(s.run({.preemptions = 2}));
+}
+
+// A load that took bytes from the old window does not take the new one for it, nor does it follow a
+// word that is gone.
+TEST(window, closed_and_opened_again_while_a_page_is_loaded) {
+    replaced_window s({.frames = 1});
+    s.lane(s.reader(0));
+    s.lane([&](auto g) { s.replace(g); });
+    expect_sound(s.run());
+}
+
+TEST(window, closed_and_opened_again_while_two_pages_are_loaded) {
+    replaced_window s({.frames = 2});
+    s.lane([&](auto g) {
+        std::uint64_t got[2 * words_per_page] = {};
+        explore::require(read(g, s.w.fs(), s.fd, got, sizeof got, 0) == sizeof got,
+                         "a read failed");
+        for (std::uint64_t i = 0; i < 2 * words_per_page; ++i)
+            explore::require(got[i] == content(1, i / words_per_page, i % words_per_page),
+                             "wrong bytes");
+    });
+    s.lane([&](auto g) { s.replace(g); });
+    expect_sound(s.run());
 }
 
 // The word was left by an earlier life of the slot, whose window shows another file.

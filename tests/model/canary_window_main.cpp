@@ -14,11 +14,11 @@ namespace {
 inline bool never_has_window(const cache_view&, std::uint32_t, std::uint32_t) { return false; }
 
 inline const std::byte* find_in_window(const cache_view& c, std::uint32_t slot, std::uint32_t,
-                                       std::uint64_t offset) {
+                                       std::uint64_t offset, window_word& word) {
     const window_word w = load_relaxed(&c.windows[slot]);
     if (w == 0) return nullptr;
     return checked_find_in_window(c, slot, static_cast<std::uint32_t>(w >> window_generation_shift),
-                                  offset);
+                                  offset, word);
 }
 
 }  // namespace

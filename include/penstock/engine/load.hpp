@@ -60,6 +60,7 @@ struct pending_load {
     const std::byte* bytes;    // where the bytes are or will be; if they come by request: the
                                // staging area of ring slot `at`
     ring_ticket at;            // L
+    window_word window;        // L: the word that led to a window
     neighbour_page neighbour;  // L: where it was seen there
     tier_save save;            // the frame's last page; L but for `wanted` and `frame`
 };
@@ -117,7 +118,7 @@ PENSTOCK_HD PENSTOCK_INLINE bool find_copy(const Group& g, const cache_view& c,
     load.bytes = load.neighbour.frame;  // found before the claim, or null
     if (load.bytes != nullptr) return true;
     load.from = pending_load::source::window;
-    load.bytes = find_in_window(c, f.slot, f.generation, page << c.page_shift);
+    load.bytes = find_in_window(c, f.slot, f.generation, page << c.page_shift, load.window);
     if (load.bytes != nullptr) return true;
     bool pending = false;
     load.bytes = pin_in_tier(g, c, load.word_index, pending);
@@ -319,12 +320,12 @@ PENSTOCK_HD PENSTOCK_NOINLINE bool is_neighbour_still(const Group& g, const cach
 }
 
 // Whole group, after a copy from a window of the file. The group is loading a page of that file, so
-// the slot still belongs to it. Is the window still open? If so, it was open while the bytes were
-// read.
+// the slot still belongs to it. Is the window the one of `word`, which the leader used? If so, it
+// was open while the bytes were read.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE bool is_window_still(const Group& g, const cache_view& c,
-                                                   const file_handle& f) {
-    return g.broadcast(g.is_leader() && load_relaxed(&c.windows[f.slot]) != 0);
+                                                   const file_handle& f, window_word word) {
+    return g.broadcast(g.is_leader() && is_same_window(load_relaxed(&c.windows[f.slot]), word));
 }
 
 // Whole group, with a load that the leader's start_load filled in: brings the bytes into its frame.
@@ -359,7 +360,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t fetch_load_here(const Group& g, const c
     if (is_copy) begin_recheck();  // the bytes were read before their source is looked at again
     g.sync();  // every thread's part of the page is written before it is read or published
     if (is_copy && !(load.from == pending_load::source::window
-                         ? is_window_still(g, c, f)
+                         ? is_window_still(g, c, f, load.window)
                          : is_neighbour_still(g, c, f, load.neighbour))) {
         if (g.is_leader()) give_back(c, load);
         return load_again;
@@ -422,6 +423,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t begin_load_here(const Group& g, const c
         saved_frame = started.save.frame;
         load.word_index = started.word_index;
         load.at = started.at;
+        load.window = started.window;
         load.neighbour = started.neighbour;
         load.save = started.save;
     }
@@ -501,12 +503,12 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint32_t copy_at_hand(const Group& g, const cac
     g.sync();  // every thread's part of the pages is written before they are read or published
     std::uint32_t good = 0;
     if (g.is_leader()) {
-        const bool open = c.windows != nullptr && load_relaxed(&c.windows[f.slot]) != 0;
+        const window_word now = c.windows != nullptr ? load_relaxed(&c.windows[f.slot]) : 0;
         PENSTOCK_ROLLED
         for (std::uint32_t i = 0; i < count; ++i) {
             if (!is_at_hand(loads[i])) continue;
             if (loads[i].from == pending_load::source::window
-                    ? open
+                    ? is_same_window(now, loads[i].window)
                     : is_as_seen(c, f, loads[i].neighbour))
                 good |= 1u << i;
             leave_neighbours(c, loads[i].neighbour);

@@ -49,7 +49,7 @@ PENSTOCK_HD inline bool is_at_hand(const cache_view& c, const file_handle& f, st
     if (index == no_word) return false;
     return !is_absent(load_relaxed(&c.words[index])) ||
            !is_absent(load_relaxed(&c.tier.words[index])) ||
-           find_in_window(c, f.slot, f.generation, page << c.page_shift) != nullptr;
+           is_in_window(c, f.slot, f.generation, page << c.page_shift);
 }
 
 PENSTOCK_HD inline bool is_in_cache(const cache_view& c, const file_handle& f, std::uint64_t page) {
@@ -199,7 +199,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE void read_ahead(const Group g, const cache_view& c
     const std::uint64_t first = begin >> c.page_shift,
                         last = (begin + static_cast<std::uint64_t>(bytes) - 1) >> c.page_shift;
     if (advice == advice_kind::random || is_granted(c, slot) ||
-        find_in_window(c, f.slot, f.generation, first << c.page_shift) != nullptr)
+        is_in_window(c, f.slot, f.generation, first << c.page_shift))
         return;
     const std::uint64_t run = run_before(c, f, first, advice == advice_kind::sequential);
     if (run == 0) return;

@@ -44,11 +44,10 @@ constexpr PENSTOCK_HD std::uint64_t pages_of(const wished_run& r) {
 // Or does a neighbour have it?
 PENSTOCK_HD PENSTOCK_INLINE bool is_near(const cache_view& c, const file_handle& f,
                                          std::uint64_t page) {
-    const bool is_here =
-        c.tier.words != nullptr
-            ? is_at_hand(c, f, page)
-            : is_in_cache(c, f, page) ||
-                  find_in_window(c, f.slot, f.generation, page << c.page_shift) != nullptr;
+    const bool is_here = c.tier.words != nullptr
+                             ? is_at_hand(c, f, page)
+                             : is_in_cache(c, f, page) ||
+                                   is_in_window(c, f.slot, f.generation, page << c.page_shift);
     return is_here || is_next_door(c, f, page);
 }
 

@@ -10,11 +10,11 @@
 namespace penstock::engine {
 
 inline const std::byte* find_in_any_window(const cache_view& c, std::uint32_t slot, std::uint32_t,
-                                           std::uint64_t offset) {
+                                           std::uint64_t offset, window_word& word) {
     if (c.windows == nullptr) return nullptr;
     const window_word w = load_relaxed(&c.windows[slot]);
-    return find_in_window(c, slot, static_cast<std::uint32_t>(w >> window_generation_shift),
-                          offset);
+    return find_in_window(c, slot, static_cast<std::uint32_t>(w >> window_generation_shift), offset,
+                          word);
 }
 
 }  // namespace penstock::engine
@@ -35,6 +35,62 @@ TEST(canary, window_of_another_life) {
     s.lane(s.reader(0));
     s.lane(s.reader(1));
     expect_caught(s.run(), "a read delivered wrong bytes");
+}
+
+}  // namespace penstock::explore_kit
+
+#endif
+
+// The word is looked at once to judge its life, and once more to follow it.
+#ifdef CANARY_window_word_loaded_twice
+
+#include "penstock/engine/window.hpp"
+
+namespace penstock::engine {
+
+inline const std::byte* find_by_two_looks(const cache_view& c, std::uint32_t slot,
+                                          std::uint32_t generation, std::uint64_t offset,
+                                          window_word& word) {
+    if (!has_window(c, slot, generation)) return nullptr;
+    word = load_relaxed(&c.windows[slot]);
+    return address_in_window(c, word, offset);
+}
+
+}  // namespace penstock::engine
+
+#define find_in_window find_by_two_looks
+
+#include "explore/window_scenario.hpp"
+
+namespace penstock::explore_kit {
+
+TEST(canary, window_word_loaded_twice) {
+    replaced_window s({.frames = 1});
+    s.lane(s.reader(0));
+    s.lane([&](auto g) { s.replace(g); });
+    expect_caught(s.run({.preemptions = 3}), "a read delivered wrong bytes");
+}
+
+}  // namespace penstock::explore_kit
+
+#endif
+
+// Any window at the second look does, also one that was opened since.
+#ifdef CANARY_window_opened_again_unchecked
+
+#include "penstock/engine/window.hpp"
+
+#define is_same_window(now, used) (static_cast<void>(used), (now) != 0)
+
+#include "explore/window_scenario.hpp"
+
+namespace penstock::explore_kit {
+
+TEST(canary, window_opened_again_unchecked) {
+    replaced_window s({.frames = 1});
+    s.lane(s.reader(0));
+    s.lane([&](auto g) { s.replace(g); });
+    expect_caught(s.run({.preemptions = 3}), "a read delivered wrong bytes");
 }
 
 }  // namespace penstock::explore_kit
