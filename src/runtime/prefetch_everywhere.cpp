@@ -114,11 +114,18 @@ std::int64_t runtime::prefetch(const shared_file& file, std::int64_t offset, std
     if (begin >= facts.size_bytes || bytes == 0) return 0;
     const byte_range whole{
         begin, begin + std::min(static_cast<std::uint64_t>(bytes), facts.size_bytes - begin)};
+    // 0 once the part is there, or the error that keeps the rest of it away: the call behind the
+    // one that came to an end within the part tells.
     const auto bring = [&](std::uint32_t device, byte_range part) {
         return host::checked(state(device), [&] {
-            return state(device).device->prefetch(state(device).ref, file.fds[device],
-                                                  static_cast<std::int64_t>(part.begin),
-                                                  static_cast<std::int64_t>(part.end - part.begin));
+            std::int64_t got = 0;
+            do {
+                got = state(device).device->prefetch(
+                    state(device).ref, file.fds[device], static_cast<std::int64_t>(part.begin),
+                    static_cast<std::int64_t>(part.end - part.begin));
+                part.begin += static_cast<std::uint64_t>(std::max<std::int64_t>(got, 0));
+            } while (got > 0 && part.begin < part.end);
+            return std::min<std::int64_t>(got, 0);
         });
     };
     return host::checked(state(), [&]() -> std::int64_t {

@@ -52,6 +52,16 @@ bool faulty_environment::fails(call kind, int& error) {
     return true;
 }
 
+bool faulty_environment::read_fails(call kind, std::uint64_t offset, std::uint64_t bytes,
+                                    int& error) {
+    if (fails(kind, error)) return true;
+    const fault_plan now = plan();
+    if (offset >= now.bad_end || now.bad_begin >= offset + bytes) return false;
+    error = now.error;
+    ++failures_;
+    return true;
+}
+
 int faulty_environment::find(int start, const std::string& path) {
     int error = 0;
     wait_while_stalled(call_find);
@@ -122,7 +132,7 @@ std::int64_t faulty_environment::read(int fd, std::byte* to, std::uint64_t bytes
                                       std::uint64_t offset) {
     int error = 0;
     wait_while_stalled(call_plain_read);
-    if (fails(call_read, error)) return error;
+    if (read_fails(call_read, offset, bytes, error)) return error;
     const std::uint64_t most = plan().longest_read;
     return real_.read(fd, to, most == 0 ? bytes : std::min<std::uint64_t>(bytes, most), offset);
 }
@@ -244,7 +254,8 @@ public:
             f.operation.bytes = plan.longest_read;
         f.flip = plan.flip_every != 0 && ++env_.reads_ % plan.flip_every == 0;
         int error = 0;
-        if (env_.fails(direct ? call_direct_read : call_read, error)) {
+        if (env_.read_fails(direct ? call_direct_read : call_read, wanted.offset, wanted.bytes,
+                            error)) {
             f.result = error;
             held_.push_back(f);
             return;

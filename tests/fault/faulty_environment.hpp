@@ -54,6 +54,8 @@ struct fault_plan {
     std::uint64_t read_delay_ns = 0;  // results of reads are seen no sooner
     bool shuffle = false;             // results of reads come in random order
     std::uint64_t flip_every = 0;     // every so manieth read delivers one wrong byte; 0: none
+    // Reads that touch these bytes of any file fail too, as often as they are tried.
+    std::uint64_t bad_begin = 0, bad_end = 0;
 };
 
 class faulty_environment : public host::environment {
@@ -174,6 +176,7 @@ private:
 
     // Whether this call fails; then `error` is set.
     bool fails(call kind, int& error);
+    bool read_fails(call kind, std::uint64_t offset, std::uint64_t bytes, int& error);
     void wait_while_stalled(call kind);
     using write_call = std::int64_t (host::environment::*)(int, const host::memory_piece*,
                                                            std::size_t, std::uint64_t);

@@ -261,8 +261,10 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t bring_in(const Group g, const cache_v
     const std::uint64_t last = (end - 1) >> c.page_shift;
     for (std::uint64_t page = begin >> c.page_shift; page <= last;) {
         wait_deadline deadline(g, c.frame_wait_ns);
+        std::uint64_t next = page;  // every page below it was loaded, from `page` on without a gap
         const std::int64_t loaded = load_pages(g, c, f, page, last - page + 1, deadline,
                                                [&](std::uint64_t got, const std::byte*) {
+                                                   if (got == next) ++next;
                                                    // No group has read it yet: with its use bit
                                                    // clear the clock might evict it unread.
                                                    if (g.is_leader())
@@ -272,7 +274,9 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t bring_in(const Group g, const cache_v
             const std::uint64_t reached = page << c.page_shift;
             return reached > begin ? static_cast<std::int64_t>(reached - begin) : loaded;
         }
-        if (loaded > 0) page += static_cast<std::uint64_t>(loaded);
+        // Behind a gap the next round looks at each page again: the one in the gap may have failed,
+        // or another group has it.
+        if (next > page) page = next;
         else if (is_under_way(g, c, f, page)) ++page;
     }
     return static_cast<std::int64_t>(end - begin);

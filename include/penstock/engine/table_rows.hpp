@@ -288,8 +288,11 @@ PENSTOCK_HD PENSTOCK_INLINE void bring_in_alone(const Group& g, const cache_view
                                                 std::uint64_t i) {
     const row_source source = source_of(t, list, i);
     std::int64_t done = source.is == row_source::outside ? -ERANGE : 0;
-    if (source.is == row_source::in_file)
-        done = bring_in(g, c, source.file->slot, source.at, source.at + t.row_bytes);
+    // The next call tells why one came to an end within the row.
+    for (std::uint64_t at = source.at;
+         source.is == row_source::in_file && done >= 0 && at < source.at + t.row_bytes;
+         at += static_cast<std::uint64_t>(done))
+        done = bring_in(g, c, source.file->slot, at, source.at + t.row_bytes);
     if (done < 0 && g.is_leader()) note_row(t, done, list.at(i), i, true);
 }
 
