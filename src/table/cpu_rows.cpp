@@ -53,7 +53,7 @@ bool cpu_rows::read_past(const engine::row_source& source, std::uint64_t run, st
     const std::uint64_t bytes = job_.table.row_bytes, first = source.at >> c.page_shift,
                         pages = ((source.at + bytes - 1) >> c.page_shift) - first + 1;
     if (pages > engine::most_through_pages || engine::is_granted(c, f.slot) ||
-        engine::stop_code(c) != 0)
+        engine::is_cut_off(c, f.slot, source.at, bytes) || engine::stop_code(c) != 0)
         return false;
     engine::page_word seen[engine::most_through_pages];
     for (std::uint64_t i = 0; i < pages; ++i) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "penstock/engine/counters.hpp"
+#include "penstock/engine/row_parts.hpp"
 
 namespace penstock::host {
 
@@ -121,7 +122,8 @@ public:
                 window = engine::load_relaxed(&c_.windows[file->slot]);
             }
             const bool good = row.from != nullptr && (row.is_hit || window == row.window) &&
-                              are_pages_as_seen(row, later_[k]);
+                              are_pages_as_seen(row, later_[k]) &&
+                              !engine::is_cut_off(c_, row.file->slot, row.at, job_.table.row_bytes);
             if (!good) left |= std::uint32_t{1} << k;
             else if (!row.is_hit) through_pages += row.pages;
             else engine::touch(row.page.word, row.page.seen), ++hits;

@@ -38,6 +38,16 @@ TEST(rows, no_reader_goes_back_in_time) {
     expect_sound(s.run({.preemptions = 3}));
 }
 
+// The size goes down before a page is touched, and is looked at after the copy.
+TEST(rows, file_is_cut_by_the_same_runtime) {
+    for (const std::uint64_t size : {page_bytes - 8, page_bytes, page_bytes + 8})
+        for (const bool is_warm : {false, true}) {
+            rows_of_file s({.frames = 1, .writes = true});
+            s.row_reader_while_the_file_is_cut(size, is_warm);
+            expect_sound(s.run());
+        }
+}
+
 // Pages that are read through enter at the end of the call, the same page for two readers.
 TEST(rows, pages_enter_at_the_end_of_a_call) {
     rows_of_file s({.frames = 1});

@@ -56,8 +56,12 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t cut_page(const Group& g, const cache_
         }
         seen = pin(word);
         const bool there = is_valid(seen) && pins_of(seen) < pin_limit;
-        if (there && (keep != 0 || !is_dirty(seen)))
+        if (there && (keep != 0 || !is_dirty(seen))) {
+            // The size went down before: a copy that has one of the zeros finds the size
+            // (is_cut_off).
+            begin_overwrite_in(c);
             lane{}.zero(c.frame_address(frame_of(seen)) + keep, c.page_bytes() - keep);
+        }
         unpin(word);
         if (there) return 0;
     }

@@ -295,6 +295,9 @@ PENSTOCK_HD PENSTOCK_INLINE void grow_to(const cache_view& c, std::uint32_t slot
     if (size_of(c, slot) < size_bytes)
         atomic_raise<order::release>(&c.file_records[slot].size_bytes, size_bytes);
 }
+// Release as above. What a cut clears behind the new end it clears after a fence
+// (begin_overwrite_in). Partner: begin_recheck of a reader of rows, which then looks at the size
+// (is_cut_off); so zeros of a cut do not pass for bytes of the file.
 PENSTOCK_HD PENSTOCK_INLINE void cut_to(const cache_view& c, std::uint32_t slot,
                                         std::uint64_t size_bytes) {
     atomic_store<order::release>(&c.file_records[slot].size_bytes, size_bytes);

@@ -27,6 +27,15 @@ struct row_source {
     const file_handle* file;
 };
 
+// Did this runtime cut off these bytes of the file, which had them once? The size goes down before
+// a page behind the cut is touched (engine/cut.hpp). So a caller that asks after its copy,
+// behind begin_recheck, does not take the zeros of a cut for bytes of the file. (What another
+// program cut off cannot be loaded.)
+PENSTOCK_HD PENSTOCK_INLINE bool is_cut_off(const cache_view& c, std::uint32_t slot,
+                                            std::uint64_t at, std::uint64_t bytes) {
+    return c.writes != nullptr && at + bytes > size_of(c, slot);
+}
+
 // The most pages that a row touches, if rows begin at places in the file that have the bits of
 // `places` together.
 constexpr PENSTOCK_HD std::uint32_t parts_of_row(std::uint64_t page_bytes, std::uint64_t places,
@@ -115,7 +124,8 @@ PENSTOCK_HD PENSTOCK_INLINE far_part find_far_part(const cache_view& c, const Ro
     return out;
 }
 
-// One thread, after the copy. Is the page of its part as it was found, and the window?
+// One thread, after the copy. Is the page of its part as it was found, and the window? Does the
+// file have the row still?
 template <typename Rows>
 PENSTOCK_HD PENSTOCK_INLINE bool is_page_as_found(const cache_view& c, const Rows& rows,
                                                   std::uint64_t i, std::uint32_t number,
@@ -126,6 +136,10 @@ PENSTOCK_HD PENSTOCK_INLINE bool is_page_as_found(const cache_view& c, const Row
     } else {
         const row_source source = rows.source(i);
         again = absence_of(c, *source.file, (source.at >> c.page_shift) + number);
+    }
+    if (c.writes != nullptr) {
+        const row_source source = rows.source(i);
+        if (is_cut_off(c, part.slot, source.at, rows.row_bytes())) return false;
     }
     return same_frame(again, part.seen);
 }

@@ -177,6 +177,16 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline void note_row(const table_view& t, std::int
     publish_note(&t.note->published, taken + 1);
 }
 
+// Whole group, before a row that lies in a file is loaded, and after it was copied. Is it cut off?
+template <typename Group>
+PENSTOCK_HD PENSTOCK_INLINE bool is_row_gone(const Group& g, const cache_view& c,
+                                             const table_view& t, const row_source& source) {
+    if (c.writes == nullptr) return false;
+    begin_recheck();  // by every thread: its bytes were read before the size is looked at
+    g.sync();
+    return g.broadcast(g.is_leader() && is_cut_off(c, source.file->slot, source.at, t.row_bytes));
+}
+
 // Whole group, for a row that was not present a moment ago. Copies it to `to`, or zeros if it
 // cannot be had. Returns the row's bytes, or a negative errno.
 template <typename Group>
@@ -186,9 +196,10 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t deliver_alone(const Group& g, const cac
     std::int64_t done = -ERANGE;
     if (source.is == row_source::in_file) {
         done = shared_stop_code(g, c);
-        if (done == 0 && source.at < source.file->size_bytes) {
+        if (done == 0 && source.at < source.file->size_bytes && !is_row_gone(g, c, t, source)) {
             done = read_rest(g, c, source.file->slot, to, t.row_bytes, source.at, 0);
             if (c.read_ahead_pages != 0) read_ahead(g, c, source.file->slot, source.at, done);
+            if (done > 0 && is_row_gone(g, c, t, source)) done = 0;
         }
         // Fewer bytes than the row has: the file was cut.
         if (done >= 0 && done < static_cast<std::int64_t>(t.row_bytes)) done = -ESTALE;
@@ -198,6 +209,20 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t deliver_alone(const Group& g, const cac
         g.zero(to, t.row_bytes);
     }
     return source.is == row_source::padding ? static_cast<std::int64_t>(t.row_bytes) : done;
+}
+
+// Whole group, after rows [i, i + delivered) of the list were copied, which lie in files. Returns
+// how many of them come before the first that was cut off meanwhile.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t rows_left(const Group& g, const cache_view& c,
+                                                   const listed_table_rows& rows, std::uint64_t i,
+                                                   std::int64_t delivered) {
+    std::int64_t left = 0;
+    if (c.writes == nullptr) return delivered;
+    while (left < delivered &&
+           !is_row_gone(g, c, rows.t, rows.source(i + static_cast<std::uint64_t>(left))))
+        ++left;
+    return left;
 }
 
 // Whole group. The same for row `i` of a list, and where that goes well for some that follow. Their
@@ -215,7 +240,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t deliver_listed(const Group g, const c
         }
         const file_handle f = handle_of(c, source.file->slot);
         std::uint64_t failed = 0;
-        const std::int64_t delivered = deliver_missing(g, c, f, rows, i, end, failed);
+        const std::int64_t delivered =
+            rows_left(g, c, rows, i, deliver_missing(g, c, f, rows, i, end, failed));
         if (delivered > 0) {
             if (c.read_ahead_pages != 0)
                 read_ahead(g, c, f.slot, source.at, static_cast<std::int64_t>(rows.row_bytes()));
@@ -288,6 +314,7 @@ PENSTOCK_HD PENSTOCK_INLINE void bring_in_alone(const Group& g, const cache_view
                                                 std::uint64_t i) {
     const row_source source = source_of(t, list, i);
     std::int64_t done = source.is == row_source::outside ? -ERANGE : 0;
+    if (source.is == row_source::in_file && is_row_gone(g, c, t, source)) done = -ESTALE;
     // The next call tells why one came to an end within the row.
     for (std::uint64_t at = source.at;
          source.is == row_source::in_file && done >= 0 && at < source.at + t.row_bytes;

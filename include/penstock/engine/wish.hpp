@@ -60,11 +60,13 @@ PENSTOCK_HD PENSTOCK_INLINE page_span span_of(const cache_view& c, const table_v
     return {row.at >> c.page_shift, ((row.at + t.row_bytes - 1) >> c.page_shift) + 1};
 }
 
-// One thread. Is some page of row `i` of the list nowhere near? Not so for a number of no row.
+// One thread. Is some page of row `i` of the list nowhere near? Not so for a number of no row, and
+// a row that was cut off.
 PENSTOCK_HD PENSTOCK_NOINLINE inline bool is_row_far(const cache_view& c, const table_view& t,
                                                      const number_list& list, std::uint64_t i) {
     const row_source row = source_of(t, list, i);
-    if (row.is != row_source::in_file) return false;
+    if (row.is != row_source::in_file || is_cut_off(c, row.file->slot, row.at, t.row_bytes))
+        return false;
     const file_handle f = handle_of(c, row.file->slot);
     const page_span pages = span_of(c, t, row);
     for (std::uint64_t page = pages.first; page < pages.end; ++page)

@@ -204,3 +204,25 @@ TEST(canary, rows_page_unchecked) {
 }  // namespace penstock::explore_kit
 
 #endif
+
+// A row that is loaded counts, whatever the size of the file is by then.
+#ifdef CANARY_rows_cut_unchecked
+
+#include "penstock/engine/row_parts.hpp"
+
+#define is_cut_off(c, slot, at, bytes) \
+    (static_cast<void>(slot), static_cast<void>(at), static_cast<void>(bytes), false)
+
+#include "explore/rows_scenario.hpp"
+
+namespace penstock::explore_kit {
+
+TEST(canary, rows_cut_unchecked) {
+    rows_of_file s({.frames = 1, .writes = true});
+    s.row_reader_while_the_file_is_cut(page_bytes + 8, false);
+    expect_caught(s.run({.preemptions = 3}), "a row has wrong bytes");
+}
+
+}  // namespace penstock::explore_kit
+
+#endif
