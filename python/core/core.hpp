@@ -73,6 +73,7 @@ struct open_table {
     // What an array of rows must have; no type: frameworks tell it in different ways.
     std::optional<dlpack::data_type> elements{};
     std::vector<std::int64_t> row_shape{};
+    std::uint64_t item_bytes = 1;
 };
 
 struct table_box {

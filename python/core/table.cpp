@@ -6,6 +6,8 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "core/core.hpp"
 #include "core/exchanged.hpp"
@@ -33,6 +35,14 @@ struct list {
     std::optional<std::int64_t> padding;
     int device;  // its place in the runtime; negative: all lies in host memory
 };
+
+// Memory of elements of another size would be shorter than the rows, and be written behind its end.
+void require_elements(const open_table& of, std::uint64_t item_bytes) {
+    if (item_bytes == of.item_bytes) return;
+    raise(-EINVAL, "the memory for rows has elements of " + std::to_string(item_bytes) +
+                       " bytes and those of the array have " + std::to_string(of.item_bytes) +
+                       "; give memory of the array's dtype");
+}
 
 row_options options_of(const list& of) {
     row_options out;
@@ -145,14 +155,16 @@ void run(table_box& box, const char* name, verb which, const list& of) {
 }
 
 void gather(table_box& box, std::uintptr_t numbers, int type, std::uint64_t count,
-            std::uintptr_t out, std::uint64_t stride, std::uintptr_t stream,
-            std::optional<std::int64_t> padding, int device) {
+            std::uintptr_t out, std::uint64_t item_bytes, std::uint64_t stride,
+            std::uintptr_t stream, std::optional<std::int64_t> padding, int device) {
+    require_elements(*box.open(), item_bytes);
     run(box, "gather", verb::gather, {numbers, type, count, out, stride, stream, padding, device});
 }
 
 void scatter(table_box& box, std::uintptr_t numbers, int type, std::uint64_t count,
-             std::uintptr_t from, std::uint64_t stride, std::uintptr_t stream,
-             std::optional<std::int64_t> padding, int device) {
+             std::uintptr_t from, std::uint64_t item_bytes, std::uint64_t stride,
+             std::uintptr_t stream, std::optional<std::int64_t> padding, int device) {
+    require_elements(*box.open(), item_bytes);
     run(box, "scatter", verb::scatter,
         {numbers, type, count, from, stride, stream, padding, device});
 }
@@ -242,8 +254,16 @@ std::unique_ptr<table_box> make_table(const runtime_box& of, const table_layout&
     }
     check(s, layout.pieces.empty() ? "" : layout.pieces[0].path);
     made->elements = data_type_of(layout.dtype);
-    if (layout.dtype.empty()) made->row_shape = {static_cast<std::int64_t>(layout.row_bytes)};
-    else made->row_shape.assign(layout.row_shape.begin(), layout.row_shape.end());
+    made->row_shape.assign(layout.row_shape.begin(), layout.row_shape.end());
+    const std::uint64_t count = std::accumulate(layout.row_shape.begin(), layout.row_shape.end(),
+                                                std::uint64_t{1}, std::multiplies<std::uint64_t>());
+    // Raw bytes, and elements of less than a byte, which no framework has arrays of.
+    if (layout.dtype.empty() || count > layout.row_bytes) {
+        made->elements = data_type_of("uint8");
+        made->row_shape = {static_cast<std::int64_t>(layout.row_bytes)};
+    } else {
+        made->item_bytes = layout.row_bytes / count;
+    }
     return std::make_unique<table_box>(std::move(made));
 }
 
@@ -350,10 +370,10 @@ void bind_table(nb::module_& m) {
     nb::class_<table_box>(m, "Table", "Rows of equal size in files.")
         .def("close", &table_box::close, "Waits for the device, then closes the files.")
         .def_prop_ro("closed", [](const table_box& box) { return box.of.get() == nullptr; })
-        .def("gather", gather, "numbers"_a, "type"_a, "count"_a, "out"_a, "stride"_a, "stream"_a,
-             "padding"_a.none(), "device"_a)
-        .def("scatter", scatter, "numbers"_a, "type"_a, "count"_a, "rows"_a, "stride"_a, "stream"_a,
-             "padding"_a.none(), "device"_a)
+        .def("gather", gather, "numbers"_a, "type"_a, "count"_a, "out"_a, "item_bytes"_a,
+             "stride"_a, "stream"_a, "padding"_a.none(), "device"_a)
+        .def("scatter", scatter, "numbers"_a, "type"_a, "count"_a, "rows"_a, "item_bytes"_a,
+             "stride"_a, "stream"_a, "padding"_a.none(), "device"_a)
         .def("gather_arrays", gather_arrays, "ids"_a, "out"_a, "padding"_a.none())
         .def("scatter_arrays", scatter_arrays, "ids"_a, "values"_a, "padding"_a.none())
         .def("prefetch", prefetch, "numbers"_a, "type"_a, "count"_a, "stream"_a, "into_cache"_a,

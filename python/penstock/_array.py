@@ -223,8 +223,8 @@ class Array(Opened[_core.Table]):
         place = -1
         if numbers.device >= 0 or rows.device >= 0:
             place = self._place_of(numbers, rows.device)
-        self._core.gather(numbers.address, numbers.type, numbers.size, rows.address, rows.stride,
-                          used, pad, place)
+        self._core.gather(numbers.address, numbers.type, numbers.size, rows.address,
+                          rows.item_bytes, rows.stride, used, pad, place)
         return out if place < 0 else kind.finish(out, used)
 
     def _stream_of(self, framework: Framework, ids: Any, numbers: Numbers,
@@ -293,8 +293,8 @@ class Array(Opened[_core.Table]):
         if numbers.device >= 0 or rows.device >= 0:
             place = self._place_of(numbers, rows.device)
             used, _ = self._stream_of(framework, ids, numbers, stream)
-        self._core.scatter(numbers.address, numbers.type, numbers.size, rows.address, rows.stride,
-                           used, pad, place)
+        self._core.scatter(numbers.address, numbers.type, numbers.size, rows.address,
+                           rows.item_bytes, rows.stride, used, pad, place)
 
     def _bring(self, ids: Any, stream: object, into_cache: bool) -> None:
         if isinstance(ids, slice):

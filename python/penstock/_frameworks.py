@@ -10,7 +10,8 @@ from typing import Any
 from . import _core
 from ._dlpack import Exchanged
 from ._memory import (NUMBER_TYPES, TYPESTRS, Framework, Numbers, Rows, Unordered, check_shape,
-                      device_of, is_of, not_numbers, numpy_dtype, row_stride, wrong_out)
+                      device_of, is_of, item_bytes_of, not_numbers, numpy_dtype, row_stride,
+                      wrong_out)
 
 
 class Numpy(Unordered):
@@ -78,7 +79,7 @@ class Numpy(Unordered):
         stride = 0
         if not flags.c_contiguous:
             stride = row_stride(out.strides, shape, out.dtype.itemsize, axes, for_writing)
-        return Rows(out.ctypes.data, stride, -1)
+        return Rows(out.ctypes.data, stride, -1, out.dtype.itemsize)
 
 
 class Torch:
@@ -111,10 +112,16 @@ class Torch:
         return Numbers(ids.data_ptr(), number, ids.numel(), tuple(ids.shape), where, ids)
 
     def dtype(self, name: str) -> Any:
+        """uint8 for elements of a byte that this torch lacks. ValueError: it lacks wider ones."""
         found = self.dtypes.get(name)
         if found is None:
             found = getattr(self.torch, name, None)
             if not isinstance(found, self.torch.dtype):
+                size = item_bytes_of(name)
+                if size != 1:
+                    raise ValueError(f"this PyTorch ({self.torch.__version__}) has no {name}; give "
+                                     "ids of numpy, and take the rows to PyTorch by "
+                                     f'torch.from_numpy(rows.view("int{8 * size}"))')
                 found = self.torch.uint8
             self.dtypes[name] = found
         return found
@@ -145,7 +152,8 @@ class Torch:
         device = out.device
         if device.type not in ("cpu", "cuda"):
             raise wrong_out(f"it lies on {device}; give one of the host or of a GPU", for_writing)
-        return Rows(out.data_ptr(), stride, device.index if device.type == "cuda" else -1)
+        return Rows(out.data_ptr(), stride, device.index if device.type == "cuda" else -1,
+                    out.element_size())
 
     def stream(self, ids: Any) -> int:
         device = ids.device
@@ -209,7 +217,7 @@ class CudaArray:
             raise wrong_out("it cannot be written; give an array that can")
         stride = row_stride(facts.get("strides"), shape, int(facts["typestr"][2:]), axes,
                             for_writing)
-        return Rows(facts["data"][0], stride, device_of(out))
+        return Rows(facts["data"][0], stride, device_of(out), int(facts["typestr"][2:]))
 
     def resolved(self, rows: Any) -> Any:
         return rows
@@ -252,7 +260,11 @@ class Jax(CudaArray):
     def rows(self, out: Any, shape: tuple[int, ...], dtype: str, axes: int,
              for_writing: bool = True) -> Rows:
         check_shape(out.shape, shape, for_writing)
-        return Rows(out.unsafe_buffer_pointer(), 0, device_of(out))
+        wanted = numpy_dtype(dtype)
+        if out.dtype.itemsize != wanted.itemsize:
+            raise wrong_out(f"jax has {out.dtype} in place of {wanted}; set jax_enable_x64",
+                            for_writing)
+        return Rows(out.unsafe_buffer_pointer(), 0, device_of(out), out.dtype.itemsize)
 
     def finish(self, result: Any, stream: int) -> Any:
         _core.wait_for_stream(stream)

@@ -2,6 +2,7 @@
 elements, and what is said of arrays that do not fit."""
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any, NamedTuple, Protocol
 
@@ -9,9 +10,6 @@ from typing import Any, NamedTuple, Protocol
 INT32, INT64, UINT32, UINT64 = range(4)
 NUMBER_TYPES = {"int32": INT32, "int64": INT64, "uint32": UINT32, "uint64": UINT64}
 TYPESTRS = {"<i4": INT32, "<i8": INT64, "<u4": UINT32, "<u8": UINT64}
-
-# Elements that numpy alone does not know, as integers of their size, unless ml_dtypes is there.
-_STAND_INS = {"bfloat16": "uint16"}
 
 
 class Numbers(NamedTuple):
@@ -27,11 +25,13 @@ class Numbers(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Memory for rows: its address, and the bytes from one row to the next (0: close together)."""
+    """Memory for rows: its address, the bytes from one row to the next (0: close together), and
+    those of an element, which the core compares: else it would write more than there is."""
 
     address: int
     stride: int
     device: int
+    item_bytes: int
 
 
 class Framework(Protocol):
@@ -94,6 +94,12 @@ def row_stride(strides: tuple[int, ...] | None, shape: tuple[int, ...], itemsize
     return 0 if stride == row_bytes else stride
 
 
+def item_bytes_of(name: str) -> int:
+    """Bytes of an element of that name: 2 of "bfloat16", 1 of "float8_e4m3fn" and "bool"."""
+    bits = re.search("[0-9]+", name)
+    return int(bits.group()) // 8 if bits else 1
+
+
 def numpy_dtype(name: str) -> Any:
     """The numpy dtype of elements. What numpy does not know comes from ml_dtypes if that is
     installed, else as unsigned integers of the same size."""
@@ -127,7 +133,7 @@ def _find_numpy_dtype(name: str) -> Any:
 
         return np.dtype(getattr(ml_dtypes, name))
     except (ImportError, AttributeError, TypeError):
-        return np.dtype(_STAND_INS.get(name, "uint8"))
+        return np.dtype(f"uint{8 * item_bytes_of(name)}")
 
 
 class Unordered:

@@ -23,6 +23,7 @@ from typing import Any, Optional, Union
 import torch
 from torch import Tensor, nn
 
+from . import _frameworks
 from ._array import Array, open_array
 from ._errors import Path
 from ._runtime import Runtime
@@ -45,9 +46,10 @@ def handle(array: Array) -> int:
 
 
 def torch_dtype(array: Array) -> torch.dtype:
-    """The dtype of the array's elements; uint8 for elements that this PyTorch does not have."""
-    found = getattr(torch, array.dtype, None)
-    return found if isinstance(found, torch.dtype) else torch.uint8
+    """The dtype of the array's elements; uint8 for elements of a byte that this PyTorch does not
+    have. ValueError: it has no wider ones of that name (uint16 to uint64, before PyTorch 2.3)."""
+    found: torch.dtype = _frameworks.Torch(torch).dtype(array.dtype)
+    return found
 
 
 def _gather(table: int, ids: Tensor, out: Tensor, pad: Optional[int] = None) -> None:

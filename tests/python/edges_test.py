@@ -63,6 +63,18 @@ class memory_with_gaps(common.Case):
         self.assertTrue((whole == -1).all())
         self.assertEqual(self.path.read_bytes(), before)
 
+    def test_memory_of_other_elements_is_refused_by_the_core(self):
+        """Whatever the look of Python's side missed: it would end before the rows."""
+        ids, out = np.array([1, 2]), np.full((2, 4), -1, np.int32)
+        with ps.open_array(self.path, mode="r+", runtime=self.rt) as array:
+            for item_bytes in (1, 2, 8):
+                for verb in (array._core.gather, array._core.scatter):
+                    with self.assertRaisesRegex(ValueError, "the memory for rows has elements"):
+                        verb(ids.ctypes.data, 1, 2, out.ctypes.data, item_bytes, 0, 0, None, -1)
+            array.sync()
+        self.assertTrue((out == -1).all())
+        np.testing.assert_array_equal(np.load(self.path), self.expected)
+
     def test_numbers_at_odd_addresses(self):
         ids = np.frombuffer(bytes(3) + np.array([7, 5, 99]).tobytes(), np.int64, offset=3)
         self.assertFalse(ids.flags.aligned)

@@ -15,16 +15,22 @@ from penstock import _frameworks, _memory  # noqa: E402
 
 
 class recorder:
-    """In place of the library's table: what gather and its like are called with."""
+    """In place of the library's table: what gather and its like are called with, and apart the
+    bytes of an element."""
 
     def __init__(self):
         self.calls = []
+        self.item_bytes = []
         self.closed = False
 
     def gather(self, *arguments):
-        self.calls.append(arguments)
+        self.calls.append(arguments[:4] + arguments[5:])
+        self.item_bytes.append(arguments[4])
 
-    scatter = prefetch = gather
+    scatter = gather
+
+    def prefetch(self, *arguments):
+        self.calls.append(arguments)
 
     def close(self):
         self.closed = True

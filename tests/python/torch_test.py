@@ -3,6 +3,7 @@
 tensors."""
 import unittest
 import warnings
+from unittest import mock
 
 import common
 
@@ -11,8 +12,10 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Debian's torch is older than its Python
     common.need("torch")
     import torch
+    import penstock.torch as pt
 import numpy as np  # noqa: E402
 import penstock as ps  # noqa: E402
+from penstock import _frameworks  # noqa: E402
 
 
 class tensors(common.Case):
@@ -87,6 +90,34 @@ class tensors(common.Case):
             with self.assertRaisesRegex(ValueError, "^out: its rows do not lie at one distance"):
                 array.gather(torch.zeros(2, 3, dtype=torch.int64), out=whole[:2, :3])
             self.assertTrue(torch.equal(whole, torch.full((5, 5, 4), -1.0)))
+
+    def test_wide_elements_that_this_torch_lacks_are_refused(self):
+        """Tensors of bytes in their place would have less memory than the rows, as PyTorch before
+        2.3 has no uint16, uint32 and uint64."""
+        lacking = _frameworks.Torch(torch)
+        lacking.dtypes.clear()
+        ids = torch.tensor([1, 2, 3])
+        for name in ("uint16", "uint32", "uint64"):
+            with self.subTest(name), \
+                    mock.patch.object(torch, name, None, create=True), \
+                    mock.patch.dict(_frameworks._known, {torch.Tensor: lacking}), \
+                    ps.open_array(self.path, dtype=name, shape=(180, 8), mode="r+",
+                                  runtime=self.rt) as array:
+                whole = torch.full((9, 8), 255, dtype=torch.uint8)
+                for call in (lambda: array.gather(ids), lambda: array.gather(ids, out=whole[:3]),
+                             lambda: array.scatter(ids, whole[:3]),
+                             lambda: array[1:4].to("cpu"), lambda: pt.gather(array, ids),
+                             lambda: pt.gather(array, ids, whole[:3]), lambda: pt.Embedding(array),
+                             lambda: pt.RowDataset(array)[1], lambda: pt.torch_dtype(array)):
+                    with self.assertRaisesRegex(ValueError, f"has no {name}; give ids of numpy"):
+                        call()
+                self.assertTrue((whole == 255).all())
+                array.sync()
+                rows = array.gather(ids.numpy())
+                signed = torch.from_numpy(rows.view(name[1:]))
+                self.assertEqual(signed.numpy().tobytes(), rows.tobytes())
+        np.testing.assert_array_equal(np.fromfile(self.path, np.int32).reshape(500, 6),
+                                      self.rows.numpy())
 
     def test_tensors_without_memory_are_refused(self):
         """Their device is no GPU, and their address is none of the host."""
