@@ -189,6 +189,12 @@ public:
                        std::unique_ptr<table>& out);
     // The work that was launched must have ended. The runtime must outlive the table.
     ~table();
+    // Ends the table as the destructor does, and tells what that cannot: ok, or the first file that
+    // does not have all that scatter wrote, and why. All files are closed then, and the bytes stay
+    // in the cache: a table that opens the file again has them, and its sync() and the end of the
+    // runtime try once more. The work that was launched must have ended; nothing but the destructor
+    // may follow.
+    status close();
     table(const table&) = delete;
     table& operator=(const table&) = delete;
 

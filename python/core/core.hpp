@@ -53,7 +53,9 @@ struct runtime_box {
     ~runtime_box();
     // Throws ValueError once it is closed.
     std::shared_ptr<runtime> open() const;
+    // Throws what kept changed pages from their files; it is closed all the same.
     void close();
+    status end(std::shared_ptr<runtime> last);
 
     shared_until_closed<runtime> rt;
     const std::shared_ptr<log_queue> log;  // null: lines go to standard error, or nowhere
@@ -67,9 +69,15 @@ struct open_table {
     open_table(const open_table&) = delete;
     open_table& operator=(const open_table&) = delete;
 
+    // Before the last use ends: what a caller of scatter was not told of yet. If others use it
+    // still, their last use closes it, and what has been scattered by now is written here.
+    status close(bool is_last);
+    void wait();  // until no kernel of its devices runs
+
     const std::shared_ptr<runtime> rt;
     const bool on_gpu;
     std::unique_ptr<table> rows;
+    bool writable = false;
     // What an array of rows must have; no type: frameworks tell it in different ways.
     std::optional<dlpack::data_type> elements{};
     std::vector<std::int64_t> row_shape{};
@@ -80,6 +88,7 @@ struct table_box {
     explicit table_box(std::shared_ptr<open_table> made) : of(std::move(made)) {}
     // Throws ValueError once it is closed.
     std::shared_ptr<open_table> open() const;
+    // Throws what kept scattered rows from their files; it is closed all the same.
     void close();
     ~table_box();
 

@@ -135,6 +135,14 @@ std::vector<std::tuple<std::string, std::string, nb::str>> settings_of(const run
     return out;
 }
 
+// The file that an error of writing is of, as host::write_error_log words it; empty if that is
+// labelled with a device.
+std::string written_path(const status& s) {
+    const std::size_t end =
+        std::min(s.message.find(": bytes "), s.message.find(": could not be brought"));
+    return s.message.starts_with('/') && end != std::string::npos ? s.message.substr(0, end) : "";
+}
+
 void check_all(const runtime_box& box) {
     const std::shared_ptr<runtime> rt = box.open();
     check(rt->health());
@@ -143,7 +151,7 @@ void check_all(const runtime_box& box) {
     check(view);
     const status writing = rt->write_status();
     if (!writing) rt->clear_write_status();
-    check(writing);
+    check(writing, written_path(writing));
 }
 
 std::vector<nb::str> lines_of(log_queue& queue, double seconds) {
@@ -182,16 +190,39 @@ std::shared_ptr<runtime> runtime_box::open() const {
 void runtime_box::close() {
     std::shared_ptr<runtime> last = rt.take();
     if (last == nullptr) return;
-    const without_gil free;
-    const bool is_ours = last->process_code() == 0;  // else a child of fork(): all is the parent's
-    if (is_ours && last->where() == backend::gpu)
-        for (std::uint32_t i = 0; i < last->device_count(); ++i)
-            last->state(i).device->wait_for_groups();
-    last.reset();
-    if (is_ours && log != nullptr) log->close();
+    status lost;
+    {
+        const without_gil free;
+        lost = end(std::move(last));
+    }
+    if (!lost.ok()) lost.message += "; they are lost, for the runtime has ended";
+    check(lost, written_path(lost));
 }
 
-runtime_box::~runtime_box() { close(); }
+// Returns the first of what could not be written at the end.
+status runtime_box::end(std::shared_ptr<runtime> last) {
+    const bool is_ours = last->process_code() == 0;  // else a child of fork(): all is the parent's
+    std::vector<std::shared_ptr<host::write_error_log>> errors;
+    for (std::uint32_t i = 0; is_ours && i < last->device_count(); ++i) {
+        if (last->where() == backend::gpu) last->state(i).device->wait_for_groups();
+        errors.push_back(last->state(i).write_errors);
+    }
+    // What could not be written before is tried again now.
+    for (const auto& of : errors) of->clear();
+    last.reset();
+    if (is_ours && log != nullptr) log->close();
+    status lost;
+    for (const auto& of : errors)
+        if (lost.ok()) lost = of->first();
+    return lost;
+}
+
+runtime_box::~runtime_box() {
+    std::shared_ptr<runtime> last = rt.take();
+    if (last == nullptr) return;
+    const without_gil free;
+    end(std::move(last));
+}
 
 void bind_runtime(nb::module_& m) {
     nb::class_<log_queue>(m, "LogQueue", "Log lines that wait for a thread of Python.")

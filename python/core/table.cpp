@@ -105,6 +105,28 @@ int call_through_pinned(table& rows, verb which, const list& of, int device) {
         });
 }
 
+// The file that a message of the library begins with. Empty: none of the table's.
+std::string path_in(const std::string& message, const table_layout& layout) {
+    for (const table_piece& piece : layout.pieces)
+        if (message.starts_with("'" + piece.path + "': ") || message.starts_with(piece.path + ": "))
+            return piece.path;
+    return {};
+}
+
+// Brings what was scattered to storage. An error names the file, if the runtime noted it as the
+// first of all, or the table has only one.
+status synced(const open_table& table) {
+    const int code = table.rows->sync();
+    if (code == 0) return {};
+    const std::vector<table_piece>& pieces = table.rows->layout().pieces;
+    status noted = table.rt->write_status();
+    if (noted.code == code && !path_in(noted.message, table.rows->layout()).empty()) return noted;
+    const bool is_one = std::all_of(pieces.begin(), pieces.end(), [&](const table_piece& piece) {
+        return piece.path == pieces[0].path;
+    });
+    return {code, (is_one ? "'" + pieces[0].path + "': " : "sync: ") + error_text(code)};
+}
+
 // Of a call that did not begin.
 std::string text_of(const char* name, int code) {
     std::string text = std::string(name) + ": " + error_text(code);
@@ -247,6 +269,7 @@ void prefetch(table_box& box, std::uintptr_t numbers, int type, std::uint64_t co
 std::unique_ptr<table_box> make_table(const runtime_box& of, const table_layout& layout,
                                       bool writable) {
     auto made = std::make_shared<open_table>(of.open());
+    made->writable = writable;
     status s;
     {
         const without_gil free;
@@ -344,11 +367,24 @@ nb::bytes ref_of(const table_box& box, std::uint32_t device) {
 open_table::open_table(std::shared_ptr<runtime> of)
     : rt(std::move(of)), on_gpu(rt->where() == backend::gpu) {}
 
-open_table::~open_table() {
+void open_table::wait() {
     if (on_gpu && rows != nullptr && rt->process_code() == 0)
         for (std::uint32_t i = 0; i < rt->device_count(); ++i)
             rt->state(i).device->wait_for_groups();
+}
+
+open_table::~open_table() {
+    wait();
     rows.reset();
+}
+
+status open_table::close(bool is_last) {
+    if (rt->process_code() != 0) return {};  // a child of fork(): all is the parent's
+    wait();
+    status noted;  // a row that a scatter of a GPU could not write
+    if (writable) noted = rows->check();
+    const status ended = is_last ? rows->close() : synced(*this);
+    return ended.ok() ? noted : ended;
 }
 
 std::shared_ptr<open_table> table_box::open() const {
@@ -360,11 +396,22 @@ std::shared_ptr<open_table> table_box::open() const {
 void table_box::close() {
     std::shared_ptr<open_table> last = of.take();
     if (last == nullptr) return;
+    const table_layout layout = last->rows->layout();
+    status ended;
+    {
+        const without_gil free;
+        ended = last->close(last.use_count() == 1);
+        last.reset();
+    }
+    check(ended, path_in(ended.message, layout));
+}
+
+table_box::~table_box() {
+    std::shared_ptr<open_table> last = of.take();
+    if (last == nullptr) return;
     const without_gil free;
     last.reset();
 }
-
-table_box::~table_box() { close(); }
 
 void bind_table(nb::module_& m) {
     nb::class_<table_box>(m, "Table", "Rows of equal size in files.")
@@ -381,7 +428,15 @@ void bind_table(nb::module_& m) {
         .def("check", [](const table_box& box) { check(box.open()->rows->check()); })
         .def("sync",
              [](table_box& box) {
-                 count_of(box, "sync", [](open_table& t) { return std::int64_t{t.rows->sync()}; });
+                 std::shared_ptr<open_table> table = box.open();
+                 const table_layout layout = table->rows->layout();
+                 status ended;
+                 {
+                     const without_gil free;
+                     ended = synced(*table);
+                     table.reset();
+                 }
+                 check(ended, path_in(ended.message, layout));
              })
         .def("advise", advise_rows, "kind"_a, "begin"_a, "end"_a)
         .def("open_windows", open_windows, "begin"_a, "end"_a)

@@ -386,8 +386,11 @@ class Array(Opened[_core.Table]):
             self._core.check()
 
     def close(self) -> None:
-        """Closes the files; on a GPU waits first until no kernel runs. Captured graphs that gather
-        from the array must not be launched any more. A second call does nothing."""
+        """Closes the files; on a GPU waits first until no kernel runs. In mode ``"r+"`` what
+        ``scatter`` wrote is in the files then, or OSError says what could not be written and why,
+        once; it is closed all the same, and another array of the file, or the end of the runtime,
+        tries again. Captured graphs that gather from the array must not be launched any more. A
+        second call does nothing."""
         self._core.close()
 
 

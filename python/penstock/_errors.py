@@ -2,8 +2,9 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
-from typing import Union
+from typing import Protocol, Union
 
 # What names a file: text, or bytes where its name is no text.
 Path = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
@@ -47,6 +48,21 @@ def error_of(code: int, text: str, path: str = "") -> Exception:
         return OSError(code, rest, path or None)
     vars(error).update(errno=code, filename=path or None)
     return error
+
+
+class _Closing(Protocol):
+    def close(self) -> None: ...
+
+
+def close_after(opened: _Closing, error: BaseException | None) -> None:
+    """The end of a ``with`` block. An exception that is under way is not hidden by one of
+    ``close``, which goes to the logger ``penstock`` then."""
+    try:
+        opened.close()
+    except Exception as other:
+        if error is None:
+            raise
+        logging.getLogger("penstock").warning("closing %r after an exception: %s", opened, other)
 
 
 def path_text(path: Path) -> str:

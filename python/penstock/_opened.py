@@ -4,6 +4,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Generic, Protocol, TypeVar
 
+from ._errors import close_after
 from ._runtime import Runtime
 
 
@@ -77,7 +78,7 @@ class Opened(Generic[Core]):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
-        self.close()
+        close_after(self, error)
 
     def __repr__(self) -> str:
         state = ", closed" if self.closed else ""

@@ -13,7 +13,7 @@ from typing import Protocol, SupportsIndex, Union
 
 from . import _core
 from ._cache_memory import Memory, memory_of
-from ._errors import Path, path_text
+from ._errors import Path, close_after, path_text
 
 Size = Union[int, str]
 Log = Union[str, None, Callable[[str], object]]
@@ -86,10 +86,13 @@ def _drain(queue: _core.LogQueue, write: Callable[[str], object]) -> None:
                 logging.getLogger("penstock").exception("the log function of a Runtime failed")
 
 
-class _User(Protocol):
+class _Closing(Protocol):
+    def close(self) -> None: ...
+
+
+class _User(_Closing, Protocol):
     """An array or a region that is open: each ends with its runtime."""
 
-    def close(self) -> None: ...
     def _check(self) -> None: ...
 
 
@@ -272,19 +275,19 @@ class Runtime:
 
     def close(self) -> None:
         """Ends the runtime with its arrays and regions: waits until no kernel runs on its devices,
-        writes changed pages of files, and frees the memory. Raises the first error of a region
-        whose changes could not be written, after all is closed. Captured graphs that gather from
-        its arrays must not be launched any more. A second call does nothing. In a child of
-        ``os.fork`` it leaves all to the parent."""
+        writes changed pages of files, and frees the memory. OSError: what could not be written,
+        the first of all, after everything is closed. Captured graphs that gather from its arrays
+        must not be launched any more. A second call does nothing. In a child of ``os.fork`` it
+        leaves all to the parent."""
         if self._core.closed:
             return
-        first: OSError | None = None
-        for user in self._open_users():
+        first: Exception | None = None
+        last: list[_Closing] = [self._core]
+        for closing in [*self._open_users(), *last]:
             try:
-                user.close()
-            except OSError as error:
+                closing.close()
+            except Exception as error:
                 first = first or error
-        self._core.close()
         in_child = self._process != os.getpid()
         if self._writer not in (None, threading.current_thread()) and not in_child:
             assert self._writer is not None
@@ -302,7 +305,7 @@ class Runtime:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
-        self.close()
+        close_after(self, error)
 
     def __repr__(self) -> str:
         if self.closed:

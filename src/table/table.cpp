@@ -91,15 +91,13 @@ struct table::on_device {
 
 struct table::parts {
     explicit parts(runtime& of) : rt(of) {}
-    ~parts() {
-        devices.clear();
-        for (const shared_file& file : files) rt.close(file);
-    }
+    ~parts() { end(); }
     parts(const parts&) = delete;
     parts& operator=(const parts&) = delete;
 
     status open_files(const table_options& settings);
     status place();
+    int end();
     [[nodiscard]] std::uint32_t device_of(const row_options& settings) const;
     int run(host::table_verb verb, engine::number_list list, std::uint64_t count, void* memory,
             const row_options& settings);
@@ -108,6 +106,7 @@ struct table::parts {
     table_layout layout;
     std::vector<shared_file> files;      // distinct
     std::vector<std::uint32_t> file_of;  // of each piece: which of them
+    std::uint32_t lacking = 0;           // the first that end() left without some of its bytes
     bool writable = false;
     std::vector<std::unique_ptr<on_device>> devices;
 };
@@ -250,8 +249,36 @@ void table::on_device::watch_rows() {
     windows = std::make_unique<host::table_windows>(state(), std::move(rows));
 }
 
+// Closes all that is open. 0, or what keeps bytes from the file `lacking`.
+int table::parts::end() {
+    devices.clear();
+    int first = 0;
+    for (std::uint32_t i = 0; i < files.size(); ++i) {
+        const int code = rt.close(files[i]);
+        if (first != 0 || code == 0) continue;
+        first = code;
+        lacking = i;
+    }
+    files.clear();
+    return first;
+}
+
 table::table(std::unique_ptr<parts> made) : parts_(std::move(made)) {}
 table::~table() = default;
+
+status table::close() try {
+    const int code = parts_->end();
+    if (code == 0) return {};
+    const auto& of = parts_->file_of;
+    const auto piece = std::find(of.begin(), of.end(), parts_->lacking) - of.begin();
+    return {code,
+            "'" + parts_->layout.pieces[static_cast<std::size_t>(piece)].path +
+                "': not all that was scattered could be written: " + error_text(code) +
+                "; it stays in the cache, and goes out with a later sync of the file, or with "
+                "the end of the runtime, if the cause is gone by then"};
+} catch (...) {
+    return host::status_of_exception("closing a table: ");
+}
 
 status table::make(runtime& rt, const table_layout& layout, const table_options& settings,
                    std::unique_ptr<table>& out) try {

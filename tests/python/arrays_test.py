@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Arrays of files beside numpy.memmap: random files, lists and shapes, and what is refused."""
 import errno
+import resource
+import threading
 import unittest
 
 import common
@@ -269,6 +271,102 @@ class writing(common.Case):
                 self.assertIn(error.errno, (errno.EOPNOTSUPP, errno.EAGAIN))
             with self.assertRaises(ValueError):
                 array.windows(0)
+
+
+class ends_that_cannot_write(common.Case):
+    """A limit on the size of files stands for a disk that is full."""
+
+    def setUp(self):
+        super().setUp()
+        self.path = self.folder / "rows.npy"
+        np.save(self.path, np.zeros((2000, 64), np.float32))
+        self.rt = self.runtime(writable=True)
+        self.before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        self.addCleanup(self.limit, self.before[0])
+
+    def limit(self, size):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, self.before[1]))
+
+    def scattered(self, number=1900):
+        array = ps.open_array(self.path, mode="r+", runtime=self.rt)
+        array.scatter([number], np.full((1, 64), 12, np.float32))
+        self.limit(300)
+        return array
+
+    def check(self, caught):
+        self.limit(self.before[0])
+        self.assertEqual((caught.exception.errno, caught.exception.filename),
+                         (errno.EFBIG, str(self.path)))
+        self.assertRegex(str(caught.exception), "could (not )?be written|lost")
+
+    def test_of_an_array(self):
+        array = self.scattered()
+        with self.assertRaises(OSError) as caught:
+            array.close()
+        self.check(caught)
+        self.assertTrue(array.closed)
+        array.close()
+        with ps.open_array(self.path, mode="r+", runtime=self.rt) as again:
+            self.assertEqual(again[1900][0], 12)
+        self.assertEqual(np.load(self.path)[1900][0], 12)
+        with self.assertRaises(OSError) as caught, self.scattered(1700):
+            pass
+        self.check(caught)
+        self.rt.close()  # tries again
+        self.assertEqual(np.load(self.path)[1700][0], 12)
+
+    def test_of_a_sync(self):
+        array = self.scattered()
+        with self.assertRaises(OSError) as caught:
+            array.sync()
+        self.check(caught)
+        array.sync()
+        self.assertEqual(np.load(self.path)[1900][0], 12)
+
+    def test_of_the_runtime(self):
+        array = self.scattered()
+        with self.assertRaises(OSError) as caught:
+            self.rt.close()
+        self.check(caught)
+        self.assertTrue(array.closed and self.rt.closed)
+        self.rt.close()
+        self.rt = self.runtime(writable=True)
+        array = self.scattered()
+        with self.assertRaises(OSError), array:
+            pass
+        with self.assertRaises(OSError) as caught, self.rt:
+            pass
+        self.check(caught)
+        self.assertIn("they are lost", str(caught.exception))
+
+    def test_after_another_exception(self):
+        with self.assertLogs("penstock", "WARNING") as lines:
+            with self.assertRaises(KeyError), self.rt, self.scattered():
+                raise KeyError
+            self.limit(self.before[0])
+        self.assertEqual(len(lines.records), 2)
+        self.assertTrue(self.rt.closed)
+
+    def test_in_a_call_of_the_same_array(self):
+        """What a signal handler closes is used by the call that it came into."""
+        array = self.scattered()
+        held = threading.Event()
+
+        def gather():
+            held.set()
+            for _ in range(50):
+                try:
+                    array.gather(np.arange(2000))
+                except ValueError:
+                    break
+
+        thread = threading.Thread(target=gather)
+        thread.start()
+        held.wait()
+        with self.assertRaises(OSError) as caught:
+            array.close()
+        thread.join()
+        self.check(caught)
 
 
 if __name__ == "__main__":
