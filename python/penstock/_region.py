@@ -220,7 +220,7 @@ class Region(Opened[_core.Region]):
                    dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
         """The memory as a DLPack capsule, versioned if the caller takes version 1. What an
         ``acquire`` that has returned brought in is there on every stream, so ``stream`` asks for
-        nothing."""
+        nothing. BufferError: the region may only be read, which older capsules cannot say."""
         if copy:
             raise BufferError("a Region shares its memory; make a copy of the tensor")
         if dl_device is not None and (int(dl_device[0]), int(dl_device[1])) \
@@ -229,6 +229,10 @@ class Region(Opened[_core.Region]):
                               f"{tuple(dl_device)}; move the tensor")
         code, bits = _DLPACK[self._dtype]
         versioned = max_version is not None and max_version[0] >= 1
+        if self._mode == "r" and not versioned:
+            raise BufferError('the region may only be read, and DLPack before 1.0 cannot say so: '
+                              'open it with mode="r+", share it by numpy.asarray(region), or copy '
+                              'it by torch.tensor(numpy.asarray(region))')
         return self._core.dlpack(list(self._shape), code, bits, self._front,
                                  self.__dlpack_device__()[1], versioned, self._mode == "r")
 

@@ -107,6 +107,18 @@ class regions(common.Case):
             unused = [region.__dlpack__() for _ in range(100)]
             del unused  # capsules that no consumer took
 
+    def test_memory_that_may_only_be_read_is_not_handed_out_as_writable(self):
+        """By a capsule of before DLPack 1.0, as PyTorch 1.13 takes it."""
+        for placement in ("filled", "in_place", "system"):
+            with self.subTest(placement), \
+                    ps.open_region(self.path, "r", runtime=self.rt, placement=placement) as region:
+                for options in ({}, {"max_version": None}, {"max_version": (0, 8)}):
+                    with self.assertRaisesRegex(BufferError, r'mode="r\+"'):
+                        region.__dlpack__(**options)
+                self.assertIsNotNone(region.__dlpack__(max_version=(1, 0)))
+                for shared in (np.asarray(region), np.from_dlpack(region)):
+                    self.assertFalse(shared.flags.writeable)
+
     def test_what_is_refused(self):
         for arguments, kind in [
             (("w",), ValueError), (("r", "float99"), ValueError),

@@ -132,6 +132,16 @@ class tensors(common.Case):
                 with self.assertRaisesRegex(ValueError, "meta"):
                     call()
 
+    def test_a_region_that_may_only_be_read(self):
+        """A tensor that could be written would end the process, or change what others share."""
+        with ps.open_region(self.path, "r", "int32", (-1, 6), runtime=self.rt) as region:
+            with self.assertRaisesRegex(BufferError, r'mode="r\+"'):
+                torch.utils.dlpack.from_dlpack(region.__dlpack__())
+            copied = torch.tensor(np.asarray(region))
+            self.same(copied, self.rows)
+            copied[0] = 5
+            self.assertEqual(np.asarray(region)[0].tolist(), self.rows[0].tolist())
+
     def test_a_region_is_a_tensor_without_a_copy(self):
         region = ps.open_region(self.path, "r+", "int32", (-1, 6), runtime=self.rt)
         tensor = torch.from_dlpack(region)
