@@ -5,7 +5,7 @@ import errno
 import math
 import operator
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn, SupportsIndex
 
 from . import _core
@@ -110,12 +110,25 @@ def open_array(path: Path | _core.Layout, tensor: str = "", *, dtype: object = N
     return Array(layout, runtime, mode)
 
 
-def concat(arrays: Sequence[Array], *, runtime: Runtime | None = None) -> Array:
+def concat(arrays: Iterable[Array], *, runtime: Runtime | None = None) -> Array:
     """One array of the rows of several, one behind the other, for instance the shards of a table.
-    They have equal dtype, shape of a row and stride; their files are opened once more. The arrays
-    themselves may be closed afterwards. ValueError: they differ, or there is none."""
-    layout = _core.join([array.layout for array in arrays])
-    return Array(layout, arrays[0].runtime if runtime is None else runtime, arrays[0].mode)
+    They have equal dtype, shape of a row, stride, mode and (without ``runtime``) runtime; their
+    files are opened once more. The arrays themselves may be closed afterwards. ValueError: they
+    differ, or there is none."""
+    parts = list(arrays)
+    for part in parts:
+        if not isinstance(part, Array):
+            raise TypeError(f"concat: {part!r} is no Array; give what open_array returned")
+    layout = _core.join([part.layout for part in parts])
+    first = parts[0]
+    for part in parts:
+        if part.mode != first.mode:
+            raise ValueError(f"concat: {first.path!r} has mode {first.mode!r} and {part.path!r} "
+                             f"{part.mode!r}; open all of them with the same")
+        if runtime is None and part.runtime is not first.runtime:
+            raise ValueError(f"concat: {first.path!r} and {part.path!r} are of different runtimes; "
+                             "say by runtime= in which to open them")
+    return Array(layout, first.runtime if runtime is None else runtime, first.mode)
 
 
 class Array(Opened[_core.Table]):
@@ -387,10 +400,10 @@ class Array(Opened[_core.Table]):
 
     def close(self) -> None:
         """Closes the files; on a GPU waits first until no kernel runs. In mode ``"r+"`` what
-        ``scatter`` wrote is in the files then, or OSError says what could not be written and why,
-        once; it is closed all the same, and another array of the file, or the end of the runtime,
-        tries again. Captured graphs that gather from the array must not be launched any more. A
-        second call does nothing."""
+        ``scatter`` wrote is in the files when the last array of them is closed, or OSError says
+        what could not be written and why, once; it is closed all the same, and another array of the
+        file, or the end of the runtime, tries again. Captured graphs that gather from the array
+        must not be launched any more. A second call does nothing."""
         self._core.close()
 
 

@@ -225,6 +225,33 @@ class npy_files(common.Case):
                        ps.open_array(self.folder / "other.npy", runtime=rt)])
 
 
+    def test_concat_of_parts_of_another_mode_or_runtime(self):
+        """The whole would be written by the mode of its first part."""
+        rt = self.runtime(writable=True)
+        for name in "ab":
+            np.save(self.folder / f"{name}.npy", np.zeros((4, 2)))
+
+        def part(name, mode, runtime=rt):
+            return ps.open_array(self.folder / f"{name}.npy", mode=mode, runtime=runtime)
+
+        for modes in (("r+", "r"), ("r", "r+")):
+            parts = [part(*of) for of in zip("ab", modes)]
+            for options in ({}, {"runtime": rt}):
+                with self.assertRaisesRegex(ValueError, "a.npy' has mode .* and .*b.npy' 'r"):
+                    ps.concat(parts, **options)
+        with ps.concat(part(name, "r+") for name in "ab") as joined:
+            joined.scatter([5], np.ones((1, 2)))
+            joined.sync()
+        self.assertEqual(np.load(self.folder / "b.npy")[1].tolist(), [1, 1])
+        parts = [part("a", "r"), part("b", "r", self.runtime())]
+        with self.assertRaisesRegex(ValueError, "runtime="):
+            ps.concat(parts)
+        with ps.concat(parts, runtime=rt) as joined:
+            self.assertIs(joined.runtime, rt)
+        with self.assertRaisesRegex(TypeError, "is no Array"):
+            ps.concat(["a.npy"])
+
+
 class writing(common.Case):
     def test_scattered_rows_are_read_back_and_reach_the_file(self):
         rt = self.runtime(writable=True)
