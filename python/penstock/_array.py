@@ -21,12 +21,12 @@ _ADVICE = ("normal", "sequential", "random", "willneed", "dontneed")  # penstock
 
 
 def describe(path: Path, tensor: str = "", *, dtype: object = None,
-             shape: Sequence[int] | None = None, offset: int = 0,
+             shape: Sequence[int] | None = None, offset: int | None = None,
              stride: int | None = None) -> _core.Layout:
     """Where the rows of a file lie, by its header; reads no row. Arguments and errors are those of
     ``open_array``. ``page_bytes`` of the result says which pages suit such rows."""
     name = path_text(path)
-    for what, bytes_ in (("offset", offset), ("stride", stride or 0)):
+    for what, bytes_ in (("offset", offset or 0), ("stride", stride or 0)):
         if not isinstance(bytes_, SupportsIndex) or operator.index(bytes_) < 0:
             raise ValueError(f"{what}: {bytes_!r} is no number of bytes; give a whole one, not "
                              "below 0")
@@ -38,6 +38,11 @@ def describe(path: Path, tensor: str = "", *, dtype: object = None,
     if tensor:
         raise ValueError(f"{name!r}: tensor {tensor!r} has its dtype and shape in the header; "
                          "leave dtype and shape out")
+    if offset is None and has_header(name):
+        if stride:
+            raise ValueError(f"{name!r}: its rows lie close together; leave stride out, or give "
+                             "offset too to read the bytes of the file")
+        return checked_header(name, dtype, shape)
     extents = list(shape) if shape is not None else [-1]
     if not extents or any(n < 0 for n in extents[1:]) or extents[0] < -1:
         raise ValueError(f"shape: {tuple(extents)} counts no rows; give the rows first, -1 for as "
@@ -45,8 +50,31 @@ def describe(path: Path, tensor: str = "", *, dtype: object = None,
     if extents[0] == 0:
         raise ValueError(f"shape: {tuple(extents)} has no rows, and an array needs one; -1 stands "
                          "for as many as the file has")
-    return _core.describe_raw(name, 0, stride or 0, offset, max(extents[0], 0),
+    return _core.describe_raw(name, 0, stride or 0, offset or 0, max(extents[0], 0),
                               dtype_name("uint8" if dtype is None else dtype), extents[1:])
+
+
+def has_header(name: str) -> bool:
+    """Whether a file of such a name has dtype and shape in itself."""
+    return name.endswith((".npy", ".safetensors", ".safetensors.index.json"))
+
+
+def checked_header(name: str, dtype: object, shape: Sequence[int] | None) -> _core.Layout:
+    """What the header says. ValueError: ``dtype`` or ``shape`` say something else."""
+    if not name.endswith(".npy"):
+        raise ValueError(f"{name!r}: its tensors have dtype and shape in the header; give the name "
+                         "of one, or offset too to read the bytes of the file")
+    layout = _core.describe(name, "")
+    extents = (layout.rows, *layout.row_shape)
+    given = extents if shape is None else tuple(shape)
+    kind = layout.dtype if dtype is None else dtype_name(dtype)
+    if given[:1] == (-1,):
+        given = (layout.rows, *given[1:])
+    if (kind, given) != (layout.dtype, extents):
+        raise ValueError(f"{name!r}: its header says {layout.dtype or 'raw bytes'} of shape "
+                         f"{extents}, and {kind} of shape {given} is asked for; leave dtype and "
+                         "shape out, or give offset too to read the bytes of the file")
+    return layout
 
 
 def dtype_name(dtype: object) -> str:
@@ -70,8 +98,8 @@ def dtype_name(dtype: object) -> str:
 
 
 def open_array(path: Path | _core.Layout, tensor: str = "", *, dtype: object = None,
-               shape: Sequence[int] | None = None, offset: int = 0, stride: int | None = None,
-               mode: str = "r", runtime: Runtime | None = None) -> Array:
+               shape: Sequence[int] | None = None, offset: int | None = None,
+               stride: int | None = None, mode: str = "r", runtime: Runtime | None = None) -> Array:
     """Opens an array in a file, of which rows are read by number. Nothing is read but its header.
 
     path
@@ -83,9 +111,11 @@ def open_array(path: Path | _core.Layout, tensor: str = "", *, dtype: object = N
         are one table, in the order of their names (``shard_2`` before ``shard_10``).
     dtype, shape
         Of a file without a header. The first extent counts the rows, -1 takes as many as the file
-        has.
+        has. Of a ``.npy`` file they have to be what its header says.
     offset, stride
-        In bytes: where the first row begins, and from one row to the next (None: no gap).
+        In bytes: where the first row begins (None: 0), and from one row to the next (None: no gap).
+        With an offset, 0 too, the header of a ``.npy`` or ``.safetensors`` file counts for nothing:
+        ``dtype`` and ``shape`` are of its bytes from there on.
     mode
         ``"r"``, or ``"r+"`` for ``scatter``, which needs a runtime with ``writable=True``.
     runtime

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from . import _core
-from ._array import describe, dtype_name
+from ._array import checked_header, dtype_name, has_header
 from ._errors import Path, path_text
 from ._frameworks import stream_of
 from ._memory import numpy_dtype, typestr_of
@@ -37,19 +37,21 @@ class _Memory:
 
 
 def open_region(path: Path, mode: str = "r", dtype: object = None,
-                shape: Sequence[int] | None = None, offset: int = 0, *,
+                shape: Sequence[int] | None = None, offset: int | None = None, *,
                 runtime: Runtime | None = None, device: int = 0, placement: str = "filled",
                 outside_writers: bool = True, device_bytes: Size | None = None,
                 promote_hot: bool = False) -> Region:
     """Maps a part of a file as plain memory, which tensors share without a copy.
 
     path
-        A ``.npy`` file, whose header gives dtype and shape; or any file, with ``dtype`` and
-        ``shape`` (-1 for as many rows as the file has; raw bytes without).
+        A ``.npy`` file, whose header gives dtype and shape (if they are given too, they have to be
+        the same); or any file, with ``dtype`` and ``shape`` (-1 for as many rows as the file has;
+        raw bytes without).
     mode
         ``"r"``, or ``"r+"`` to write it, which needs a runtime with ``writable=True``.
     offset
-        Where the region begins, in bytes.
+        Where the region begins, in bytes. None: at 0, or behind the header of a ``.npy`` file. With
+        an offset, 0 too, that header counts for nothing.
     device
         The place of the device among those of the runtime.
     placement
@@ -72,7 +74,7 @@ def open_region(path: Path, mode: str = "r", dtype: object = None,
         raise ValueError(f'mode: {mode!r} is none; give "r" or "r+"')
     if placement not in _PLACEMENTS:
         raise ValueError(f"placement: {placement!r} is none; give one of {', '.join(_PLACEMENTS)}")
-    kind, extents, offset = _elements(name, dtype, shape, offset)
+    kind, extents, begin = _elements(name, dtype, shape, offset)
     if runtime is None:
         runtime = default(writable=mode == "r+")
     limit = _core.parse_size("device_bytes", device_bytes) if isinstance(device_bytes, str) \
@@ -83,32 +85,36 @@ def open_region(path: Path, mode: str = "r", dtype: object = None,
         raise ValueError(f"device: the runtime has no device {device}; it has "
                          f"{runtime.device_count}")
     # The library maps whole pages from the front; what lies before the offset is left out here.
-    front = offset % _PAGE
+    front = begin % _PAGE
     item = _DLPACK[kind][1] // 8
     row = math.prod(extents[1:]) * item
     wanted = 0 if extents and extents[0] == -1 else math.prod(extents) * item + front
-    core = _core.make_region(runtime._core, name, offset - front, wanted, mode == "r+",
+    core = _core.make_region(runtime._core, name, begin - front, wanted, mode == "r+",
                              outside_writers, limit, promote_hot, device,
                              _PLACEMENTS.index(placement))
     if extents and extents[0] == -1:
         left = core.size_bytes() - front
         if row == 0 or left % row:
             core.close(0)
-            raise ValueError(f"{name!r}: {left} bytes from byte {offset} on are no whole number of "
+            raise ValueError(f"{name!r}: {left} bytes from byte {begin} on are no whole number of "
                              f"rows of {row}; give the number of rows")
         extents = (left // row, *extents[1:])
     return Region(core, runtime, name, mode, kind, extents, front, device)
 
 
 def _elements(name: str, dtype: object, shape: Sequence[int] | None,
-              offset: int) -> tuple[str, tuple[int, ...], int]:
+              offset: int | None) -> tuple[str, tuple[int, ...], int]:
     """The type of the elements, their extents, and where they begin."""
-    if dtype is None and shape is None and name.endswith(".npy"):
-        layout = describe(name)
+    is_raw = offset is not None or not has_header(name) or \
+        (dtype is None and shape is None and not name.endswith(".npy"))
+    begin = offset or 0
+    if not is_raw:
+        layout = checked_header(name, dtype, shape)
+        begin = layout.pieces[0][1]
         if not layout.dtype:
-            raise ValueError(f"{name!r}: its elements are raw bytes; give dtype and shape")
+            raise ValueError(f"{name!r}: its elements are raw bytes; give dtype, shape and "
+                             f"offset={begin}")
         kind, extents = layout.dtype, (layout.rows, *layout.row_shape)
-        offset += layout.pieces[0][1]
     else:
         kind = dtype_name("uint8" if dtype is None else dtype)
         extents = tuple(shape) if shape is not None else (-1,)
@@ -117,11 +123,11 @@ def _elements(name: str, dtype: object, shape: Sequence[int] | None,
                          f"{', '.join(_DLPACK)}")
     if any(n < 0 for n in extents[1:]) or (extents and extents[0] < -1):
         raise ValueError(f"shape: {tuple(extents)} has a negative extent; only the first may be -1")
-    if offset < 0:
-        raise ValueError(f"offset: {offset} is negative; give a place in the file")
-    if math.prod(n for n in extents if n > 0) * _DLPACK[kind][1] // 8 + offset >= 1 << 63:
+    if begin < 0:
+        raise ValueError(f"offset: {begin} is negative; give a place in the file")
+    if math.prod(n for n in extents if n > 0) * _DLPACK[kind][1] // 8 + begin >= 1 << 63:
         raise ValueError(f"shape: {tuple(extents)} is larger than any file; give smaller extents")
-    return kind, tuple(extents), offset
+    return kind, tuple(extents), begin
 
 
 class Region(Opened[_core.Region]):

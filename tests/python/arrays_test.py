@@ -204,6 +204,41 @@ class npy_files(common.Case):
             with self.assertRaises(kind):
                 ps.open_array(path, runtime=rt)
 
+    def test_a_header_is_not_read_as_rows(self):
+        """Where dtype or shape are given too: they are what the header says, or an error."""
+        rt = self.runtime(writable=True)
+        path, expected = self.folder / "rows.npy", np.arange(60, dtype=np.float32).reshape(20, 3)
+        np.save(path, expected)
+        for given in ({"dtype": "f4"}, {"shape": (-1, 3)}, {"dtype": "float32", "shape": (20, 3)}):
+            with self.subTest(given=given):
+                with ps.open_array(path, runtime=rt, **given) as array:
+                    np.testing.assert_array_equal(array[:], expected)
+                with ps.open_region(path, runtime=rt, **given) as region:
+                    np.testing.assert_array_equal(region, expected)
+                self.assertEqual(ps.describe(path, **given), ps.describe(path))
+        for given in ({"dtype": "int32"}, {"shape": (-1, 6)}, {"shape": (10, 3)},
+                      {"shape": (60,)}, {"dtype": "uint8", "shape": (-1,)}):
+            for opens in (ps.open_array, ps.open_region):
+                with self.subTest(given=given), \
+                        self.assertRaisesRegex(ValueError, "its header says float32 of shape"):
+                    opens(path, runtime=rt, **given)
+        with self.assertRaisesRegex(ValueError, "offset"):
+            ps.open_array(path, dtype="float32", shape=(-1, 3), stride=20, runtime=rt)
+        raw = np.frombuffer(path.read_bytes(), np.uint8)
+        for offset in (0, 64, 128):  # on request the bytes as they are
+            bytes_ = raw[offset:].reshape(-1, 4)
+            given = {"dtype": "uint8", "shape": (-1, 4), "offset": offset, "runtime": rt}
+            with ps.open_array(path, **given) as array, ps.open_region(path, **given) as region:
+                np.testing.assert_array_equal(array[:], bytes_)
+                np.testing.assert_array_equal(region, bytes_)
+        path = self.folder / "model.safetensors"
+        path.write_bytes(raw)
+        for opens in (ps.open_array, ps.open_region):
+            with self.assertRaisesRegex(ValueError, "in the header"):
+                opens(path, dtype="uint8", shape=(-1, 4), runtime=rt)
+        with ps.open_array(path, dtype="uint8", shape=(-1, 4), offset=0, runtime=rt) as array:
+            np.testing.assert_array_equal(array[:], raw.reshape(-1, 4))
+
     def test_concat_is_one_table(self):
         rt = self.runtime()
         parts = []
