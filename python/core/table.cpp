@@ -6,6 +6,7 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 #include <numeric>
 
@@ -84,6 +85,26 @@ std::uint64_t number_bytes(const list& of) {
     return type == engine::number_type::int32 || type == engine::number_type::uint32 ? 4 : 8;
 }
 
+// A gather writes rows while it reads numbers. Those of the host that lie where rows go are copied;
+// what it returns holds the copy. Throws ValueError: they lie so on a GPU.
+std::vector<std::uint64_t> apart_from_rows(const open_table& table, verb which, list& of) {
+    if (which != verb::gather || of.count == 0) return {};
+    const std::uint64_t row_bytes = table.rows->row_bytes();
+    const std::uint64_t stride = of.stride != 0 ? of.stride : row_bytes;
+    const std::uint64_t bytes = of.count * number_bytes(of);
+    if (of.numbers >= of.rows + (of.count - 1) * stride + row_bytes ||
+        of.rows >= of.numbers + bytes)
+        return {};
+    if (of.device >= 0)
+        raise(-EINVAL,
+              "out: it shares memory with ids, which rows would overwrite before they are read; "
+              "give other memory, or a copy of ids (ids.clone())");
+    std::vector<std::uint64_t> copied((bytes + 7) / 8);
+    std::memcpy(copied.data(), reinterpret_cast<const void*>(of.numbers), bytes);
+    of.numbers = reinterpret_cast<std::uintptr_t>(copied.data());
+    return copied;
+}
+
 int call_through_pinned(table& rows, verb which, const list& of, int device) {
     const host_list host{reinterpret_cast<const std::byte*>(of.numbers),
                          number_bytes(of),
@@ -142,8 +163,9 @@ std::string text_of(const char* name, int code) {
 // Runs the call without the GIL. Where it has ended when it returns, a row that could not be had is
 // raised at once; else the next call raises it. A row that only Ctrl-C kept from coming is asked
 // for again if Python's handler does not raise.
-void run(table_box& box, const char* name, verb which, const list& of) {
+void run(table_box& box, const char* name, verb which, list of) {
     std::shared_ptr<open_table> table = box.open();
+    const std::vector<std::uint64_t> copied = apart_from_rows(*table, which, of);
     const bool waits = !table->on_gpu || of.device < 0;
     for (;;) {
         int code = 0;

@@ -225,7 +225,8 @@ class Array(Opened[_core.Table]):
             list. Numbers in host memory work on a GPU too, but the call then waits.
         out
             Memory for the rows, of that shape and dtype; its rows may lie apart, at one distance.
-            None: a new array of the framework and device of ``ids``.
+            It may lie where the numbers lie, but on a GPU (ValueError). None: a new array of the
+            framework and device of ``ids``.
         stream
             On a GPU: where the rows are copied, after all work that is on it. None: the current
             stream of the framework of ``ids``. A stream of torch, cupy, numba or cuda.core, or its

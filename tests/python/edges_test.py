@@ -75,6 +75,32 @@ class memory_with_gaps(common.Case):
         self.assertTrue((out == -1).all())
         np.testing.assert_array_equal(np.load(self.path), self.expected)
 
+    def test_rows_that_go_where_the_numbers_lie(self):
+        """As in numpy: the numbers are those from before the call."""
+        path, table = self.folder / "numbers.npy", np.arange(5000, dtype=np.int64)[::-1].copy()
+        np.save(path, table)
+        rng = np.random.default_rng(self.seed)
+        with ps.open_array(path, runtime=self.rt) as array:
+            for begin in (0, 1, 7, 500, 999):
+                memory = rng.integers(0, 5000, 3000)
+                ids, out = memory[1000:2000], memory[1000 - begin:2000 - begin]
+                for ids, out in ((ids, out), (out, ids)):
+                    expected = table[ids]
+                    self.assertIs(array.gather(ids, out=out), out)
+                    np.testing.assert_array_equal(out, expected)
+        path, table = self.folder / "wide.npy", rng.integers(0, 90, (90, 4))
+        np.save(path, table)
+        with ps.open_array(path, mode="r+", runtime=self.rt) as array:
+            memory = rng.integers(0, 90, (20, 4))
+            ids = memory[10:12, :].reshape(8)
+            expected = table[ids]
+            np.testing.assert_array_equal(array.gather(ids, out=memory[4:12]), expected)
+            memory = rng.integers(0, 90, (20, 4))  # a scatter only reads both
+            ids = rng.permutation(90)[:8]
+            memory[10:12] = ids.reshape(2, 4)
+            array.scatter(memory[10:12].reshape(8), memory[4:12])
+            np.testing.assert_array_equal(array.gather(ids), memory[4:12])
+
     def test_numbers_at_odd_addresses(self):
         ids = np.frombuffer(bytes(3) + np.array([7, 5, 99]).tobytes(), np.int64, offset=3)
         self.assertFalse(ids.flags.aligned)
