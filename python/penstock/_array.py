@@ -241,15 +241,17 @@ class Array(Opened[_core.Table]):
         not fit, or the array is closed. Blocks on CPU threads until the rows are there, without
         the GIL.
         """
-        framework = framework_of(ids)
+        framework = kind = framework_of(ids)
         if pad is not None:
             pad = _padding(pad, ids)
+        if out is not None:
+            kind = framework_of(out)
+            kind.claim(out)
         if stream is None and framework.tells and ids.dtype in framework.types:
             if out is None:
                 out = framework.empty((*ids.shape, *self._row_shape), self._dtype, ids)
                 is_plain = True
             else:
-                kind = framework_of(out)
                 is_plain = kind.tells and kind.resolved(out) is out
             if is_plain and self._core.gather_arrays(ids, out, pad):
                 return out
@@ -260,7 +262,6 @@ class Array(Opened[_core.Table]):
             used, is_other = self._stream_of(framework, ids, numbers, stream)
             if out is None and is_other:
                 out = framework.empty_on(shape, self._dtype, ids, used, stream)
-        kind = framework if out is None else framework_of(out)
         if out is None:
             out = framework.empty(shape, self._dtype, ids)
         rows = kind.rows(out, shape, self._dtype, len(numbers.shape))

@@ -82,6 +82,11 @@ class Numpy(Unordered):
         return Rows(out.ctypes.data, stride, -1, out.dtype.itemsize)
 
 
+def _count_write(tensor: Any) -> None:
+    """For a torch without increment_version: of all that changes nothing this takes least time."""
+    tensor.transpose_(0, 0)
+
+
 class Torch:
     """Tensors, on the host or a GPU. Takes addresses and streams directly: no exchange protocol."""
 
@@ -94,6 +99,8 @@ class Torch:
         self.raw_stream = getattr(getattr(torch, "_C", None), "_cuda_getCurrentRawStream", None)
         self.tells = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
         self.dtypes: dict[str, Any] = {}
+        graph = getattr(getattr(torch, "autograd", None), "graph", None)
+        self.count_write = getattr(graph, "increment_version", _count_write)
 
     def numbers(self, ids: Any) -> Numbers:
         number = self.types.get(ids.dtype)
@@ -134,6 +141,14 @@ class Torch:
         if rows.is_conj():
             rows = rows.resolve_conj()
         return rows.resolve_neg() if rows.is_neg() else rows
+
+    def claim(self, out: Any) -> None:
+        """Autograd has to know of the write: what a backward needs would be another's silently."""
+        if out.requires_grad and self.torch.is_grad_enabled():
+            raise wrong_out("it requires a gradient, and a gather has none; give out.detach(), or "
+                            "gather in torch.no_grad()")
+        if not out.is_inference():  # which counts no writes
+            self.count_write(out)
 
     def rows(self, out: Any, shape: tuple[int, ...], dtype: str, axes: int,
              for_writing: bool = True) -> Rows:
@@ -221,6 +236,9 @@ class CudaArray:
 
     def resolved(self, rows: Any) -> Any:
         return rows
+
+    def claim(self, out: Any) -> None:
+        pass
 
     def stream(self, ids: Any) -> int:
         return int(self.current_stream())

@@ -38,7 +38,8 @@ class Framework(Protocol):
     """How a library's arrays are made and looked at. ``tells``: they can all be written, and tell
     of themselves and of the current stream through DLPack's functions, which the core asks; lists
     are then of a dtype in ``types``. Of ``rows`` the first ``axes`` extents are those of the list.
-    ``resolved``: the rows as their memory has them, where an array may stand for others."""
+    ``resolved``: the rows as their memory has them, where an array may stand for others. ``claim``
+    comes before ``out`` of a caller is written."""
 
     tells: bool
     types: dict[Any, int]
@@ -48,6 +49,7 @@ class Framework(Protocol):
     def rows(self, out: Any, shape: tuple[int, ...], dtype: str, axes: int,
              for_writing: bool = True) -> Rows: ...
     def resolved(self, rows: Any) -> Any: ...
+    def claim(self, out: Any) -> None: ...
     def stream(self, ids: Any) -> int: ...
     def empty_on(self, shape: tuple[int, ...], dtype: str, ids: Any, stream: int,
                  named: object) -> Any: ...
@@ -157,6 +159,9 @@ class Unordered:
 
     def resolved(self, rows: Any) -> Any:
         return rows
+
+    def claim(self, out: Any) -> None:
+        pass
 
 
 def device_of(array: Any) -> int:

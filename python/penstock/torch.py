@@ -48,8 +48,11 @@ def handle(array: Array) -> int:
 def torch_dtype(array: Array) -> torch.dtype:
     """The dtype of the array's elements; uint8 for elements of a byte that this PyTorch does not
     have. ValueError: it has no wider ones of that name (uint16 to uint64, before PyTorch 2.3)."""
-    found: torch.dtype = _frameworks.Torch(torch).dtype(array.dtype)
-    return found
+    found = getattr(torch, array.dtype, None)
+    if isinstance(found, torch.dtype):
+        return found
+    other: torch.dtype = _frameworks.Torch(torch).dtype(array.dtype)
+    return other
 
 
 def _gather(table: int, ids: Tensor, out: Tensor, pad: Optional[int] = None) -> None:
@@ -79,21 +82,25 @@ if has_operator:
 
     _registry.register_fake("penstock::gather", _fake, lib=_library)
 
-    def _call(array: Array, table: Optional[int], ids: Tensor, out: Tensor,
-              pad: Optional[int]) -> None:
+    def _call(array: Array, table: Optional[int], ids: Tensor, dtype: torch.dtype,
+              out: Optional[Tensor], pad: Optional[int]) -> Tensor:
         if type(ids) is Tensor and not torch.compiler.is_compiling() \
                 and not _is_tracing():
-            array.gather(ids, out=out, pad=pad)  # spares the way through the dispatcher
-        else:
-            number = handle(array) if table is None else table
-            torch.ops.penstock.gather(number, ids, out, pad)
+            made: Tensor = array.gather(ids, out=out, pad=pad)  # spares the dispatcher
+            return made
+        number = handle(array) if table is None else table
+        if out is None:
+            out = torch.empty((*ids.shape, *array.shape[1:]), dtype=dtype, device=ids.device)
+        torch.ops.penstock.gather(number, ids, out, pad)
+        return out
 else:
-    def _call(array: Array, table: Optional[int], ids: Tensor, out: Tensor,
-              pad: Optional[int]) -> None:
+    def _call(array: Array, table: Optional[int], ids: Tensor, dtype: torch.dtype,
+              out: Optional[Tensor], pad: Optional[int]) -> Tensor:
         if _is_tracing():  # the trace would have the memory of the rows, and no gather
             raise RuntimeError("torch.jit.trace needs the operator penstock::gather, which needs "
                                "PyTorch 2.4; trace the model without its Embedding")
-        array.gather(ids, out=out, pad=pad)
+        made: Tensor = array.gather(ids, out=out, pad=pad)
+        return made
 
 
 def gather(array: Array, ids: Tensor, out: Optional[Tensor] = None,
@@ -101,11 +108,7 @@ def gather(array: Array, ids: Tensor, out: Optional[Tensor] = None,
     """Rows ``ids`` of the array as a tensor of shape ``ids.shape + array.shape[1:]``, on the device
     and current stream of ``ids``; ``pad`` is a number that gives zeros. As ``Array.gather``, but
     inside torch.compile without a break of the graph."""
-    if out is None:
-        out = torch.empty((*ids.shape, *array.shape[1:]), dtype=torch_dtype(array),
-                          device=ids.device)
-    _call(array, None, ids, out, pad)
-    return out
+    return _call(array, None, ids, torch_dtype(array), out, pad)
 
 
 class Embedding(nn.Module):
@@ -181,9 +184,7 @@ class Embedding(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         """The rows, of shape ``ids.shape + (embedding_dim,)``."""
-        rows = torch.empty((*ids.shape, self.embedding_dim), dtype=self._file_dtype,
-                           device=ids.device)
-        _call(self._array, self._handle, ids, rows, self.pad)
+        rows = _call(self._array, self._handle, ids, self._file_dtype, None, self.pad)
         if self._dtype != self._file_dtype:
             rows = rows.to(self._dtype)
         return rows if self._scale is None else rows * self._factor

@@ -54,6 +54,14 @@ class tensor:
         self.strides = packed if strides is None else strides
         self.packed, self.recorded, self.made_on = packed, [], torch.cuda.current
 
+    requires_grad = False
+
+    def is_inference(self):
+        return False
+
+    def transpose_(self, *axes):
+        self.writes = axes
+
     def data_ptr(self):
         return self.address
 

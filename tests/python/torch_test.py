@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Tensors of torch in host memory: rows equal to those of index_select, and regions that are
 tensors."""
+import functools
 import unittest
 import warnings
 from unittest import mock
@@ -118,6 +119,36 @@ class tensors(common.Case):
                 self.assertEqual(signed.numpy().tobytes(), rows.tobytes())
         np.testing.assert_array_equal(np.fromfile(self.path, np.int32).reshape(500, 6),
                                       self.rows.numpy())
+
+    def test_autograd_knows_of_rows_in_out(self):
+        path = self.folder / "floats.npy"
+        content = torch.randn(100, 8)
+        np.save(path, content.numpy())
+        ids = torch.tensor([5, 1, 99])
+        with ps.open_array(path, runtime=self.rt) as array:
+            for out in (torch.ones(3, 8), torch.ones(5, 3, 10)[1, :, 2:]):
+                weight = torch.ones(3, 8, requires_grad=True)
+                product = (weight * out).sum()
+                array.gather(ids, out=out)
+                self.same(out.contiguous(), content[ids])
+                with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+                    product.backward()
+            for out in (torch.ones(3, 8, requires_grad=True),
+                        torch.ones(3, 8, requires_grad=True) * 2):
+                for gather in (array.gather, functools.partial(pt.gather, array)):
+                    with self.assertRaisesRegex(ValueError, "^out: it requires a gradient"):
+                        gather(ids, out=out)
+                    self.assertLess(out.max(), 2.1)
+                with torch.no_grad():
+                    array.gather(ids, out=out)
+                self.assertTrue(torch.equal(out, content[ids]))
+            with torch.inference_mode():
+                out = torch.ones(3, 8)
+            self.same(array.gather(ids, out=out), content[ids])
+            out, row = torch.ones(8), torch.tensor(5)
+            self.same(array.gather(row, out=out), content[5])
+            self.assertEqual(out._version, 1)
+            self.assertEqual(array.gather(ids)._version, 0)
 
     def test_tensors_without_memory_are_refused(self):
         """Their device is no GPU, and their address is none of the host."""
