@@ -62,7 +62,8 @@ constexpr const char* versioned_name = "dltensor_versioned";
 
 class region_box {
 public:
-    region_box(shared_region region, bool on_gpu) : on_gpu_(on_gpu), region_(std::move(region)) {}
+    region_box(shared_region region, std::string path, bool on_gpu)
+        : path(std::move(path)), on_gpu_(on_gpu), region_(std::move(region)) {}
     ~region_box() {
         const without_gil free;
         region_.reset();
@@ -106,7 +107,7 @@ public:
             else code = last->close(on);
             last.reset();
         }
-        if (code != -ECHILD) check(code, "closing a region");
+        if (code != -ECHILD) check(code, "closing a region", path);
     }
 
     [[nodiscard]] dlpack::tensor tensor_of(tensor_use& use, const std::vector<std::int64_t>& shape,
@@ -124,6 +125,8 @@ public:
                 use.strides.data(),
                 0};
     }
+
+    const std::string path;  // of the file, for errors
 
 private:
     const bool on_gpu_;
@@ -163,8 +166,8 @@ struct region_use {
 };
 
 std::unique_ptr<region_box> make_region(const runtime_box& of, const file_name& path,
-                                        std::uint64_t offset, std::uint64_t bytes, bool writes,
-                                        bool outside_writers,
+                                        const file_name& place, std::uint64_t offset,
+                                        std::uint64_t bytes, bool writes, bool outside_writers,
                                         std::optional<std::uint64_t> device_bytes, bool promote_hot,
                                         std::uint32_t device, int placement) {
     const std::shared_ptr<runtime> rt = of.open();
@@ -180,7 +183,7 @@ std::unique_ptr<region_box> make_region(const runtime_box& of, const file_name& 
                        made);
     }
     check(s, path.bytes);
-    return std::make_unique<region_box>(std::move(made), rt->where() == backend::gpu);
+    return std::make_unique<region_box>(std::move(made), place.bytes, rt->where() == backend::gpu);
 }
 
 template <typename Verb>
@@ -192,7 +195,7 @@ std::int64_t count_of_region(region_box& box, const char* name, Verb of_region) 
         done = of_region(*region);
         region.reset();
     }
-    return check(done, name);
+    return check(done, name, box.path);
 }
 
 device_stream stream_at(std::uintptr_t address) { return reinterpret_cast<device_stream>(address); }
@@ -265,8 +268,9 @@ void bind_region(nb::module_& m) {
              })
         .def("dlpack", exported, "shape"_a, "code"_a, "bits"_a, "front"_a, "device"_a,
              "versioned"_a, "read_only"_a);
-    m.def("make_region", make_region, "runtime"_a, "path"_a, "offset"_a, "bytes"_a, "writes"_a,
-          "outside_writers"_a, "device_bytes"_a.none(), "promote_hot"_a, "device"_a, "placement"_a);
+    m.def("make_region", make_region, "runtime"_a, "path"_a, "place"_a, "offset"_a, "bytes"_a,
+          "writes"_a, "outside_writers"_a, "device_bytes"_a.none(), "promote_hot"_a, "device"_a,
+          "placement"_a);
 }
 
 }  // namespace penstock::python

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -70,6 +71,7 @@ def open_region(path: Path, mode: str = "r", dtype: object = None,
     a GPU call it between kernels, for it allocates memory.
     """
     name = path_text(path)
+    place = os.path.join(os.getcwd(), name) if name and not os.path.isabs(name) else name
     if mode not in ("r", "r+"):
         raise ValueError(f'mode: {mode!r} is none; give "r" or "r+"')
     if placement not in _PLACEMENTS:
@@ -89,7 +91,7 @@ def open_region(path: Path, mode: str = "r", dtype: object = None,
     item = _DLPACK[kind][1] // 8
     row = math.prod(extents[1:]) * item
     wanted = 0 if extents and extents[0] == -1 else math.prod(extents) * item + front
-    core = _core.make_region(runtime._core, name, begin - front, wanted, mode == "r+",
+    core = _core.make_region(runtime._core, name, place, begin - front, wanted, mode == "r+",
                              outside_writers, limit, promote_hot, device,
                              _PLACEMENTS.index(placement))
     if extents and extents[0] == -1:
@@ -99,7 +101,7 @@ def open_region(path: Path, mode: str = "r", dtype: object = None,
             raise ValueError(f"{name!r}: {left} bytes from byte {begin} on are no whole number of "
                              f"rows of {row}; give the number of rows")
         extents = (left // row, *extents[1:])
-    return Region(core, runtime, name, mode, kind, extents, front, device)
+    return Region(core, runtime, place, mode, kind, extents, front, device)
 
 
 def _elements(name: str, dtype: object, shape: Sequence[int] | None,

@@ -2,6 +2,7 @@
 """Regions on CPU threads: changes in and out, tensors that share the memory, and their ends."""
 import ctypes
 import gc
+import os
 import threading
 import unittest
 
@@ -118,6 +119,25 @@ class regions(common.Case):
                 self.assertIsNotNone(region.__dlpack__(max_version=(1, 0)))
                 for shared in (np.asarray(region), np.from_dlpack(region)):
                     self.assertFalse(shared.flags.writeable)
+
+    def test_errors_name_the_file(self):
+        region = self.open("r+")
+        os.truncate(self.path, 100)
+        np.asarray(region)[:] = 1
+        calls = {"acquire": region.acquire, "release": region.release, "closing": region.close}
+        for text, call in calls.items():
+            with self.subTest(text), self.assertRaises(OSError) as caught:
+                call()
+            self.assertEqual(caught.exception.filename, str(self.path))
+            self.assertRegex(str(caught.exception), f"{text}.*matrix.bin'$")
+
+    def test_its_path_is_absolute(self):
+        before = os.getcwd()
+        self.addCleanup(os.chdir, before)
+        os.chdir(self.folder)
+        with ps.open_region("matrix.bin", runtime=self.rt) as region:
+            os.chdir(before)
+            self.assertEqual(region.path, str(self.path))
 
     def test_what_is_refused(self):
         for arguments, kind in [
