@@ -130,7 +130,7 @@ PENSTOCK_HD std::uint64_t scatter_list(const Group& g, const runtime_ref& fs,
         if (done == static_cast<std::int64_t>(t.row_bytes)) continue;
         if (is_want_of_room(done)) no_room = done;
         ++failed;
-        if (g.is_leader()) engine::note_row(t, done < 0 ? done : -EIO, list.at(i), i, true);
+        if (g.is_leader()) engine::note_listed_row(t, done < 0 ? done : -EIO, list, i);
     }
     return failed;
 }

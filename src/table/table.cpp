@@ -419,9 +419,10 @@ std::string table::on_device::text_of(const engine::table_note& note) const {
     const std::string place =
         note.is_listed != 0 ? " at place " + std::to_string(note.place) + " of a list" : "";
     if (note.code == -ERANGE)
-        return "number " + std::to_string(note.number) + place + " is no row of a table of " +
-               std::to_string(ref.view.rows) + " rows ('" + layout.pieces[0].path +
-               (layout.pieces.size() > 1 ? "' and others" : "'") +
+        return "number " +
+               (note.is_unsigned != 0 ? std::to_string(row) : std::to_string(note.number)) + place +
+               " is no row of a table of " + std::to_string(ref.view.rows) + " rows ('" +
+               layout.pieces[0].path + (layout.pieces.size() > 1 ? "' and others" : "'") +
                "); give numbers from 0 on, or name a padding number";
     std::uint64_t first = 0;
     std::size_t piece = 0;

@@ -107,6 +107,16 @@ class memory_with_gaps(common.Case):
         with ps.open_array(self.path, runtime=self.rt) as array:
             np.testing.assert_array_equal(array.gather(ids), self.expected[[7, 5, 99]])
 
+    def test_large_numbers_are_named_as_they_are(self):
+        with ps.open_array(self.path, mode="r+", runtime=self.rt) as array:
+            for number, kind in (((1 << 64) - 1, np.uint64), ((1 << 63) + 5, np.uint64),
+                                 ((1 << 32) - 1, np.uint32), (-1, np.int64), (-5, np.int32)):
+                ids = np.array([3, number], kind)
+                for call in (lambda: array.gather(ids), lambda: array.prefetch(ids),
+                             lambda: array.scatter(ids, self.expected[:2])):
+                    with self.assertRaisesRegex(IndexError, f"^number {number} at place 1 "):
+                        call()
+
     def test_padding_of_every_type(self):
         with ps.open_array(self.path, runtime=self.rt) as array:
             most = (1 << 64) - 1

@@ -35,7 +35,8 @@ struct alignas(64) table_note {
     std::int64_t number;  // as the caller gave it; an unsigned number keeps its bits
     std::uint64_t place;  // in the caller's list
     std::uint64_t is_listed;
-    std::uint64_t published;  // counts notes
+    std::uint64_t is_unsigned;  // of a list
+    std::uint64_t published;    // counts notes
     std::uint64_t taken;
 };
 
@@ -59,6 +60,9 @@ struct number_list {
     bool has_padding;
     std::int64_t padding;
 
+    PENSTOCK_HD PENSTOCK_INLINE bool is_unsigned() const {
+        return type == number_type::uint32 || type == number_type::uint64;
+    }
     PENSTOCK_HD PENSTOCK_INLINE std::uint64_t number_bytes() const {
         return type == number_type::int32 || type == number_type::uint32 ? 4 : 8;
     }
@@ -167,14 +171,20 @@ struct single_table_row {
 // Leader only.
 PENSTOCK_HD PENSTOCK_NOINLINE inline void note_row(const table_view& t, std::int64_t code,
                                                    std::int64_t number, std::uint64_t place,
-                                                   bool is_listed) {
+                                                   bool is_listed, bool is_unsigned) {
     const std::uint64_t taken = look_taken(&t.note->taken);
     if (!claim_note(t.claimed, taken)) return;
     t.note->code = code;
     t.note->number = number;
     t.note->place = place;
     t.note->is_listed = is_listed ? 1 : 0;
+    t.note->is_unsigned = is_unsigned ? 1 : 0;
     publish_note(&t.note->published, taken + 1);
+}
+
+PENSTOCK_HD PENSTOCK_INLINE void note_listed_row(const table_view& t, std::int64_t code,
+                                                 const number_list& list, std::uint64_t i) {
+    note_row(t, code, list.at(i), i, true, list.is_unsigned());
 }
 
 // Whole group, before a row that lies in a file is loaded, and after it was copied. Is it cut off?
@@ -249,7 +259,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t deliver_listed(const Group g, const c
         }
     }
     const std::int64_t done = deliver_alone(g, c, rows.t, source, rows.place(i));
-    if (done < 0 && g.is_leader()) note_row(rows.t, done, rows.list.at(i), i, true);
+    if (done < 0 && g.is_leader()) note_listed_row(rows.t, done, rows.list, i);
     return done < 0 ? done : 1;
 }
 
@@ -259,7 +269,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t deliver_numbered(const Group g, const
                                                             const table_view& t,
                                                             std::uint64_t number, std::byte* to) {
     const std::int64_t done = deliver_alone(g, c, t, source_of(t, number), to);
-    if (done < 0 && g.is_leader()) note_row(t, done, static_cast<std::int64_t>(number), 0, false);
+    if (done < 0 && g.is_leader())
+        note_row(t, done, static_cast<std::int64_t>(number), 0, false, false);
     return done;
 }
 
@@ -320,7 +331,7 @@ PENSTOCK_HD PENSTOCK_INLINE void bring_in_alone(const Group& g, const cache_view
          source.is == row_source::in_file && done >= 0 && at < source.at + t.row_bytes;
          at += static_cast<std::uint64_t>(done))
         done = bring_in(g, c, source.file->slot, at, source.at + t.row_bytes);
-    if (done < 0 && g.is_leader()) note_row(t, done, list.at(i), i, true);
+    if (done < 0 && g.is_leader()) note_listed_row(t, done, list, i);
 }
 
 // Whole group. Lists the pages of rows from `begin` on that are absent, as many as are loaded
