@@ -119,10 +119,12 @@ status runtime_state::choose_device() {
         device = make_gpu_device(settings.device, why);
         const std::string number = std::to_string(settings.device);
         if (device == nullptr && settings.where == backend::gpu)
-            return {why.code, why.code == -ENOMEM ? "GPU " + number + ": " + why.message +
-                                                        "; free some of its memory"
-                                                  : "no usable GPU " + number + ": " + why.message +
-                                                        "; use --backend cpu or auto"};
+            return {why.code,
+                    why.code == -ENOMEM
+                        ? "GPU " + number + ": " + why.message + "; free some of its memory"
+                        : "no usable GPU " + number + ": " + why.message +
+                              "; take CPU threads (--backend cpu or auto; in Python "
+                              "device=\"cpu\" or \"auto\")"};
         if (device == nullptr)
             say("using CPU threads: " + (device_count > 1 ? "GPU " + number + ": " : "") +
                 why.message);

@@ -27,13 +27,13 @@ status check_raw_row(const std::string& path, const raw_rows& asked, table_layou
         const element_type* const type = find_type(asked.dtype);
         if (type == nullptr)
             return wrong("the dtype " + in_quotes(asked.dtype) +
-                         " is not known; give one such as float32, or none for raw bytes");
+                         " is not known; give one such as float32, or uint8 for raw bytes");
         std::uint64_t bits = 0;
         const std::string elements =
             "a row_shape of " + shape_text(asked.row_shape) + " of " + asked.dtype;
         if (asked.row_shape.size() > most_dimensions ||
             !count_bits(asked.row_shape, type->bits, bits))
-            return wrong(elements + " is too large; give a smaller row_shape");
+            return wrong(elements + " is too large; give smaller extents");
         if (bits == 0) return wrong(elements + " has no bytes; leave out the 0");
         if (bits % 8 != 0)
             return wrong(elements + " has " + std::to_string(bits) +
@@ -74,9 +74,10 @@ status count_raw_rows(const std::string& path, const raw_rows& asked, std::uint6
     if (left_bytes != 0 && left_bytes < row.row_bytes)
         return {-EINVAL, path + ": " + has + ", and a part of one of " +
                              std::to_string(left_bytes) +
-                             " bytes; correct row_bytes, or give the number of rows"};
+                             " bytes; correct the size of a row, or give the number of rows"};
     if (rows == 0)
-        return {-ENODATA, path + ": " + has + "; name a file with rows, or correct first_byte"};
+        return {-ENODATA,
+                path + ": " + has + "; name a file with rows, or correct where they begin"};
     return {};
 }
 

@@ -231,6 +231,10 @@ constexpr npy_kind npy_kinds[] = {
 // '<f4': the order of bytes ('<', '>', or '|' and '=' for none and that of the machine), the kind,
 // and the bytes of an element.
 status read_element(const std::string& path, const std::string& descr, array& out) {
+    if (descr == "|O")  // which cannot be seen as raw bytes either
+        return {-EOPNOTSUPP, path +
+                                 ": the elements are objects of Python, pickled; save an array "
+                                 "of numbers (array.astype(...))"};
     const status refused = {-EOPNOTSUPP, path + ": the elements are " + in_quotes(descr) +
                                              ", which have no name here" + as_raw_bytes};
     if (descr.empty()) return refused;

@@ -148,9 +148,11 @@ status table::parts::open_files(const table_options& settings) {
             const shared_file file =
                 rt.open_everywhere(piece.path, writable ? open_read_write : open_read);
             if (const int code = file.code(); code != 0)
-                return {code,
-                        "'" + piece.path + "': " + error_text(code) +
-                            (code == -EROFS ? "; a writable table needs options::writable" : "")};
+                return {code, "'" + piece.path + "': " + error_text(code) +
+                                  (code == -EROFS
+                                       ? "; a writable table needs options::writable (in Python "
+                                         "Runtime(writable=True))"
+                                       : "")};
             files.push_back(file);
         }
         file_of.push_back(place->second);
@@ -178,7 +180,7 @@ status table::on_device::check_sizes() const {
                            " bytes from byte " + std::to_string(piece.first_byte) +
                            " on do not lie in the " + std::to_string(facts.size_bytes) +
                            " bytes that the file had when the runtime opened it; close what has it "
-                           "open, or describe it again");
+                           "open there, or use another runtime");
     }
     return {};
 }
