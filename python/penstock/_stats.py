@@ -14,6 +14,11 @@ from ._runtime import Runtime
 _GAUGES = {"window_bytes", "device_bytes", "resident_pages", "store_is_paused"}
 
 
+def _own_labels() -> set[str]:
+    """Which the metrics have by themselves: a second of that name would make the text invalid."""
+    return set(re.findall('[{,]([a-z_]+)="', _core.prometheus_text({}, [])))
+
+
 @dataclasses.dataclass(frozen=True)
 class Statistics:
     """The counts of a runtime since it was made, over all of its devices; ``b - a`` has what came
@@ -124,12 +129,18 @@ class Statistics:
 
     def to_prometheus(self, labels: dict[str, str] | None = None) -> str:
         """The text format of Prometheus, as ``penstock stat --prometheus`` prints it; for a file of
-        node_exporter, or an answer of your own server. docs/guide/operating.md has the names."""
+        node_exporter, or an answer of your own server. docs/guide/operating.md has the names.
+        ValueError: a label that is none, or that the metrics use themselves (``source``, ``way``,
+        ``le`` and others), or one that begins with ``__``."""
         if any(not isinstance(value, tuple) and value < 0
                for value in dataclasses.asdict(self).values()):
             raise ValueError("a count is below zero: the earlier statistics stand first in the "
                              "difference; take the earlier from the later")
+        own = _own_labels() if labels else set()
         for name, value in (labels or {}).items():
+            if name in own or str(name).startswith("__"):
+                raise ValueError(f"labels: {name!r} is a label of the metrics themselves or of "
+                                 "Prometheus; give another name")
             if not re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", name) or not isinstance(value, str):
                 raise ValueError(f"labels: {name!r}: {value!r} is no label; give a name of "
                                  "letters, digits and _, and text")

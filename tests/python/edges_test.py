@@ -3,6 +3,7 @@
 written."""
 import errno
 import os
+import re
 import unittest
 from unittest import mock
 
@@ -292,6 +293,12 @@ class options(common.Case):
         for labels in ({"a b": "x"}, {"1a": "x"}, {"": "x"}, {"a": 1}):
             with self.assertRaisesRegex(ValueError, "^labels: "):
                 before.to_prometheus(labels)
+        names = set(re.findall('[{,]([a-z]+)="', before.to_prometheus()))
+        self.assertGreaterEqual(names, {"source", "way", "le", "for", "where"})
+        for name in (*names, "__name__", "__x"):
+            with self.assertRaisesRegex(ValueError, f"^labels: '{name}' is a label of"):
+                before.to_prometheus({name: "x"})
+        self.assertIn('job="x"', before.to_prometheus({"job": "x"}))
 
 
 if __name__ == "__main__":
