@@ -138,7 +138,7 @@ private:
         t.low_bits = static_cast<std::uint32_t>((low | t.row_bytes) & 15);
         if (g.is_leader()) {
             const std::uint64_t published = c.taken + (c.has_note ? 1 : 0);
-            m.desk->note = {old_code, old_number, 0, 1, published, c.taken};
+            m.desk->note = {old_code, old_number, 0, 1, 0, published, c.taken};
             m.desk->claimed = published;
         }
         return true;
