@@ -137,6 +137,7 @@ def open_array(path: Path | _core.Layout, tensor: str = "", *, dtype: object = N
         layout = describe(path, tensor, dtype=dtype, shape=shape, offset=offset, stride=stride)
     if runtime is None:
         runtime = default(writable=mode == "r+", _suits=layout)
+    require_writable(runtime, mode, layout.pieces[0][0])
     return Array(layout, runtime, mode)
 
 
@@ -151,6 +152,7 @@ def concat(arrays: Iterable[Array], *, runtime: Runtime | None = None) -> Array:
             raise TypeError(f"concat: {part!r} is no Array; give what open_array returned")
     layout = _core.join([part.layout for part in parts])
     first = parts[0]
+    require_writable(first.runtime if runtime is None else runtime, first.mode, first.path)
     for part in parts:
         if part.mode != first.mode:
             raise ValueError(f"concat: {first.path!r} has mode {first.mode!r} and {part.path!r} "
@@ -159,6 +161,13 @@ def concat(arrays: Iterable[Array], *, runtime: Runtime | None = None) -> Array:
             raise ValueError(f"concat: {first.path!r} and {part.path!r} are of different runtimes; "
                              "say by runtime= in which to open them")
     return Array(layout, first.runtime if runtime is None else runtime, first.mode)
+
+
+def require_writable(runtime: Runtime, mode: str, path: str) -> None:
+    """OSError: the mode asks for what the runtime cannot do."""
+    if mode == "r+" and not runtime.writable:
+        raise OSError(errno.EROFS, 'mode: "r+" needs a runtime that may write; make it with '
+                      'Runtime(writable=True)', path)
 
 
 class Array(Opened[_core.Table]):
@@ -322,6 +331,9 @@ class Array(Opened[_core.Table]):
         file. ``values`` has shape ``ids.shape + t.shape[1:]``, the dtype of the array, and lies
         where ``ids`` lie. If a number repeats, each byte of its row comes from one of the rows.
         Stream, ``pad`` and errors are as of ``gather``; OSError: EROFS in mode ``"r"``."""
+        if self._mode == "r":
+            raise OSError(errno.EROFS, 'scatter: the array is open for reading; open it with '
+                          'mode="r+" in a Runtime(writable=True)', self._path)
         framework, kind = framework_of(ids), framework_of(values)
         values = kind.resolved(values)
         if pad is not None:

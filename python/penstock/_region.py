@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from . import _core
-from ._array import checked_header, dtype_name, has_header
+from ._array import checked_header, dtype_name, has_header, require_writable
 from ._errors import Path, path_text
 from ._frameworks import stream_of
 from ._memory import numpy_dtype, typestr_of
@@ -76,9 +76,12 @@ def open_region(path: Path, mode: str = "r", dtype: object = None,
         raise ValueError(f'mode: {mode!r} is none; give "r" or "r+"')
     if placement not in _PLACEMENTS:
         raise ValueError(f"placement: {placement!r} is none; give one of {', '.join(_PLACEMENTS)}")
+    if mode == "r+" and placement in ("in_place", "system"):
+        raise ValueError(f'placement: {placement!r} is for mode "r"; leave it out to write')
     kind, extents, begin = _elements(name, dtype, shape, offset)
     if runtime is None:
         runtime = default(writable=mode == "r+")
+    require_writable(runtime, mode, name)
     limit = _core.parse_size("device_bytes", device_bytes) if isinstance(device_bytes, str) \
         else device_bytes
     if limit is not None and limit < 0:

@@ -308,7 +308,17 @@ class writing(common.Case):
         with ps.open_array(path, dtype="float32", shape=(-1, 6), runtime=rt) as array:
             with self.assertRaises(OSError) as caught:
                 array.scatter([0], np.zeros((1, 6), np.float32))
-            self.assertEqual(caught.exception.errno, errno.EROFS)
+            self.assertEqual((caught.exception.errno, caught.exception.filename),
+                             (errno.EROFS, str(path)))
+            self.assertRegex(str(caught.exception), r'mode="r\+" in a Runtime\(writable=True\)')
+        for opens in (ps.open_array, ps.open_region):
+            with self.assertRaisesRegex(OSError, r"with Runtime\(writable=True\)") as caught:
+                opens(path, dtype="float32", shape=(-1, 6), mode="r+", runtime=self.runtime())
+            self.assertEqual((caught.exception.errno, caught.exception.filename),
+                             (errno.EROFS, str(path)))
+        for placement in ("in_place", "system"):
+            with self.assertRaisesRegex(ValueError, '^placement: .* is for mode "r"'):
+                ps.open_region(path, "r+", runtime=rt, placement=placement)
 
     def test_ahead_of_use(self):
         rt = self.runtime(host_tier="1MiB")

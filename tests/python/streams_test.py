@@ -143,7 +143,8 @@ class streams(common.Case):
                         sys.modules.pop("torch"))
         path = self.folder / "rows.bin"
         path.write_bytes(bytes(6400))
-        self.array = ps.open_array(path, dtype="float32", shape=(-1, 16), runtime=self.runtime())
+        self.array = ps.open_array(path, dtype="float32", shape=(-1, 16), mode="r+",
+                                   runtime=self.runtime(writable=True))
         self.array._core.close()
         self.array._core = self.core = recorder()
         self.array._on_gpu, self.array._places = True, {0: 0}
