@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import ctypes
 import math
+import operator
 import sys
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, SupportsIndex
 
 from . import _core
 from ._dlpack import memory_of_capsule
@@ -116,7 +117,11 @@ def memory_of(owner: object, cache: int | str | None) -> Memory:
     if cache is None:
         wanted = room
     else:
-        wanted = _core.parse_size("cache", cache) if isinstance(cache, str) else int(cache)
+        if isinstance(cache, bool) or not isinstance(cache, (str, SupportsIndex)):
+            raise ValueError(f"cache: {cache!r} is no size; give a whole number of bytes, or text "
+                             'such as "8GiB"')
+        wanted = _core.parse_size("cache", cache) if isinstance(cache, str) \
+            else operator.index(cache)
     if wanted > room:
         raise _refused(f"it has {room} bytes from the first multiple of {_ALIGNMENT} on, and cache "
                        f"wants {wanted}; give more memory, or leave cache out")

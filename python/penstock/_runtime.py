@@ -46,6 +46,15 @@ def _text_of(name: str, value: object) -> str:
     raise ValueError(f"{name}: {value!r} is no value of an option; give a number, text or a bool")
 
 
+def _size_text(name: str, value: object) -> str:
+    """Of an option that counts bytes."""
+    if isinstance(value, (str, bytes)) or \
+            (isinstance(value, SupportsIndex) and not isinstance(value, bool)):
+        return _text_of(name, value)
+    raise ValueError(f"{name}: {value!r} is no size; give a whole number of bytes, or text such as "
+                     '"8GiB"')
+
+
 def _device_settings(device: object) -> list[tuple[str, str, str]]:
     """The settings for "auto", "cpu", "gpu", "cuda:1", 1, a torch.device, or a list of numbers."""
     if isinstance(device, (list, tuple)):
@@ -169,8 +178,13 @@ class Runtime:
             settings = [] if device == "auto" else _device_settings(device)
         named = {"cache": cache, "page": page, "host_tier": host_tier, "windows": windows}
         for name, value in {**named, **options}.items():
-            if value is not None:
-                settings.append((_OPTION_NAMES.get(name, name), name, _text_of(name, value)))
+            if value is None:
+                continue
+            option = _OPTION_NAMES.get(name, name)
+            if option != name and options.get(option) is not None:
+                raise ValueError(f"{name}: it is given as {option} too; leave one out")
+            text_of = _size_text if option.endswith("_bytes") else _text_of
+            settings.append((option, name, text_of(name, value)))
         if writable is not None:
             settings.append(("writable", "writable", _text_of("writable", writable)))
         write: Callable[[str], object] | None = None
@@ -318,15 +332,23 @@ _defaults: dict[tuple[int, bool], Runtime] = {}
 _defaults_lock = threading.RLock()  # a signal handler may call too
 
 
+def _page_of_environment() -> int:
+    """The pages of a runtime of which nothing is said; 0: it will say what is wrong with them."""
+    try:
+        return _core.parse_size("page", os.environ.get("PENSTOCK_PAGE") or "64KiB")
+    except ValueError:
+        return 0
+
+
 def default(page: Size | None = None, *, writable: bool = False,
             _suits: _core.Layout | None = None) -> Runtime:
     """The process's runtime for pages of so many bytes, made on first use with the settings of the
     environment (``PENSTOCK_CACHE`` ...) and logging to the logger ``penstock``. Each has a cache of
     its own, so programs that budget memory make a ``Runtime`` and pass it to ``open_array``."""
-    if page is not None:
-        page_bytes = page if isinstance(page, int) else _core.parse_size("page", page)
+    if page is None:
+        page_bytes = _page_of_environment() if _suits is None else _suits.page_bytes
     else:
-        page_bytes = 0 if _suits is None else _suits.page_bytes
+        page_bytes = _core.parse_size("page", _size_text("page", page))
     with _defaults_lock:
         found = _defaults.get((page_bytes, writable))
         if found is None or found.closed:

@@ -281,6 +281,37 @@ class options(common.Case):
         self.assertFalse(self.runtime(writable=False).writable)
         self.assertTrue(self.runtime().writable)
 
+    def test_sizes_are_whole_numbers_and_given_once(self):
+        for name in ("cache", "page", "host_tier", "windows", "cache_bytes", "staging_bytes"):
+            for wrong in (True, [1 << 20], (8,), 700000.9):
+                with self.subTest(name=name, wrong=wrong), \
+                        self.assertRaisesRegex(ValueError, f"^{name}: .* is no size"):
+                    ps.Runtime("cpu", log=None, **{name: wrong})
+        for wrong in (True, [700000], 700000.9):
+            with self.assertRaisesRegex(ValueError, "^cache: .* is no size"):
+                ps.Runtime(cache_memory=np.zeros(1 << 20, np.uint8), cache=wrong, log=None)
+        for first, second in (("cache", "cache_bytes"), ("page", "page_bytes")):
+            with self.assertRaisesRegex(ValueError, f"^{first}: it is given as {second} too"):
+                ps.Runtime("cpu", log=None, **{first: "8MiB", second: "8MiB"})
+
+    def test_the_runtimes_of_the_process_are_known_by_their_pages(self):
+        os.environ["PENSTOCK_CACHE"] = "8MiB"
+        self.addCleanup(os.environ.pop, "PENSTOCK_CACHE")
+        first = ps.default()
+        self.addCleanup(first.close)
+        self.assertEqual(first.page_bytes, 65536)
+        for same in (65536, "64KiB", np.int64(65536), None):
+            self.assertIs(ps.default(same), first)
+        other = ps.default(np.int64(4096))
+        self.addCleanup(other.close)
+        self.assertIs(ps.default("4KiB"), other)
+        os.environ["PENSTOCK_PAGE"] = "4KiB"
+        self.addCleanup(os.environ.pop, "PENSTOCK_PAGE")
+        self.assertIs(ps.default(), other)
+        for wrong in (True, 4096.0, [4096]):
+            with self.assertRaisesRegex(ValueError, "^page: "):
+                ps.default(wrong)
+
     def test_statistics_for_prometheus(self):
         rt = self.runtime()
         path = self.folder / "rows.npy"
