@@ -183,10 +183,10 @@ class rows(Beside):
         alone = self.file()
         alone.write_bytes(bytes(256))
         other = data.draw(st.sampled_from([d for d in DTYPES if d != dtype.name]))
-        with ps.open_array(alone, dtype=other, shape=(1, *row_shape[:1]), offset=0,
+        with ps.open_array(alone, dtype=other, shape=(1, *row_shape[:1]),
                            runtime=self.rt) as last, self.assertRaisesRegex(ValueError, "differs"):
-            ps.concat([ps.open_array(path, dtype=dtype, shape=(1, *row_shape), runtime=self.rt),
-                       last])
+            ps.concat([ps.open_array(path, dtype=dtype, shape=(1, *row_shape), offset=0,
+                                     runtime=self.rt), last])
 
 
 class regions(Beside):
