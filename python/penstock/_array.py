@@ -26,10 +26,11 @@ def describe(path: Path, tensor: str = "", *, dtype: object = None,
     """Where the rows of a file lie, by its header; reads no row. Arguments and errors are those of
     ``open_array``. ``page_bytes`` of the result says which pages suit such rows."""
     name = path_text(path)
-    for what, bytes_ in (("offset", offset or 0), ("stride", stride or 0)):
-        if not isinstance(bytes_, SupportsIndex) or operator.index(bytes_) < 0:
-            raise ValueError(f"{what}: {bytes_!r} is no number of bytes; give a whole one, not "
-                             "below 0")
+    if not isinstance(tensor, str):
+        raise ValueError(f"tensor: {tensor!r} is no name; give text")
+    offset = None if offset is None else bytes_of("offset", offset)
+    stride = None if stride is None else bytes_of("stride", stride)
+    shape = None if shape is None else extents_of(shape)
     if dtype is None and shape is None:
         if offset or stride:
             raise ValueError(f"{name!r}: offset and stride are for files without a header; give "
@@ -52,6 +53,24 @@ def describe(path: Path, tensor: str = "", *, dtype: object = None,
                          "for as many as the file has")
     return _core.describe_raw(name, 0, stride or 0, offset or 0, max(extents[0], 0),
                               dtype_name("uint8" if dtype is None else dtype), extents[1:])
+
+
+def bytes_of(what: str, number: object) -> int:
+    """The number of bytes. ValueError: it is none that a file can have."""
+    if not isinstance(number, SupportsIndex) or isinstance(number, bool) or \
+            not 0 <= operator.index(number) < 1 << 63:
+        raise ValueError(f"{what}: {number!r} is no number of bytes; give a whole one from 0 to "
+                         "2**63 - 1")
+    return operator.index(number)
+
+
+def extents_of(shape: object) -> tuple[int, ...]:
+    """The shape. ValueError: it is none that a file can have."""
+    if isinstance(shape, Iterable) and not isinstance(shape, (str, bytes)):
+        found = tuple(shape)
+        if all(isinstance(n, SupportsIndex) and abs(operator.index(n)) < 1 << 63 for n in found):
+            return tuple(map(operator.index, found))
+    raise ValueError(f"shape: {shape!r} is none; give a tuple of whole numbers, such as (-1, 64)")
 
 
 def has_header(name: str) -> bool:

@@ -2,15 +2,18 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import math
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from . import _core
-from ._array import checked_header, dtype_name, has_header, require_writable
-from ._errors import Path, path_text
+from ._array import (bytes_of, checked_header, dtype_name, extents_of, has_header,
+                     require_writable)
+from ._errors import Path, error_of, path_text
 from ._frameworks import stream_of
 from ._memory import numpy_dtype, typestr_of
 from ._opened import Opened
@@ -82,13 +85,14 @@ def open_region(path: Path, mode: str = "r", dtype: object = None,
     if runtime is None:
         runtime = default(writable=mode == "r+")
     require_writable(runtime, mode, name)
-    limit = _core.parse_size("device_bytes", device_bytes) if isinstance(device_bytes, str) \
-        else device_bytes
-    if limit is not None and limit < 0:
-        raise ValueError(f"device_bytes: {limit} is negative; give a number of bytes")
+    limit = None
+    if device_bytes is not None:
+        limit = _core.parse_size("device_bytes", device_bytes) if isinstance(device_bytes, str) \
+            else bytes_of("device_bytes", device_bytes)
     if not 0 <= device < runtime.device_count:
         raise ValueError(f"device: the runtime has no device {device}; it has "
                          f"{runtime.device_count}")
+    _require_bytes(name, kind, extents, begin)
     # The library maps whole pages from the front; what lies before the offset is left out here.
     front = begin % _PAGE
     item = _DLPACK[kind][1] // 8
@@ -107,12 +111,26 @@ def open_region(path: Path, mode: str = "r", dtype: object = None,
     return Region(core, runtime, place, mode, kind, extents, front, device)
 
 
+def _require_bytes(name: str, kind: str, extents: tuple[int, ...], begin: int) -> None:
+    """ValueError: the file ends before them. Of what is no file, or empty, the library tells."""
+    try:
+        facts = os.stat(name)
+    except OSError:
+        return
+    end = begin + math.prod(max(n, 0) for n in extents) * _DLPACK[kind][1] // 8
+    if stat.S_ISREG(facts.st_mode) and facts.st_size and \
+            (begin >= facts.st_size or end > facts.st_size):
+        raise error_of(errno.EINVAL, f"{name!r}: {kind} of shape {extents} from byte {begin} on "
+                       f"does not lie in its {facts.st_size} bytes; give a smaller shape or "
+                       "offset, or make the file longer first", name)
+
+
 def _elements(name: str, dtype: object, shape: Sequence[int] | None,
               offset: int | None) -> tuple[str, tuple[int, ...], int]:
     """The type of the elements, their extents, and where they begin."""
     is_raw = offset is not None or not has_header(name) or \
         (dtype is None and shape is None and not name.endswith(".npy"))
-    begin = offset or 0
+    begin = 0 if offset is None else bytes_of("offset", offset)
     if not is_raw:
         layout = checked_header(name, dtype, shape)
         begin = layout.pieces[0][1]
@@ -122,14 +140,12 @@ def _elements(name: str, dtype: object, shape: Sequence[int] | None,
         kind, extents = layout.dtype, (layout.rows, *layout.row_shape)
     else:
         kind = dtype_name("uint8" if dtype is None else dtype)
-        extents = tuple(shape) if shape is not None else (-1,)
+        extents = extents_of(shape) if shape is not None else (-1,)
     if kind not in _DLPACK:
         raise ValueError(f"dtype: {kind!r} is no element of tensors; give one of "
                          f"{', '.join(_DLPACK)}")
     if any(n < 0 for n in extents[1:]) or (extents and extents[0] < -1):
         raise ValueError(f"shape: {tuple(extents)} has a negative extent; only the first may be -1")
-    if begin < 0:
-        raise ValueError(f"offset: {begin} is negative; give a place in the file")
     if math.prod(n for n in extents if n > 0) * _DLPACK[kind][1] // 8 + begin >= 1 << 63:
         raise ValueError(f"shape: {tuple(extents)} is larger than any file; give smaller extents")
     return kind, tuple(extents), begin

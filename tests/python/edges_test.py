@@ -2,6 +2,7 @@
 """Unusual memory, names and elements: each gives the rows of numpy, or an error before a byte is
 written."""
 import errno
+import functools
 import os
 import re
 import unittest
@@ -236,6 +237,35 @@ class elements(common.Case):
             with self.subTest(wrong=wrong), self.assertRaisesRegex(ValueError, "a Layout has"):
                 ps.open_array(layout, runtime=self.rt, **wrong)
         self.assertEqual(len({layout, ps.describe(self.path, dtype="int32", shape=(-1, 4))}), 1)
+
+    def test_what_is_no_number_of_a_file_is_named(self):
+        """By what the caller calls it, and never in the words of the binding."""
+        opens = {"array": functools.partial(ps.open_array, self.path, runtime=self.rt),
+                 "region": functools.partial(ps.open_region, self.path, runtime=self.rt)}
+        for kind, call in opens.items():
+            for name, wrong in [("offset", 1.5), ("offset", 1 << 63), ("offset", 1 << 70),
+                                ("offset", -1), ("offset", True), ("shape", 5), ("shape", "54"),
+                                ("shape", (5, 4.0)), ("shape", (1 << 70, 4)), ("shape", (4, "a"))]:
+                given = {"dtype": "uint8", "shape": (-1, 4), name: wrong}
+                with self.subTest(kind=kind, wrong=wrong), \
+                        self.assertRaisesRegex(ValueError, f"^{name}: "):
+                    call(**given)
+        for wrong in (1 << 63, 1 << 70, 2.5, -4):
+            with self.assertRaisesRegex(ValueError, "^stride: "):
+                opens["array"](dtype="uint8", shape=(-1, 4), stride=wrong)
+        for wrong in (1.5, -1, 1 << 64, True):
+            with self.assertRaisesRegex(ValueError, "^device_bytes: "):
+                opens["region"](device_bytes=wrong)
+        for wrong in (None, b"x", 5):
+            with self.assertRaisesRegex(ValueError, "^tensor: .* is no name"):
+                ps.open_array(self.path, wrong, runtime=self.rt)
+        for given in ({"offset": 12288}, {"offset": 50000}, {"shape": (12289,)},
+                      {"offset": 12, "dtype": "int32", "shape": (3072,)}):
+            offset = given.get("offset", 0)
+            text = f"from byte {offset} on does not lie in its 12288 bytes"
+            with self.assertRaisesRegex(ValueError, text) as caught:
+                opens["region"](**given)
+            self.assertEqual(caught.exception.filename, str(self.path))
 
     def test_of_regions(self):
         for wrong in ({"shape": (1 << 62, 4)}, {"device": -1}, {"device": 1},
