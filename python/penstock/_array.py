@@ -5,18 +5,19 @@ import errno
 import math
 import operator
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn, SupportsIndex
 
 from . import _core
 from ._errors import FormatError, Path, path_text
 from ._frameworks import NUMPY, framework_of, stream_of
-from ._memory import Framework, Numbers
+from ._memory import Framework, Numbers, not_numbers
 from ._opened import Opened
 from ._runtime import Runtime, default
 
 _BUILTIN_TYPES = {"float": "float64", "int": "int64", "complex": "complex128"}
 _FOREIGN_ORDER = ">" if sys.byteorder == "little" else "<"
+_READ_BYTES = 1 << 20  # at a time, of rows that are asked for one by one
 _ADVICE = ("normal", "sequential", "random", "willneed", "dontneed")  # penstock::advice
 
 
@@ -195,9 +196,9 @@ class Array(Opened[_core.Table]):
     Elements of less than a byte (float4_e2m1fn, F6) come as the bytes that they are packed in:
     ``dtype`` is then "uint8" and ``shape`` ``(rows, row_bytes)``; ``layout`` says what they are.
 
-    Not an array of numpy: rows come by ``gather``, by ``t[ids]``, ``t[3]`` and ``t[a:b]``. Every
-    call may be made from any thread. Close it, or use it in a ``with`` statement; its runtime
-    closes it too.
+    Not an array of numpy: rows come by ``gather``, by ``t[ids]``, ``t[3]`` and ``t[a:b]``, and
+    ``np.asarray(t)`` reads all of them. Every call may be made from any thread. Close it, or use it
+    in a ``with`` statement; its runtime closes it too.
 
     On a GPU ``gather``, ``scatter`` and ``prefetch`` return before the work has begun, so an error
     of a row cannot be raised by the call: such a row is zeros, and the next call of this array, or
@@ -322,6 +323,14 @@ class Array(Opened[_core.Table]):
                              "there")
         return place
 
+    def __iter__(self) -> Iterator[Any]:
+        """The rows, of numpy, some at a time."""
+        return iter(self[:])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """All rows, read at once, for ``np.asarray``. ValueError: without a copy."""
+        return self[:].__array__(dtype, copy)
+
     def __getitem__(self, key: Any) -> Any:
         """``t[3]``: a row, of numpy; negative numbers count from the end. ``t[a:b]``: a lazy
         ``View``. ``t[ids]``: ``gather(ids)``."""
@@ -330,6 +339,8 @@ class Array(Opened[_core.Table]):
         if isinstance(key, tuple) or key is None or key is Ellipsis:
             raise TypeError("an Array is indexed by rows alone: t[3], t[a:b] or t[ids]; index the "
                             "result further")
+        if isinstance(key, bool):
+            raise not_numbers(key, "a truth value is no number of a row")
         try:
             row = operator.index(key) if getattr(key, "ndim", 0) == 0 else None
         except TypeError:
@@ -499,6 +510,22 @@ class View:
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return self._array.ndim
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    def __iter__(self) -> Iterator[Any]:
+        """The rows, of numpy, some at a time."""
+        step = max(1, min(1024, _READ_BYTES // self._array.row_bytes))
+        for begin in range(0, len(self), step):
+            yield from self[begin:begin + step].__array__()
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):

@@ -1,6 +1,7 @@
 """What arrays and regions have alike: their file, elements and runtime, and that they end."""
 from __future__ import annotations
 
+import math
 from types import TracebackType
 from typing import Generic, Protocol, TypeVar
 
@@ -35,6 +36,16 @@ class Opened(Generic[Core]):
     def shape(self) -> tuple[int, ...]:
         """The extents, in C order: of an Array the number of rows, then the shape of a row."""
         return self._shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self._shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self._shape)
 
     @property
     def dtype(self) -> str:

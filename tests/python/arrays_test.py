@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Arrays of files beside numpy.memmap: random files, lists and shapes, and what is refused."""
+import collections.abc
 import errno
 import resource
 import threading
@@ -121,6 +122,27 @@ class raw_files(common.Case):
             got = array.gather([3, -1, 9, -1], pad=-1)
             self.assertEqual(got[:, 0].tolist(), [7, 0, 7, 0])
             self.assertEqual(array.gather([2, 5], pad=5)[1].tolist(), [0] * 4)
+
+    def test_as_a_sequence_and_as_an_array_of_numpy(self):
+        self.rt = self.runtime()
+        path = self.folder / "rows.npy"
+        expected = np.arange(5000 * 3, dtype=np.float32).reshape(5000, 3)
+        np.save(path, expected)
+        with ps.open_array(path, runtime=self.rt) as array:
+            self.assertEqual((array.ndim, array.size, array[5:9].ndim, array[5:9].size),
+                             (2, 15000, 2, 12))
+            for rows, part in ((array, expected), (array[4000:10:-7], expected[4000:10:-7]),
+                               (array[9:9], expected[9:9])):
+                self.assertIsInstance(rows, collections.abc.Iterable)
+                np.testing.assert_array_equal(list(rows), part.tolist() or [])
+                self.assertEqual(sum(row.shape == (3,) for row in rows), len(part))
+                for made in (np.asarray(rows), np.array(rows), np.asarray(rows, np.float64)):
+                    np.testing.assert_array_equal(made, part)
+                with self.assertRaises(ValueError):
+                    rows.__array__(copy=False)
+            for key in (True, False, np.True_):
+                with self.assertRaisesRegex(ValueError, "^ids: "):
+                    array[key]
 
     def test_numbers_of_no_row_raise_and_are_forgotten(self):
         self.rt = self.runtime()
