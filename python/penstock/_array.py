@@ -105,7 +105,11 @@ def dtype_name(dtype: object) -> str:
         if not name.isidentifier() or len(name) < 3:  # "<f4", "f4"
             import numpy as np
 
-            return dtype_name(np.dtype(dtype))
+            try:
+                return dtype_name(np.dtype(dtype))
+            except TypeError:
+                raise ValueError(f"dtype: {dtype!r} is no type of elements; give one such as "
+                                 "float32") from None
     elif type(dtype).__module__.partition(".")[0] == "torch":
         name = str(dtype).rpartition(".")[2]
     else:
@@ -114,7 +118,20 @@ def dtype_name(dtype: object) -> str:
             raise FormatError(errno.EOPNOTSUPP, f"dtype: {dtype!r} is big-endian; save the numbers "
                                                 "in the order of this machine")
     name = name.removesuffix("_")  # numpy's old bool_
-    return _BUILTIN_TYPES.get(name, name)
+    name = _BUILTIN_TYPES.get(name, name)
+    return name if name[-1:].isdigit() or "float" in name else _plain_name(name)
+
+
+def _plain_name(alias: str) -> str:
+    """"float64" for "double": a name of numpy without its size. Others stay."""
+    if alias == "bool":
+        return alias
+    try:
+        import numpy as np
+
+        return str(np.dtype(alias).name)
+    except (ImportError, TypeError):
+        return alias
 
 
 def open_array(path: Path | _core.Layout, tensor: str = "", *, dtype: object = None,

@@ -87,6 +87,9 @@ def _count_write(tensor: Any) -> None:
     tensor.transpose_(0, 0)
 
 
+_SHORT = {"torch.int8", "torch.uint8", "torch.int16", "torch.uint16"}  # become int32
+
+
 class Torch:
     """Tensors, on the host or a GPU. Takes addresses and streams directly: no exchange protocol."""
 
@@ -105,7 +108,9 @@ class Torch:
     def numbers(self, ids: Any) -> Numbers:
         number = self.types.get(ids.dtype)
         if number is None:
-            raise not_numbers(ids, f"{ids.dtype} counts no rows")
+            if str(ids.dtype) not in _SHORT:
+                raise not_numbers(ids, f"{ids.dtype} counts no rows")
+            ids, number = ids.to(self.torch.int32), NUMBER_TYPES["int32"]
         ids = self.resolved(ids)
         if not ids.is_contiguous():
             ids = ids.contiguous()

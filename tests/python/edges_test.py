@@ -238,6 +238,18 @@ class elements(common.Case):
                 ps.open_array(layout, runtime=self.rt, **wrong)
         self.assertEqual(len({layout, ps.describe(self.path, dtype="int32", shape=(-1, 4))}), 1)
 
+    def test_names_of_numpy_without_a_size(self):
+        for alias, name in [("double", "float64"), ("single", "float32"), ("half", "float16"),
+                            ("intp", "int64"), ("short", "int16"), ("byte", "int8"),
+                            ("uint", np.dtype("uint").name), ("bool_", "bool"), ("f4", "float32"),
+                            ("float", "float64"), ("int", "int64"), (bool, "bool")]:
+            with self.subTest(alias), ps.open_array(self.path, dtype=alias, shape=(-1, 4),
+                                                    runtime=self.rt) as array:
+                self.assertEqual(array.dtype, name)
+        for wrong in ("", "f3", "torch.float32", "nope", "object", "str", "longdouble"):
+            with self.subTest(wrong), self.assertRaisesRegex(ValueError, "dtype"):
+                ps.open_array(self.path, dtype=wrong, shape=(-1, 4), runtime=self.rt)
+
     def test_what_is_no_number_of_a_file_is_named(self):
         """By what the caller calls it, and never in the words of the binding."""
         opens = {"array": functools.partial(ps.open_array, self.path, runtime=self.rt),

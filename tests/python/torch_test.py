@@ -58,6 +58,18 @@ class tensors(common.Case):
             with self.assertRaises(ValueError):
                 array.gather(ids.float())
 
+    def test_short_numbers(self):
+        with self.open(mode="r+") as array:
+            for kind in (torch.int8, torch.uint8, torch.int16):
+                ids = torch.tensor([5, 0, 99], dtype=kind)
+                self.same(array.gather(ids), self.rows[[5, 0, 99]])
+                self.same(pt.gather(array, ids), self.rows[[5, 0, 99]])
+                array.scatter(ids, self.rows[[5, 0, 99]])
+                array.prefetch(ids)
+            for wrong in (torch.bool, torch.float32):
+                with self.assertRaisesRegex(ValueError, "counts no rows"):
+                    array.gather(ids.to(wrong))
+
     def test_scatter_and_bfloat16(self):
         with self.open(mode="r+") as array:
             ids = torch.randperm(500)[:40]
