@@ -338,7 +338,7 @@ bool read_pool(fuse_req_t request, const node& file_node, std::size_t bytes, off
         return false;
     }
     const std::uint64_t got =
-        t.pooled->read(t.shared->hub().frames, {file_node.device, file_node.inode}, handle_of(open),
+        t.pooled->read(t.shared->hub(), {file_node.device, file_node.inode}, handle_of(open),
                        static_cast<std::uint64_t>(offset), room.data(), bytes);
     if (got == 0) return false;
     t.counted.bytes_from_buffers.fetch_add(got, std::memory_order_relaxed);

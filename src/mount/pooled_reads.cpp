@@ -84,12 +84,13 @@ void pooled_reads::say_copies() {
         "keeps copies of what programs read, beside the buffer");
 }
 
-std::uint64_t pooled_reads::read(host::frame_sources& frames, const inode_key& key, int fd,
+std::uint64_t pooled_reads::read(host::hub& shared, const inode_key& key, int fd,
                                  std::uint64_t offset, std::byte* to, std::uint64_t bytes) {
     const std::int64_t size = host::linux_environment().size_bytes(fd);
     if (size <= 0 || offset >= static_cast<std::uint64_t>(size)) return 0;
     bytes = std::min(bytes, static_cast<std::uint64_t>(size) - offset);
     std::uint64_t done = 0;
+    host::frame_sources& frames = shared.frames;
     for (std::uint64_t got = 1; got != 0 && done < bytes; done += got) {
         const host::frame_wish wanted{
             {key.device, key.inode}, host::linux_environment(), fd, offset + done, bytes - done};
@@ -110,21 +111,21 @@ std::uint64_t pooled_reads::read(host::frame_sources& frames, const inode_key& k
     const bool is_there = done == bytes;
     if (!is_there) reads_outside_.fetch_add(1, std::memory_order_relaxed);
     if (!is_there || reads_.fetch_add(1, std::memory_order_relaxed) % told_reads == 0)
-        post(key, fd, offset, bytes);
+        post(shared.passed, key, fd, offset, bytes);
     return is_there ? done : 0;
 }
 
 void pooled_reads::removed(const inode_key& key) try {
     const std::lock_guard hold(mutex_);
-    queue_.push_back({key, {}, 0, 0});
+    queue_.push_back({key, {}, 0, 0, nullptr});
     news_.notify_one();
 } catch (const std::bad_alloc&) {
     // It leaves when another file needs its number.
 }
 
 // What does not find room is not brought: a hint.
-void pooled_reads::post(const inode_key& key, int fd, std::uint64_t offset,
-                        std::uint64_t bytes) try {
+void pooled_reads::post(const host::passed_files& passed, const inode_key& key, int fd,
+                        std::uint64_t offset, std::uint64_t bytes) try {
     {
         const std::lock_guard hold(mutex_);
         if (stops_ || queue_.size() >= most_orders) return;
@@ -132,7 +133,7 @@ void pooled_reads::post(const inode_key& key, int fd, std::uint64_t offset,
     host::owned_fd file(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
     if (!file) return;
     const std::lock_guard hold(mutex_);
-    queue_.push_back({key, std::move(file), offset, bytes});
+    queue_.push_back({key, std::move(file), offset, bytes, &passed});
     news_.notify_one();
 } catch (const std::bad_alloc&) {
 }
@@ -167,7 +168,7 @@ void pooled_reads::carry_out(const order& wanted) {
         return;
     }
     pooled_file* const file = find(wanted);
-    if (file == nullptr || !bring_up_to_date(*file)) return;
+    if (file == nullptr || !bring_up_to_date(*file, wanted)) return;
     // What comes next, too: the kernel of the operating system reads nothing ahead here.
     const std::uint64_t end = wanted.offset + std::max(2 * wanted.bytes, least_ahead);
     for (std::uint64_t at = wanted.offset; at < end;) {
@@ -195,24 +196,24 @@ pooled_reads::pooled_file* pooled_reads::find(const order& wanted) {
                                      buffer::file_access::read);
     while ((made.number == -EMFILE || made.number == -ENOMEM) && drop_oldest());
     if (made.number < 0) return nullptr;
-    made.version = host::identity_of(facts);
     made.used = ++orders_;
     return &files_.emplace(wanted.key, std::move(made)).first->second;
 }
 
 // Pages of a version before leave, and the file is lent anew. Not while it has a writer: then none
 // of its pages is lent.
-bool pooled_reads::bring_up_to_date(pooled_file& file) {
-    host::file_facts facts;
-    if (host::linux_environment().facts(file.fd.get(), facts) != 0 ||
-        host::may_change_unseen(facts))
+bool pooled_reads::bring_up_to_date(pooled_file& file, const order& wanted) {
+    host::file_version now;
+    if (host::look_at_version(host::linux_environment(), *wanted.passed,
+                              {wanted.key.device, wanted.key.inode}, file.fd.get(), now) != 0 ||
+        !now.is_proof)
         return false;
-    if (facts.identity == file.version) return true;
+    if (file.version.is_proof && file.version.is_same(now)) return true;
     const auto number = static_cast<std::uint32_t>(file.number);
-    if (session_->resize(number, facts.identity.size_bytes) != 0 ||
+    if (session_->resize(number, now.identity.size_bytes) != 0 ||
         session_->forget(number, 0, every_page) != 0)
         return false;
-    file.version = facts.identity;
+    file.version = now;
     return true;
 }
 

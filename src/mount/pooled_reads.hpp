@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "buffer/pool/manager.hpp"
+#include "hub/file_version.hpp"
 #include "hub/hub.hpp"
 #include "mount/file_numbers.hpp"
 #include "mount/mount.hpp"
@@ -43,8 +44,8 @@ public:
 
     // So many bytes of the file that `fd` reads, all that were asked for up to its end; or 0: read
     // the source.
-    std::uint64_t read(host::frame_sources& frames, const inode_key& key, int fd,
-                       std::uint64_t offset, std::byte* to, std::uint64_t bytes);
+    std::uint64_t read(host::hub& shared, const inode_key& key, int fd, std::uint64_t offset,
+                       std::byte* to, std::uint64_t bytes);
     // The file was closed, and has no name any more.
     void removed(const inode_key& key);
 
@@ -57,20 +58,22 @@ private:
         inode_key key;
         host::owned_fd file;  // a descriptor that leads to it; none: it was removed
         std::uint64_t offset = 0, bytes = 0;
+        const host::passed_files* passed = nullptr;  // of the hub; null: it was removed
     };
     struct pooled_file {
         int number = -1;
         host::owned_fd fd;  // that the pool reads
-        host::file_identity version;
+        host::file_version version;
         std::uint64_t used = 0;  // when, by orders
     };
     pooled_reads() = default;
 
-    void post(const inode_key& key, int fd, std::uint64_t offset, std::uint64_t bytes);
+    void post(const host::passed_files& passed, const inode_key& key, int fd, std::uint64_t offset,
+              std::uint64_t bytes);
     void run();
     void carry_out(const order& wanted);
     pooled_file* find(const order& wanted);
-    bool bring_up_to_date(pooled_file& file);
+    bool bring_up_to_date(pooled_file& file, const order& wanted);
     int open_source(int file);
     bool drop_oldest();
     void drop(pooled_file& file);

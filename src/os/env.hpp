@@ -41,6 +41,9 @@ struct file_facts {
                               // of a handle that is open for reading
     // Two changes never leave the same times, even right after one another.
     bool exact_times = false;
+    // A change of the bytes leaves another change time, whichever way it comes
+    // (os/file_system.hpp).
+    bool notes_stores = false;
     writers writing = writers::unknown;  // told only of a handle that is open for reading
     std::int64_t now_ns = 0;             // the file clock of this machine when the facts were read
     file_times times = file_times::local;

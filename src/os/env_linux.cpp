@@ -193,6 +193,7 @@ public:
         out.times = lies_on.times;
         out.file_system = lies_on.name;
         out.exact_times = lies_on.has_exact_times && kernel_has_exact_times();
+        out.notes_stores = lies_on.notes_stores;
         // A lease tells of the writers of this machine, which are all only of a local file system.
         out.writing =
             out.is_regular && lies_on.is_local ? ask_for_writers(handle) : writers::unknown;

@@ -49,9 +49,7 @@ piece_set::piece_set(host::environment& env, host::hub& shared, int fd,
       say_(std::move(say)),
       memory_(std::move(memory)),
       pieces_(shape.pieces),
-      host_places_(shape.host_places),
-      known_(facts.identity),
-      doubtful_(host::may_change_unseen(facts)) {
+      host_places_(shape.host_places) {
     for (std::uint32_t slot = memory_->slots(); slot > 0; --slot) free_slots_.push_back(slot - 1);
     traffic_.room_bytes = memory_->slots() * piece_bytes_;
 }
@@ -81,12 +79,12 @@ bool piece_set::numbers_of(std::span<const byte_range> ranges, number_list& out)
 int piece_set::look() {
     for (const auto& mount : hub_.views())
         if (const int code = mount->collect(key_); code != 0) return code;
-    host::file_facts facts;
-    if (const int code = env_.facts(fd_, facts); code != 0) return code;
-    if (facts.identity.size_bytes < size_bytes_) return -ESTALE;
-    if (doubtful_ || !(facts.identity == known_)) ++version_;
-    known_ = facts.identity;
-    doubtful_ = host::may_change_unseen(facts);
+    host::file_version now;
+    if (const int code = host::look_at_version(env_, hub_.passed, key_, fd_, now); code != 0)
+        return code;
+    if (now.identity.size_bytes < size_bytes_) return -ESTALE;
+    if (!known_.is_proof || !known_.is_same(now)) ++version_;
+    known_ = now;
     return 0;
 }
 

@@ -4,9 +4,9 @@
 //   resident   has a slot of memory, and the file's bytes as of `version`
 //   in use     resident, and expected more often than done: it neither leaves nor changes
 //
-// The file's version is a count of its own that grows when the file's times differ from those of
-// the look before, or could not be believed then. It is looked at before a read, so a change that
-// meets the read is found by the next look.
+// The file's version is a count of its own that grows when the file differs from the look before
+// (hub/file_version.hpp), or that look was no proof. It is looked at before a read, so a change
+// that meets the read is found by the next look.
 #pragma once
 
 #include <atomic>
@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "hub/file_version.hpp"
 #include "hub/hub.hpp"
 #include "os/env.hpp"
 #include "os/process_owner.hpp"
@@ -109,8 +110,7 @@ private:
     std::vector<std::uint32_t> free_slots_;
     std::vector<host_place> host_places_;
     std::uint64_t clock_ = 0, version_ = 1;
-    host::file_identity known_;
-    bool doubtful_;  // the times that are known may be those of a later version too
+    host::file_version known_;  // as it was at the last look; no proof before the first
     piece_traffic traffic_;
 };
 

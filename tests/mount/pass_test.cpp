@@ -4,7 +4,10 @@
 // pass files through.
 #include <gtest/gtest.h>
 
+#include <sys/vfs.h>
+
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <random>
 #include <thread>
@@ -12,6 +15,7 @@
 #include "hub/hub.hpp"
 #include "mount/background_session.hpp"
 #include "mount/mounted_backend.hpp"
+#include "penstock/pieces.hpp"
 
 namespace penstock::test::passing {
 
@@ -354,6 +358,147 @@ TEST_P(passed_files, a_mount_that_tells_nothing_is_found_out) {
     }
     EXPECT_NE(found.find("old bytes"), std::string::npos) << found;
 }
+
+namespace {
+
+// A folder on tmpfs, where a store to a page that a mapping has read leaves the file's times as
+// they were; empty where there is none.
+class memory_folder {
+public:
+    memory_folder() {
+        std::string name = "/dev/shm/penstock-XXXXXX";
+        struct statfs facts {};
+        constexpr long tmpfs = 0x01021994;
+        if (::statfs("/dev/shm", &facts) == 0 && facts.f_type == tmpfs &&
+            ::mkdtemp(name.data()) != nullptr)
+            path_ = name;
+    }
+    ~memory_folder() {
+        std::error_code ignored;
+        if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+    }
+    memory_folder(const memory_folder&) = delete;
+    memory_folder& operator=(const memory_folder&) = delete;
+    [[nodiscard]] const std::string& path() const { return path_; }
+
+private:
+    std::string path_;
+};
+
+// A file there, passed through by one mount, read through a pool by another, and in a buffer and
+// pieces of the process.
+class stored_in_memory : public passed_files {
+protected:
+    void SetUp() override {
+        passed_files::SetUp();
+        if (IsSkipped()) return;
+        if (memory_.path().empty()) GTEST_SKIP() << "/dev/shm is no tmpfs";
+        EXPECT_EQ(mount_->unmount(), 0);
+        write_file(file_, bytes(size, 0));
+        let_files_settle();
+        options wanted = region_runtime(folder_, where());
+        wanted.roots = {memory_.path()};
+        runtime_ = make_runtime(wanted);
+        std::filesystem::create_directory(folder_ / "pooled");
+        const buffer_options small{.where = backend::cpu,
+                                   .host_bytes = 4 * size,
+                                   .device_bytes = size,
+                                   .page_bytes = 4096,
+                                   .sessions = 4,
+                                   .fixed_pages = 1};
+        ASSERT_TRUE(buffer_pool::make(small, pool_).ok());
+        ASSERT_TRUE(mount_directory(*runtime_, memory_.path(), folder_ / "point", {}, mount_).ok());
+        ASSERT_TRUE(mount_directory(*runtime_, memory_.path(), folder_ / "pooled",
+                                    {.buffer = pool_.get()}, pooled_)
+                        .ok());
+    }
+    void TearDown() override {
+        if (pooled_ != nullptr) {
+            EXPECT_EQ(pooled_->unmount(), 0);
+        }
+        passed_files::TearDown();
+    }
+    // By a mapping that is gone before this returns, and has read the page before.
+    void store_in_program(std::uint64_t value) {
+        ASSERT_GE(one_.open(seen_as()), 0);
+        ASSERT_EQ(one_.map(size), 0);
+        EXPECT_EQ(one_.load(64).code, 0);
+        EXPECT_EQ(one_.store(64, value), 0);
+        close(one_);
+    }
+    std::uint64_t read_by_region() {
+        const auto r = map_whole(*runtime_, file_, protection::read, by_page);
+        from_buffers_ += r->traffic().pages_from_buffers;
+        return word_in(peek(*r, where(), 64, 8), 0);
+    }
+    std::uint64_t read_by_pool() const { return word_in(read_file(folder_ / "pooled/f"), 64); }
+
+    const memory_folder memory_;
+    const std::string file_ = memory_.path() + "/f";
+    std::unique_ptr<file_mount> pooled_;
+    std::uint64_t from_buffers_ = 0;
+};
+
+}  // namespace
+
+TEST_P(stored_in_memory, is_new_for_regions_that_a_buffer_fills) {
+    std::uint32_t number = 0;
+    ASSERT_TRUE(pool_->open_file(file_, buffer::file_access::read, number).ok());
+    const auto session = pool_->open_session();
+    bytes there(size);
+    ASSERT_EQ(session->read(number, 0, reinterpret_cast<std::byte*>(there.data()), size),
+              static_cast<std::int64_t>(size));
+    EXPECT_EQ(read_by_region(), 0u);
+    EXPECT_GT(from_buffers_, 0u);
+    for (std::uint64_t round = 1; round < 5; ++round) {
+        store_in_program(round);
+        ASSERT_EQ(passed(), round);
+        EXPECT_EQ(read_by_region(), round);
+    }
+    const int fd = runtime_->open(file_);  // from here on the file is served
+    std::uint64_t seen = 0;
+    EXPECT_EQ(runtime_->read(fd, &seen, 8, 64), 8);
+    EXPECT_EQ(seen, 4u);
+    EXPECT_EQ(runtime_->close(fd), 0);
+}
+
+TEST_P(stored_in_memory, is_new_for_pieces) {
+    std::unique_ptr<file_pieces> pieces;
+    ASSERT_TRUE(map_pieces(*runtime_, file_, {.piece_bytes = 2 << 20}, pieces).ok());
+    const byte_range all{0, size};
+    EXPECT_EQ(pieces->expect(all), 1);
+    EXPECT_EQ(pieces->done(all), 0);
+    EXPECT_EQ(pieces->expect(all), 0) << "nothing was stored, and nothing comes";
+    EXPECT_EQ(pieces->done(all), 0);
+    for (std::uint64_t round = 1; round < 5; ++round) {
+        store_in_program(round);
+        ASSERT_EQ(passed(), round);
+        EXPECT_EQ(pieces->expect(all), 1) << round;
+        std::uint64_t there = round;
+        if (where() == backend::cpu)
+            std::memcpy(&there, static_cast<const char*>(pieces->data()) + 64, sizeof there);
+        EXPECT_EQ(there, round);
+        EXPECT_EQ(pieces->done(all), 0);
+    }
+}
+
+TEST_P(stored_in_memory, is_new_for_programs_that_read_through_a_pool) {
+    for (std::uint64_t round = 0; round < 5; ++round) {
+        if (round != 0) store_in_program(round);
+        ASSERT_EQ(passed(), round);
+        const std::uint64_t before = pooled_->report().bytes_from_buffer;
+        for (int tries = 0; tries < 20'000; ++tries) {
+            ASSERT_EQ(read_by_pool(), round);
+            if (pooled_->report().bytes_from_buffer != before) break;
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        EXPECT_NE(pooled_->report().bytes_from_buffer, before) << "it is there again";
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(on, stored_in_memory,
+                         testing::Values(mounted_as(backend::cpu), mounted_as(backend::gpu)),
+                         [](const auto& info) { return name_of(info); });
 
 INSTANTIATE_TEST_SUITE_P(on, passed_files,
                          testing::Values(mounted_as(backend::cpu), mounted_as(backend::gpu)),

@@ -85,11 +85,11 @@ public:
             [&](page_id id) { return shared_.unwritten.find(id) != nullptr; });
     }
     [[nodiscard]] const manager_settings& settings() const override { return shared_.settings; }
-    void lend_to(host::frame_sources& all) override {
+    void lend_to(host::hub& all) override {
         shared_.lender.files.tell(all);
-        all.enter(shared_.lender);
+        all.frames.enter(shared_.lender);
     }
-    void leave(host::frame_sources& all) override { all.leave(shared_.lender); }
+    void leave(host::hub& all) override { all.frames.leave(shared_.lender); }
 
 protected:
     [[nodiscard]] file_states& states() override { return shared_.states; }

@@ -4,8 +4,9 @@
 // Files that the buffer only reads are lent, so no page of them is dirty. A page is lent if it is
 // what the file has. That is so while nothing has the file open to write, and it has the identity
 // that it had before the first of its pages was loaded, when nothing had it open to write either
-// (os/file_kind.hpp). This is asked after the bytes were copied: a change that came before is seen,
-// and one that comes later leaves bytes that the file had meanwhile.
+// (os/file_kind.hpp); on tmpfs also only if no open to write was passed through a mount since then
+// (hub/file_version.hpp). This is asked after the bytes were copied: a change that came before is
+// seen, and one that comes later leaves bytes that the file had meanwhile.
 //
 // Nothing here waits for a session, the disk or a kernel: what is not to be had at once is not
 // lent.
@@ -20,8 +21,8 @@
 #include <shared_mutex>
 
 #include "buffer/pool/manager.hpp"
+#include "hub/file_version.hpp"
 #include "hub/hub.hpp"
-#include "os/file_kind.hpp"
 
 namespace penstock::buffer {
 
@@ -30,10 +31,8 @@ namespace penstock::buffer {
 class lent_files {
 public:
     // What a file was like when no page of it was here, if that is proof.
-    struct version {
-        host::file_identity identity;
+    struct version : host::file_version {
         std::uint64_t turn = 0;  // another where the file was removed or its size set since
-        bool is_proof = false;
     };
 
     lent_files(const manager_settings& settings, host::environment& env)
@@ -43,19 +42,21 @@ public:
 
     ~lent_files() {
         for (const auto& [key, number] : numbers_)
-            if (told_ != nullptr) told_->known.remove(key);
+            if (told_ != nullptr) told_->frames.known.remove(key);
     }
     lent_files(const lent_files&) = delete;
     lent_files& operator=(const lent_files&) = delete;
 
     // Before the first file is added.
-    void tell(host::frame_sources& all) { told_ = &all; }
+    void tell(host::hub& all) { told_ = &all; }
 
     // A file that is about to be added: nothing is known where it cannot be looked at.
     [[nodiscard]] version look(int fd) const {
+        version out;
         host::file_facts facts;
-        if (env_.facts(fd, facts) != 0) return {};
-        return {facts.identity, 0, !host::may_change_unseen(facts)};
+        if (told_ == nullptr || env_.facts(fd, facts) != 0) return {};
+        const host::file_key key = host::key_of(facts.identity);
+        return host::look_at_version(env_, told_->passed, key, fd, out) == 0 ? out : version{};
     }
     // Before any page of the file is loaded, and after look().
     void add(std::uint32_t number, const version& seen) {
@@ -65,7 +66,7 @@ public:
         files_[number].now = seen;
         files_[number].now.turn = files_[number].turn;
         numbers_.emplace(key, number);
-        if (told_ != nullptr) told_->known.add(key);
+        if (told_ != nullptr) told_->frames.known.add(key);
     }
     // Before its pages leave. Waits for copies from host frames that are under way; of a copy from
     // device frames nothing is taken any more.
@@ -78,7 +79,7 @@ public:
             std::find_if(begin, end, [&](const auto& entry) { return entry.second == number; });
         if (found == end) return;
         numbers_.erase(found);
-        if (told_ != nullptr) told_->known.remove(key);
+        if (told_ != nullptr) told_->frames.known.remove(key);
     }
     // What is known of the file is void: before its size is set.
     void end_version(std::uint32_t number) { ++files_[number].turn; }
@@ -115,9 +116,10 @@ public:
     [[nodiscard]] bool is_as_known(std::uint32_t number, const version& known,
                                    const host::frame_wish& wanted) const {
         if (unchecked_) return true;
-        host::file_facts facts;
-        return is_proof(number, known) && wanted.env.facts(wanted.fd, facts) == 0 &&
-               facts.identity == known.identity && !host::may_change_unseen(facts);
+        host::file_version now;
+        return told_ != nullptr && is_proof(number, known) &&
+               host::look_at_version(wanted.env, told_->passed, wanted.file, wanted.fd, now) == 0 &&
+               known.is_same(now) && now.is_proof;
     }
 
 private:
@@ -132,7 +134,7 @@ private:
     host::environment& env_;
     const bool unchecked_;
     const std::unique_ptr<entry[]> files_;
-    host::frame_sources* told_ = nullptr;
+    host::hub* told_ = nullptr;  // null: nothing is lent
     mutable std::shared_mutex mutex_;
     std::multimap<host::file_key, std::uint32_t> numbers_;  // guarded by mutex_
 };

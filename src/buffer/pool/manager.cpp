@@ -69,11 +69,11 @@ public:
         return all_.pages.check(all_.locked.core.inside());
     }
     [[nodiscard]] const manager_settings& settings() const override { return all_.settings; }
-    void lend_to(host::frame_sources& all) override {
+    void lend_to(host::hub& all) override {
         all_.lender.files.tell(all);
-        all.enter(all_.lender);
+        all.frames.enter(all_.lender);
     }
-    void leave(host::frame_sources& all) override { all.leave(all_.lender); }
+    void leave(host::hub& all) override { all.frames.leave(all_.lender); }
 
 protected:
     [[nodiscard]] file_states& states() override { return all_.states; }

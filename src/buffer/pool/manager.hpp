@@ -140,8 +140,8 @@ public:
     [[nodiscard]] virtual const manager_settings& settings() const = 0;
     // Lends pages to kernels while it is entered at `all`, which is told of files that are added
     // after this. leave() before the manager ends.
-    virtual void lend_to(host::frame_sources& all) = 0;
-    virtual void leave(host::frame_sources& all) = 0;
+    virtual void lend_to(host::hub& all) = 0;
+    virtual void leave(host::hub& all) = 0;
 
 protected:
     // Steps (4) and (5). The file is closing; where this fails it still is.

@@ -119,7 +119,7 @@ public:
     open_pool(const buffer_options& wanted, host::hub& shared)
         : how_(wanted), lines_(wanted.log), shared_(shared) {}
     ~open_pool() {
-        if (own_ != nullptr) all_->leave(shared_.frames);
+        if (own_ != nullptr) all_->leave(shared_);
         own_.reset();
         all_.reset();
     }
@@ -142,7 +142,7 @@ public:
             return {-ENOMEM,
                     "the host has no memory for the buffer's tables; give less with "
                     "buffer_options::host_bytes or device_bytes"};
-        all_->lend_to(shared_.frames);
+        all_->lend_to(shared_);
         return {};
     }
 
