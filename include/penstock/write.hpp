@@ -33,9 +33,10 @@ struct writable_mapping {
 // every later read of the device sees the bytes. Errors, if nothing was written: -EBADF, -EINVAL
 // (null buffer, negative offset or count, sum past 2^63), -EFBIG (growth: docs/guide/writing.md),
 // -ESTALE (another program cut the file), -ENOBUFS, -ENOMEM, errors of the file system or a wait.
-// Cost: for a page in the cache the copy, two atomics of its word, and one atomic for every
-// 64 bytes; a page that is not in the cache and is not written whole is read first. If the cache is
-// full of dirty pages, the caller has to write a page back; if that fails, it gets the error.
+// Cost: two atomics of a word of the file; for a page in the cache the copy, two atomics of its
+// word, and one atomic for every 64 bytes; a page that is not in the cache and is not written whole
+// is read first. If the cache is full of dirty pages, the caller has to write a page back; if that
+// fails, it gets the error.
 template <group Group>
 PENSTOCK_HD std::int64_t write(const Group& g, const runtime_ref& fs, int fd, const void* buffer,
                                std::int64_t bytes, std::int64_t offset) {
@@ -162,7 +163,8 @@ PENSTOCK_HD inline bool is_held(const Group& g, const runtime_ref& fs,
 }  // namespace detail
 
 // Gives a writable mapping back; changed bytes count as written, and the file reaches to the
-// mapping's end. Returns 0, or -EINVAL if the mapping is not held (for an empty or failed mapping:
+// mapping's end. Returns 0; an error of a wait, if a truncate of the file does not end: then that
+// may take the changes; or -EINVAL if the mapping is not held (for an empty or failed mapping:
 // 0). A mapping may outlive its descriptor: if it is given back after the last close, its changes
 // are written back at once, as by a close, and an error of a write is the result.
 template <group Group>
@@ -212,8 +214,10 @@ PENSTOCK_HD int fsync(const Group& g, const runtime_ref& fs, int fd) {
 
 // Gives the file another size. Bytes that are cut off are gone; new bytes read as zeros. Returns 0
 // or a negative errno: -EBADF, -EINVAL, errors of the file system, errors of a wait; if the host
-// refuses, the file is as it was. A read or write of other groups behind the cut at the same time
-// comes before or after it.
+// refuses, the file is as it was. A read behind the cut at the same time comes before or after it,
+// page by page; a change by another group of the device wholly before or after it. Waits for
+// changes that are under way. -ETIMEDOUT and -ECANCELED: the file may be cut, or may be yet, before
+// its next change (docs/guide/writing.md).
 template <group Group>
 PENSTOCK_HD int truncate(const Group& g, const runtime_ref& fs, int fd, std::int64_t size_bytes) {
     engine::file_handle file{};

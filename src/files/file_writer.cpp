@@ -17,8 +17,13 @@ namespace {
 constexpr std::size_t most_pieces = 1024;
 constexpr std::uint64_t most_bytes = 8u << 20;
 constexpr int most_attempts = 1000;
-// Calls that fail one after the other: then the rest is not tried.
+// Calls that fail one after the other for want of room: then the rest is not tried.
 constexpr int most_failures = 16;
+
+// Other errors may take a disk long to find, and are not likely to be those of one page.
+bool is_about_room(std::int64_t code) {
+    return code == -ENOSPC || code == -EDQUOT || code == -EFBIG;
+}
 
 }  // namespace
 
@@ -133,8 +138,9 @@ void file_writer::write_list(write_scratch& s, write_counters& counters,
 }
 
 // Pieces that follow each other in the file. Short writes go on where they stopped. After an error
-// the order at whose piece they stopped has it, and the others are tried: on a full disk bytes that
-// have their place can be written, behind a hole that cannot.
+// the orders of what is left have it. But if there was no room, the order at whose piece they
+// stopped has it alone and the others are tried: on a full disk bytes that have their place can be
+// written, behind a hole that cannot.
 void file_writer::write_neighbours(write_scratch& s, std::size_t first, std::size_t end,
                                    write_counters& counters, write_error_log& write_errors) {
     std::uint64_t skip = 0;  // of the first piece
@@ -158,7 +164,7 @@ void file_writer::write_neighbours(write_scratch& s, std::size_t first, std::siz
             const std::int64_t code = done < 0 ? done : -EIO;
             const std::uint64_t begin = s.pieces[first].offset + skip;
             const std::size_t of = s.pieces[first].order;
-            const bool all_fail = ++failures == most_failures;
+            const bool all_fail = !is_about_room(code) || ++failures == most_failures;
             for (; first < end && (all_fail || s.pieces[first].order == of); ++first)
                 if (std::int64_t& result = s.orders[s.pieces[first].order].result; result == 0)
                     result = code;

@@ -11,7 +11,8 @@ struct cut_file : written_file {
     static constexpr std::uint64_t word = words_per_page, value = 70;
     bool is_written = false;
 
-    cut_file() : written_file({.frames = 2, .ring_slots = 4}) {
+    explicit cut_file(std::uint32_t frames = 2)
+        : written_file({.frames = frames, .ring_slots = 4}) {
         prepare = [this, before = prepare] {
             before();
             is_written = false;
@@ -54,6 +55,39 @@ private:
     }
 };
 
+// A lane holds a pointer to the page that is cut off, and has written there before. What it stores
+// through the pointer comes before the cut, and goes; or after it, and is there.
+struct held_cut_file : cut_file {
+    held_cut_file() : cut_file(3) {
+        warm(1, 1);
+        lane(cutter());
+        lane([this](auto g) {
+            const writable_mapping mapped = map_write(g, w.fs(), fd, page_bytes, page_bytes);
+            explore::require(mapped.bytes == page_bytes, "a map failed");
+            write_word(g);
+            explore::require(unmap(g, w.fs(), mapped) == 0, "an unmap failed");
+        });
+        check = [this] { compare_held(); };
+    }
+
+private:
+    void compare_held() const {
+        const std::uint64_t size = w.memory.file_records[0].size_bytes;
+        explore::require(size == page_bytes || size == 2 * page_bytes,
+                         "the size is of no order of the two");
+        explore::require(server.written_bytes <= size, "the file reaches behind the device's end");
+        for (std::uint64_t i = word; i < 2 * words_per_page; ++i)
+            explore::require(
+                word_now(i) == 0 || (i == word && word_now(i) == value) || size == page_bytes,
+                "a byte behind the cut came back");
+        const engine::page_word seen = w.memory.words[1];
+        const bool is_dirty = engine::is_valid(seen) && engine::is_dirty(seen);
+        explore::require(size != page_bytes || !is_dirty, "bytes behind the cut go to the file");
+        explore::require(is_dirty || server.written_bytes == size,
+                         "the size was not brought there");
+    }
+};
+
 // The host makes the cut after its group gave up waiting. What is written then stays.
 struct late_cut_file : cut_file {
     late_cut_file() {
@@ -67,7 +101,8 @@ struct late_cut_file : cut_file {
         lane([this](auto g) {
             const int code = truncate(g, w.fs(), fd, page_bytes);
             explore::require(code == 0 || code == -ETIMEDOUT, "a cut failed");
-            write_word(g);
+            for (int tries = 0; tries < 3 && !is_written; ++tries) write_word(g);
+            explore::require(is_written, "a cut was never made");
             static_cast<void>(fsync(g, w.fs(), fd));
             std::uint64_t got = 0;
             static_cast<void>(read(g, w.fs(), fd, &got, 8, 0));  // patience runs out once more

@@ -42,6 +42,11 @@ TEST(cut, a_reader_beside_it_gets_old_bytes_or_none) {
     expect_sound(s.run({.preemptions = 3}));
 }
 
+TEST(cut, a_page_that_is_held_by_a_pointer) {
+    held_cut_file s;
+    expect_sound(s.run({.preemptions = 2}));
+}
+
 TEST(cut, one_that_comes_late_takes_no_later_write) {
     late_cut_file s;
     expect_sound(s.run({.preemptions = 3}));

@@ -112,6 +112,48 @@ TEST_F(late_cut, is_made_before_the_next_cut) {
     EXPECT_EQ(disk_bytes, std::string(10, 'a') + std::string(4990, '\0'));
 }
 
+// What the host did with the first request is not known, so the file and the device may be apart
+// until a cut is made.
+TEST_F(late_cut, that_is_refused_when_it_is_taken_up_is_made_later) {
+    create();
+    const int fd = open_and_fill('o');
+    disk.stall(call_truncate);
+    EXPECT_EQ(rt->truncate(fd, 0), -ETIMEDOUT);
+    disk.set({.calls = call_truncate, .nth = 2, .error = -EIO});
+    disk.release();
+    std::int64_t got = -ETIMEDOUT;
+    while (got == -ETIMEDOUT) got = rt->write(fd, "ab", 2, 4096);
+    EXPECT_EQ(got, -EIO) << "the cut comes first";
+    EXPECT_EQ(rt->write(fd, "ab", 2, 4096), 2);
+    EXPECT_EQ(rt->fsync(fd), 0);
+    EXPECT_EQ(size(fd), 4098u);
+    std::string seen(4098, '?');
+    EXPECT_EQ(rt->read(fd, seen.data(), 4098, 0), 4098);
+    EXPECT_EQ(seen, std::string(4096, '\0') + "ab");
+    EXPECT_EQ(rt->close(fd), 0);
+    EXPECT_EQ(on_disk(), seen);
+}
+
+// An unmap ends also if the cut before it does not.
+TEST_F(late_cut, takes_the_changes_of_an_unmap_that_did_not_wait_for_it) {
+    create();
+    const int fd = open_and_fill('o');
+    const writable_mapping mapped = map_write(lane{}, rt->ref(), fd, 8192, 50);
+    ASSERT_EQ(mapped.bytes, 50);
+    std::memset(mapped.data, 'w', 50);
+    disk.stall(call_truncate);
+    EXPECT_EQ(rt->truncate(fd, 100), -ETIMEDOUT);
+    EXPECT_EQ(unmap(lane{}, rt->ref(), mapped), -ETIMEDOUT);
+    disk.release();
+    while (rt->write(fd, "ab", 2, 50) < 0) {
+    }
+    EXPECT_EQ(size(fd), 100u);
+    EXPECT_EQ(rt->fsync(fd), 0);
+    EXPECT_EQ(on_disk(), std::string(50, 'o') + "ab" + std::string(48, 'o'));
+    EXPECT_EQ(rt->close(fd), 0);
+    EXPECT_EQ(on_disk().size(), 100u);
+}
+
 TEST_F(late_cut, of_a_file_that_is_closed_leaves_the_next_life_alone) {
     create();
     const int fd = open_and_fill('a');

@@ -59,6 +59,24 @@ protected:
         const auto bytes = bytes_on_disk(path);
         return {bytes.begin(), bytes.end()};
     }
+    writable_mapping map_to_write(int fd, std::uint64_t at, std::int64_t bytes) {
+        const writable_mapping mapped =
+            map_write(lane{}, rt->ref(), fd, static_cast<std::int64_t>(at), bytes);
+        EXPECT_EQ(mapped.bytes, bytes);
+        return mapped;
+    }
+    // Closes the file, which has the size and the bytes that the device had. Returns them.
+    std::string expect_agreement(int fd) {
+        std::string seen(size(fd), '?');
+        const auto bytes = static_cast<std::int64_t>(seen.size());
+        EXPECT_EQ(rt->read(fd, seen.data(), bytes, 0), bytes);
+        EXPECT_EQ(gate_of(fd), 0u);
+        EXPECT_EQ(rt->fsync(fd), 0);
+        EXPECT_EQ(on_disk(), seen);
+        EXPECT_EQ(rt->close(fd), 0);
+        EXPECT_EQ(on_disk(), seen);
+        return seen;
+    }
     std::uint64_t gate_of(int fd) {
         const engine::cache_view& c = rt->ref().view;
         return c.writes[engine::descriptor_slot(c, fd)].gate;
@@ -190,10 +208,7 @@ TEST_F(cutting, a_record_has_its_room_behind_the_cut) {
 
 TEST_F(cutting, changes_through_a_pointer_come_before_or_after) {
     const int fd = open_file(5 * page);
-    const engine::cache_view& c = rt->ref().view;
-    const writable_mapping mapped =
-        map_write(lane{}, rt->ref(), fd, static_cast<std::int64_t>(2 * page), 50);
-    ASSERT_EQ(mapped.bytes, 50);
+    const writable_mapping mapped = map_to_write(fd, 2 * page, 50);
     std::memset(mapped.data, 'w', 50);
     std::atomic<int> got{1};
     std::function<void()> step = [&] {
@@ -203,9 +218,75 @@ TEST_F(cutting, changes_through_a_pointer_come_before_or_after) {
     EXPECT_EQ(truncate(interrupted{{}, &step}, rt->ref(), fd, 100), 0);
     other.join();
     EXPECT_EQ(got, 0);
-    const std::uint64_t now = engine::size_of(c, engine::descriptor_slot(c, fd));
-    EXPECT_EQ(rt->close(fd), 0);
-    EXPECT_EQ(on_disk().size(), now);
+    expect_agreement(fd);
+}
+
+// A flush leaves the marks of a page that is mapped to be changed.
+TEST_F(cutting, what_was_written_before_goes_though_a_pointer_holds_the_page) {
+    for (const std::uint64_t size_bytes : {std::uint64_t{100}, 2 * page + 50}) {
+        const int fd = open_file(5 * page);
+        const writable_mapping mapped = map_to_write(fd, 2 * page + 100, 50);
+        EXPECT_EQ(rt->write(fd, "xy", 2, static_cast<std::int64_t>(2 * page + 60)), 2);
+        EXPECT_EQ(rt->write(fd, "ab", 2, static_cast<std::int64_t>(2 * page + 8)), 2);
+        EXPECT_EQ(rt->truncate(fd, static_cast<std::int64_t>(size_bytes)), 0);
+        EXPECT_EQ(size(fd), size_bytes);
+        EXPECT_EQ(rt->fsync(fd), 0);
+        EXPECT_EQ(on_disk().size(), size_bytes);
+        EXPECT_EQ(unmap(lane{}, rt->ref(), mapped), 0);
+        const std::string disk = expect_agreement(fd);
+        ASSERT_EQ(disk.size(), 2 * page + 150) << "it reaches to the end of the mapping";
+        if (size_bytes > 2 * page) {
+            EXPECT_EQ(disk.substr(2 * page + 8, 2), "ab");
+        }
+        EXPECT_EQ(disk.substr(size_bytes), std::string(disk.size() - size_bytes, '\0'));
+    }
+}
+
+// Two pointers of one page, and one that was synchronised before.
+TEST_F(cutting, what_pointers_brought_to_the_file_before_goes) {
+    const int fd = open_file(5 * page);
+    const writable_mapping first = map_to_write(fd, 2 * page, 50),
+                           second = map_to_write(fd, 2 * page + 50, 50);
+    std::memset(first.data, 'f', 50);
+    std::memset(second.data, 's', 50);
+    EXPECT_EQ(unmap(lane{}, rt->ref(), first), 0);
+    EXPECT_EQ(msync(lane{}, rt->ref(), second), 0);
+    EXPECT_EQ(rt->truncate(fd, 100), 0);
+    EXPECT_EQ(rt->fsync(fd), 0);
+    EXPECT_EQ(on_disk().size(), 100u);
+    std::memset(second.data, 't', 10);
+    EXPECT_EQ(unmap(lane{}, rt->ref(), second), 0);
+    const std::string disk = expect_agreement(fd);
+    EXPECT_EQ(disk, std::string(100, 'o') + std::string(2 * page - 50, '\0') +
+                        std::string(10, 't') + std::string(40, '\0'));
+}
+
+// The writer in the gate waits for a frame; pointers hold all of them, and are given back behind
+// it.
+TEST_F(cutting, waits_for_no_frame_that_one_outside_holds) {
+    settings.cache_bytes = 8 * page;
+    settings.frame_wait_ms = 2000;
+    rt = make_runtime(settings);
+    const int fd = open_file(20 * page);
+    std::vector<writable_mapping> held;
+    for (std::uint64_t i = 0; i < 4; ++i) held.push_back(map_to_write(fd, i * page, 50));
+    std::atomic<std::int64_t> got{0};
+    std::atomic<int> cut{1};
+    const engine::cache_view& c = rt->ref().view;
+    const std::uint32_t slot = engine::descriptor_slot(c, fd);
+    other = std::thread([&] {
+        got =
+            rt->write(fd, std::string(page, 'w').data(), page, static_cast<std::int64_t>(9 * page));
+    });
+    while (engine::look_at_gate(c, slot) == 0) std::this_thread::yield();
+    std::thread cutter([&] { cut = rt->truncate(fd, static_cast<std::int64_t>(15 * page)); });
+    while ((engine::look_at_gate(c, slot) & engine::gate_closed) == 0) std::this_thread::yield();
+    for (const writable_mapping& one : held) EXPECT_EQ(unmap(lane{}, rt->ref(), one), 0);
+    other.join();
+    cutter.join();
+    EXPECT_EQ(got, static_cast<std::int64_t>(page));
+    EXPECT_EQ(cut, 0);
+    EXPECT_EQ(expect_agreement(fd).size(), 15 * page);
 }
 
 // A descriptor that another group closes meanwhile is the program's mistake; the next file in its

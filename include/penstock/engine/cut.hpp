@@ -7,18 +7,25 @@
 //
 //   gate              by                        next
 //   open, n in        a group that changes      open, n + 1 in, and back
-//   open, n in        a cut                     closed, n in; groups that come now wait outside
+//   open, n in        a cut, with the lock      closed, n in; groups that come now wait outside
+//   closed, n in      that cut                  open again for a while, if the groups do not end:
+//                                               one that waits outside may hold what they wait for
 //   closed, 0 in      that cut                  open, when it is done or the host refused it
 //   closed, 0 in      that cut                  left, if the host did not answer in time, or a page
 //                                               behind the cut could not be dropped in time
-//   left              a group that waits        closed, once the host has answered: it makes the
-//                                               cut again and opens the gate
+//   left              a group that waits, with  open, once the host has answered: it takes the cut
+//                     the lock                  up. Or left again, if that fails too
 //
 // A request that its group gave up may be carried out at any time until the host answers it. Bytes
-// that were written meanwhile would go with it; so no group changes the file before that.
+// that were written meanwhile would go with it; so no group changes the file before that. Whether
+// it was carried out is not known, so a cut that is taken up is made once more.
 //
-// Progress: every wait is bounded. A group that waits for the gate holds no lock and no ring slot.
-// A cut that waits for groups that are in holds the gate alone, which none of them needs.
+// A page behind the cut stays if a group holds a pointer to it. What was stored there before goes
+// with the cut: the bytes, their marks, and the pristine copy are cleared, so that only what is
+// stored later counts as changed.
+//
+// Progress: every wait is bounded. A group that waits outside holds no lock and no ring slot, but
+// maybe pins.
 //
 // Tests: tests/unit/cut_test.cpp, tests/fault/late_cut_test.cpp, tests/explore/cut_test.cpp.
 #pragma once
@@ -28,42 +35,63 @@
 #include "penstock/engine/ask_file.hpp"
 #include "penstock/engine/clock.hpp"
 #include "penstock/engine/flush.hpp"
+#include "penstock/engine/pristine.hpp"
 #include "penstock/group/lane.hpp"
 
 namespace penstock::engine {
 
-// Leader only. Cuts a page whose bytes from `keep` on no longer belong to the file: evicts it if no
-// byte is left, else clears those bytes. A page stays that a group changes through a pointer or has
-// changed so since. Returns 0, or the code that ended a wait.
+// Leader only, with a pin on the page and the lock of its frame, which it gives back. Clears the
+// bytes from `keep` on, in the page and in its pristine copy, and takes their marks.
+PENSTOCK_HD PENSTOCK_NOINLINE inline void clear_rest(const cache_view& c, const pending_write& w,
+                                                     std::uint32_t keep) {
+    const std::uint32_t rest = c.page_bytes() - keep;
+    for (std::uint64_t i = keep / 64; i < mark_words(c); ++i)
+        put_back(&marks_of(c, w.frame)[i],
+                 take(&marks_of(c, w.frame)[i]) & marks_within(i, 0, keep));
+    // The size went down before: a copy that has one of the zeros finds the size (is_cut_off).
+    begin_overwrite(is_linked(c));
+    lane{}.zero(c.frame_address(w.frame) + keep, rest);
+    // With a hold of its own on the copy, whose last holder may leave meanwhile. No group compares
+    // with it now: those that do are in the gate.
+    pristine_word* const pristine = &c.pristine[w.frame];
+    for (pristine_word seen = load_pristine_relaxed(pristine); is_copy(seen);
+         seen = load_pristine_relaxed(pristine)) {
+        if (!join_pristine(pristine, seen)) continue;
+        lane{}.zero(c.frame_address(copy_frame_of(seen)) + keep, rest);
+        leave_pristine(c, pristine);
+        break;
+    }
+    settle_page(lane{}, c, w);
+}
+
+// Leader only. Cuts a page whose bytes from `keep` on no longer belong to the file: evicts it if it
+// may, else clears those bytes. Returns 0, or the code that ended a wait.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t cut_page(const Group& g, const cache_view& c,
-                                                    std::uint64_t word_index, std::uint32_t keep) {
+                                                    std::uint32_t slot, std::uint64_t word_index,
+                                                    std::uint32_t keep) {
     page_word* const word = &c.words[word_index];
     wait_deadline waiting(g, 3 * c.request_wait_ns);
     for (std::uint32_t round = 0;; ++round) {
         page_word seen = load_relaxed(word);
         if (is_absent(seen)) return 0;
-        if (is_loading(seen)) {
-            if (const std::int64_t code = waiting.check(g, c); code != 0)
-                return code == -ETIME ? -ETIMEDOUT : code;
-            g.pause(round);
-            continue;
-        }
-        if (keep == 0 && pins_of(seen) == 0 && !is_dirty(seen)) {
+        if (keep == 0 && is_valid(seen) && pins_of(seen) == 0 && !is_dirty(seen)) {
             if (!try_evict(word, seen)) continue;
             set_frame_word(c, frame_of(seen), frame_free);
             return 0;
         }
-        seen = pin(word);
-        const bool there = is_valid(seen) && pins_of(seen) < pin_limit;
-        if (there && (keep != 0 || !is_dirty(seen))) {
-            // The size went down before: a copy that has one of the zeros finds the size
-            // (is_cut_off).
-            begin_overwrite_in(c);
-            lane{}.zero(c.frame_address(frame_of(seen)) + keep, c.page_bytes() - keep);
+        if (is_valid(seen)) {
+            seen = pin(word);
+            const std::uint32_t frame = frame_of(seen);
+            if (is_valid(seen) && pins_of(seen) < pin_limit && try_lock_frame(c, frame)) {
+                clear_rest(c, {word_index, frame, slot}, keep);
+                return 0;
+            }
+            unpin(word);
         }
-        unpin(word);
-        if (there) return 0;
+        if (const std::int64_t code = waiting.check(g, c); code != 0)
+            return code == -ETIME ? -ETIMEDOUT : code;
+        g.pause(round);
     }
 }
 
@@ -72,6 +100,7 @@ template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t cut_pages(const Group& g, const cache_view& c,
                                                      std::uint32_t slot, std::uint64_t size_bytes,
                                                      std::uint64_t end_bytes) {
+    if (end_bytes <= size_bytes) return 0;
     const auto keep = static_cast<std::uint32_t>(size_bytes & (c.page_bytes() - 1));
     const std::uint64_t first = size_bytes >> c.page_shift, end = pages_of(c, end_bytes);
     for (std::uint64_t page = first; page < end;) {
@@ -79,7 +108,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t cut_pages(const Group& g, const cache
         const std::uint64_t pages = run.pages < end - page ? run.pages : end - page;
         for (std::uint64_t i = 0; run.index != no_words && i < pages; ++i)
             if (const std::int64_t code =
-                    cut_page(g, c, run.index + i, page + i == first ? keep : 0);
+                    cut_page(g, c, slot, run.index + i, page + i == first ? keep : 0);
                 code != 0)
                 return code;
         page += pages;
@@ -87,59 +116,83 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t cut_pages(const Group& g, const cache
     return 0;
 }
 
-// Leader only, with the gate closed and no group in. Has the host cut the file unless it did so
-// already, cuts what the device has of it, and opens the gate; or leaves the cut. Returns 0 or a
-// negative errno.
+// Leader only. Returns the host's result, or the code that ended a wait; then `left` is what is
+// left to do.
+template <typename Group>
+PENSTOCK_HD inline std::int64_t ask_to_cut(const Group& g, const cache_view& c, std::uint32_t slot,
+                                           std::uint64_t size_bytes, std::uint64_t& left) {
+    // While the opener that has to cut the file does so, no other group has it open to write.
+    return ask_or_leave(g, c,
+                        {op::truncate, slot, c.file_records[slot].generation, size_bytes,
+                         is_being_cut(c, slot) ? cut_alone : 0},
+                        left);
+}
+
+// Leader only, with the lock and the gate closed. Ends a cut, or leaves it.
+PENSTOCK_HD inline void end_or_leave_cut(const cache_view& c, std::uint32_t slot,
+                                         const cut_order& cut, bool is_left) {
+    note_cut(c, slot, cut);
+    set_gate(c, slot, is_left ? gate_closed | gate_left : 0);
+    drop_cut_lock(c, slot);
+}
+
+// Leader only, with the lock, the gate closed and no group in. Returns 0 or a negative errno.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t make_cut(const Group& g, const cache_view& c,
-                                                    std::uint32_t slot, cut_order cut,
-                                                    bool asks_host) {
-    std::int64_t code = 0;
-    if (asks_host) {
-        std::uint64_t left = 0;
-        // While the opener that has to cut the file does so, no other group has it open to write.
-        code = ask_or_leave(g, c,
-                            {op::truncate, slot, c.file_records[slot].generation, cut.size_bytes,
-                             is_being_cut(c, slot) ? cut_alone : 0},
-                            left);
-        if (left != 0) {
-            leave_cut(c, slot, {left, cut.size_bytes, cut.end_bytes});
-            return code;
-        }
-        if (code != 0) {
-            open_gate(c, slot);
-            return code;
-        }
+                                                    std::uint32_t slot, std::uint64_t size_bytes) {
+    cut_order cut{cut_is_made, size_bytes, size_of(c, slot)};
+    std::int64_t code = ask_to_cut(g, c, slot, size_bytes, cut.left);
+    const bool is_refused = code != 0 && cut.left == cut_is_made;
+    if (code == 0) {
+        cut_to(c, slot, size_bytes);
+        cut_room(c, slot, size_bytes);
+        cut_stored(c, slot, size_bytes);
+        code = cut_pages(g, c, slot, size_bytes, cut.end_bytes);
     }
-    cut_to(c, slot, cut.size_bytes);
-    cut_room(c, slot, cut.size_bytes);
-    cut_stored(c, slot, cut.size_bytes);
-    if (cut.size_bytes < cut.end_bytes) code = cut_pages(g, c, slot, cut.size_bytes, cut.end_bytes);
-    if (code == 0) open_gate(c, slot);
-    else leave_cut(c, slot, {cut_is_made, cut.size_bytes, cut.end_bytes});
+    end_or_leave_cut(c, slot, cut, code != 0 && !is_refused);
     return code;
 }
 
-// Leader only, of a gate that was `seen` left. Makes the cut again if the host has answered:
-// whether it was made is not known, and it comes before all that groups wait to write.
+// Leader only, of a gate that is left. Takes the cut up if the host has answered and no other group
+// does so. Returns 0, also if it did nothing; or why the cut is left again. The device's part comes
+// first, for this cut will be made: a write-back of a group that did not wait ends before the host
+// is asked.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE void take_up_cut(const Group& g, const cache_view& c,
-                                               std::uint32_t slot, std::uint64_t seen) {
-    const cut_order cut = left_cut_of(c, slot);
-    if (cut.request != cut_is_made && !is_left_request_done(c, cut.request)) return;
-    if (try_close_gate(c, slot, seen)) make_cut(g, c, slot, cut, cut.request != cut_is_made);
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t take_up_cut(const Group& g, const cache_view& c,
+                                                       std::uint32_t slot) {
+    if (may_be_cut_yet(c, slot) || !try_cut_lock(c, slot)) return 0;
+    if ((look_at_gate(c, slot) & gate_left) == 0) {
+        drop_cut_lock(c, slot);
+        return 0;
+    }
+    cut_order cut = noted_cut(c, slot);
+    const std::uint64_t size = size_of(c, slot);
+    if (cut.end_bytes < size) cut.end_bytes = size;
+    cut_to(c, slot, cut.size_bytes);
+    std::int64_t code = cut_pages(g, c, slot, cut.size_bytes, cut.end_bytes);
+    if (code == 0 && cut.left != cut_is_made) {
+        cut.left = cut_is_to_ask;
+        code = ask_to_cut(g, c, slot, cut.size_bytes, cut.left);
+    }
+    cut_room(c, slot, cut.size_bytes);
+    cut_stored(c, slot, cut.size_bytes);
+    end_or_leave_cut(c, slot, cut, code != 0);
+    return code;
 }
 
-// Leader only. Waits until the gate is open. Returns 0, or the code that ended the wait.
+// Leader only. Waits until the gate is open, and takes up a cut that was left. Returns 0, or the
+// code that ended the wait.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t await_gate(const Group& g, const cache_view& c,
                                                       std::uint32_t slot, wait_deadline& waiting) {
     for (std::uint32_t round = 0;; ++round) {
         const std::uint64_t seen = look_at_gate(c, slot);
         if ((seen & gate_closed) == 0) return 0;
-        if ((seen & gate_left) != 0) take_up_cut(g, c, slot, seen);
-        if (const std::int64_t code = waiting.check(g, c); code != 0)
-            return code == -ETIME ? -ETIMEDOUT : code;
+        std::int64_t code = 0;
+        // Not each time: the host's answer lies in its memory.
+        if ((seen & gate_left) != 0 && round % 16 == 0) code = take_up_cut(g, c, slot);
+        if (code == 0) code = waiting.check(g, c);
+        if (code != 0) return code == -ETIME ? -ETIMEDOUT : code;
         g.pause(round);
     }
 }
@@ -165,25 +218,57 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t begin_change(const Group& g, const cach
     return go_in_late(g, c, slot);
 }
 
-// Leader only. Closes the gate and waits until no group is in. Returns 0, or the code that ended a
-// wait, and then the gate is as before.
+// Leader only, with the lock and the gate closed. Waits for at most `longest_ns` until no group is
+// in. Returns 0, -ETIME, or the code that ended the wait.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t close_gate(const Group& g, const cache_view& c,
-                                                      std::uint32_t slot) {
-    wait_deadline waiting(g, 3 * c.request_wait_ns);
-    for (;;) {
-        if (const std::int64_t code = await_gate(g, c, slot, waiting); code != 0) return code;
-        const std::uint64_t seen = look_at_gate(c, slot);
-        if ((seen & gate_closed) == 0 && try_close_gate(c, slot, seen)) break;
-    }
-    for (std::uint32_t round = 0; (look_at_gate(c, slot) & gate_groups) != 0; ++round) {
-        if (const std::int64_t code = waiting.check(g, c); code != 0) {
-            open_gate(c, slot);
-            return code == -ETIME ? -ETIMEDOUT : code;
-        }
+PENSTOCK_HD inline std::int64_t await_groups(const Group& g, const cache_view& c,
+                                             std::uint32_t slot, std::uint64_t longest_ns) {
+    wait_deadline waiting(g, longest_ns);
+    for (std::uint32_t round = 0; are_groups_in(c, slot); ++round) {
+        if (const std::int64_t code = waiting.check(g, c); code != 0) return code;
         g.pause(round);
     }
     return 0;
+}
+
+// Leader only. Lets other groups go on for that time.
+template <typename Group>
+PENSTOCK_HD inline void rest(const Group& g, const cache_view& c, std::uint64_t time_ns) {
+    wait_deadline waiting(g, time_ns);
+    for (std::uint32_t round = 0; waiting.check(g, c) == 0; ++round) g.pause(round);
+}
+
+// Leader only. Takes the lock and closes the gate, and waits until no group is in. Returns 0, or
+// the code that ended a wait, and then gate and lock are as before.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t begin_cutting(const Group& g, const cache_view& c,
+                                                         std::uint32_t slot) {
+    wait_deadline waiting(g, 3 * c.request_wait_ns);
+    // A group in the gate may wait for a frame that one outside holds. So the gate opens again for
+    // as long as it was closed, and each time stays closed for longer. The first time is a quarter
+    // of the wait for a frame.
+    std::uint64_t closed_ns = c.frame_wait_ns / 4;
+    for (std::uint32_t round = 0;; ++round) {
+        std::int64_t code = await_gate(g, c, slot, waiting);
+        if (code != 0) return code;
+        if (try_cut_lock(c, slot)) {
+            // Closed under the lock: another cut ended, or was left, before.
+            if ((look_at_gate(c, slot) & gate_closed) == 0) {
+                close_gate(c, slot);
+                code = await_groups(g, c, slot, closed_ns);
+                if (code == 0) return 0;
+                set_gate(c, slot, 0);
+            }
+            drop_cut_lock(c, slot);
+        }
+        if (code == -ETIME) {
+            rest(g, c, closed_ns);
+            closed_ns *= 2;
+        }
+        if (code == 0 || code == -ETIME) code = waiting.check(g, c);
+        if (code != 0) return code == -ETIME ? -ETIMEDOUT : code;
+        g.pause(round);
+    }
 }
 
 }  // namespace penstock::engine

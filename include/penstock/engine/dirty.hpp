@@ -26,7 +26,7 @@
 // Invariants
 //  (1) Bytes come before their marks. So the group that takes a mark copies bytes at least as new;
 //      a byte that is stored again afterwards is marked again afterwards. Nothing is lost, and no
-//      writer ever waits for a write-back.
+//      writer waits for a write-back, but for those of a cut (engine/cut.hpp).
 //  (2) Only the holder of a frame's lock takes marks, so copies of one page reach the file one
 //      after the other, in their order. The lock of a copy whose fate is unknown (the host did not
 //      answer in time) is left to that request: the lock becomes free with its answer. A group that
@@ -296,7 +296,7 @@ PENSTOCK_HD PENSTOCK_INLINE void grow_to(const cache_view& c, std::uint32_t slot
         atomic_raise<order::release>(&c.file_records[slot].size_bytes, size_bytes);
 }
 // Release as above. What a cut clears behind the new end it clears after a fence
-// (begin_overwrite_in). Partner: begin_recheck of a reader of rows, which then looks at the size
+// (begin_overwrite). Partner: begin_recheck of a reader of rows, which then looks at the size
 // (is_cut_off); so zeros of a cut do not pass for bytes of the file.
 PENSTOCK_HD PENSTOCK_INLINE void cut_to(const cache_view& c, std::uint32_t slot,
                                         std::uint64_t size_bytes) {
@@ -452,25 +452,39 @@ PENSTOCK_HD PENSTOCK_INLINE bool is_being_cut(const cache_view& c, std::uint32_t
 // a cut has it: of a group that goes in and a cut that closes the gate, one sees the other.
 inline constexpr std::uint64_t gate_groups = UINT32_MAX, gate_closed = std::uint64_t{1} << 32,
                                gate_left = std::uint64_t{1} << 33;
-// Acquire: pairs with open_gate; a group that comes in after a cut finds its size and its pages.
+// Acquire: pairs with set_gate; a group that comes in after a cut finds its size and its pages.
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t go_in(const cache_view& c, std::uint32_t slot) {
     return atomic_fetch_add<order::acquire>(&c.writes[slot].gate, std::uint64_t{1});
 }
-// Release: pairs with look_at_gate; a cut that finds no group in finds what they wrote.
+// Release: pairs with are_groups_in; a cut that finds no group in finds what they wrote.
 PENSTOCK_HD PENSTOCK_INLINE void go_out(const cache_view& c, std::uint32_t slot) {
     atomic_fetch_add<order::release>(&c.writes[slot].gate, ~std::uint64_t{0});
 }
+// Relaxed: groups that wait look again and again; what they do next acquires.
 PENSTOCK_HD PENSTOCK_INLINE std::uint64_t look_at_gate(const cache_view& c, std::uint32_t slot) {
-    return atomic_load<order::acquire>(&c.writes[slot].gate);
+    return atomic_load<order::relaxed>(&c.writes[slot].gate);
 }
-// Acquire: pairs with leave_cut and open_gate of the cut before.
-PENSTOCK_HD PENSTOCK_INLINE bool try_close_gate(const cache_view& c, std::uint32_t slot,
-                                                std::uint64_t seen) {
-    return atomic_compare_swap<order::acquire>(&c.writes[slot].gate, seen,
-                                               (seen & gate_groups) | gate_closed);
+// Acquire: pairs with go_out.
+PENSTOCK_HD PENSTOCK_INLINE bool are_groups_in(const cache_view& c, std::uint32_t slot) {
+    return (atomic_load<order::acquire>(&c.writes[slot].gate) & gate_groups) != 0;
 }
-// The next two by the cut that closed the gate. Release: what the cut did comes first. In a loop,
-// for groups that find the gate closed go in and out again.
+// The right to close the gate. Acquire: pairs with drop_cut_lock, so that the next cut finds what
+// the one before left.
+PENSTOCK_HD PENSTOCK_INLINE bool try_cut_lock(const cache_view& c, std::uint32_t slot) {
+    std::uint32_t* const lock = &c.writes[slot].cut_lock;
+    return atomic_load<order::relaxed>(lock) == 0 &&
+           atomic_compare_swap<order::acquire>(lock, std::uint32_t{0}, std::uint32_t{1});
+}
+PENSTOCK_HD PENSTOCK_INLINE void drop_cut_lock(const cache_view& c, std::uint32_t slot) {
+    atomic_store<order::release>(&c.writes[slot].cut_lock, std::uint32_t{0});
+}
+// The next two by the holder of that lock. An addition, for it has to succeed beside any number of
+// groups that go in and out. Acquire: what it looks at next is no older.
+PENSTOCK_HD PENSTOCK_INLINE void close_gate(const cache_view& c, std::uint32_t slot) {
+    atomic_fetch_add<order::acquire>(&c.writes[slot].gate, gate_closed);
+}
+// Release: what the cut did comes first. In a loop, for groups that find the gate closed go in and
+// out again; each does so once.
 PENSTOCK_HD inline void set_gate(const cache_view& c, std::uint32_t slot, std::uint64_t state) {
     std::uint64_t* const gate = &c.writes[slot].gate;
     for (;;) {
@@ -478,27 +492,31 @@ PENSTOCK_HD inline void set_gate(const cache_view& c, std::uint32_t slot, std::u
         if (atomic_compare_swap<order::release>(gate, seen, (seen & gate_groups) | state)) return;
     }
 }
-PENSTOCK_HD PENSTOCK_INLINE void open_gate(const cache_view& c, std::uint32_t slot) {
-    set_gate(c, slot, 0);
-}
-// The gate stays closed: by a request that the host may still carry out, or by cut_is_made.
+// What is left to do of a cut: a request that the host may still carry out, as in a frame lock; or
+// to ask the host once more; or the device's part alone.
 struct cut_order {
-    std::uint64_t request, size_bytes, end_bytes;
+    std::uint64_t left, size_bytes, end_bytes;
 };
-inline constexpr std::uint64_t cut_is_made = 0;
-PENSTOCK_HD inline void leave_cut(const cache_view& c, std::uint32_t slot, const cut_order& cut) {
-    atomic_store<order::relaxed>(&c.writes[slot].left_cut, cut.request);
+inline constexpr std::uint64_t cut_is_made = 0, cut_is_to_ask = 1;
+// By the holder of the lock; set_gate or drop_cut_lock release it.
+PENSTOCK_HD inline void note_cut(const cache_view& c, std::uint32_t slot, const cut_order& cut) {
+    atomic_store<order::relaxed>(&c.writes[slot].left_cut, cut.left);
     atomic_store<order::relaxed>(&c.writes[slot].cut_bytes, cut.size_bytes);
     atomic_store<order::relaxed>(&c.writes[slot].cut_end_bytes, cut.end_bytes);
-    set_gate(c, slot, gate_closed | gate_left);
 }
-// After look_at_gate or try_close_gate found the cut left.
-PENSTOCK_HD inline cut_order left_cut_of(const cache_view& c, std::uint32_t slot) {
+PENSTOCK_HD inline cut_order noted_cut(const cache_view& c, std::uint32_t slot) {
     return {atomic_load<order::relaxed>(&c.writes[slot].left_cut),
             atomic_load<order::relaxed>(&c.writes[slot].cut_bytes),
             atomic_load<order::relaxed>(&c.writes[slot].cut_end_bytes)};
 }
 
+// May the host still make a cut of the file, whose group gave up? Then the slot keeps the file. A
+// hint while the file is open.
+PENSTOCK_HD inline bool may_be_cut_yet(const cache_view& c, std::uint32_t slot) {
+    if (c.writes == nullptr || (look_at_gate(c, slot) & gate_left) == 0) return false;
+    const std::uint64_t left = noted_cut(c, slot).left;
+    return left > cut_is_to_ask && !is_left_request_done(c, left);
+}
 // Called between two lives of a slot. Openers that still have the name of the slot's last file load
 // these words before they find that the file is gone.
 PENSTOCK_HD inline void reset_writes(const cache_view& c, std::uint32_t slot,

@@ -59,26 +59,19 @@ struct add_to_element {
     }
 };
 
-// Whole group. Changes and marks the elements of this page; `has_element`: this thread has one.
-// Returns 0, or the reason why the page could not be pinned.
+// Whole group, in by the gate of the file. Changes and marks the elements of this page;
+// `has_element`: this thread has one. Returns 0, or the reason why the page could not be pinned.
 template <typename T, typename Group, typename Change>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t change_in_page(const Group& g, const cache_view& c,
                                                         const file_handle& f,
                                                         std::uint64_t page_number, bool has_element,
                                                         std::uint64_t at, const Change& change,
                                                         T& before) {
-    std::int64_t code = 0;
-    if (g.is_leader()) code = begin_change(g, c, f.slot);
-    code = share_code(g, code);
-    if (code != 0) return code;
     wait_deadline deadline(g, c.frame_wait_ns);
     deadline.dirties(f.slot);
     pinned_page page{};
-    code = pin_page(g, c, f, page_number, deadline, page);
-    if (code != 0) {
-        if (g.is_leader()) go_out(c, f.slot);
+    if (const std::int64_t code = pin_page(g, c, f, page_number, deadline, page); code != 0)
         return code;
-    }
     const std::uint64_t in_page = at & (c.page_bytes() - 1);
     if (has_element) before = change(c.frame_address(page.frame) + in_page);
     atomic_fence();
@@ -94,11 +87,19 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t change_in_page(const Group& g, const ca
     name_page(c, page.frame, page_number);
     mark_page_dirty(c, f.slot, word);
     unpin(word);
-    go_out(c, f.slot);
     return 0;
 }
 
 #if defined(__CUDACC__)
+// Leader only.
+template <typename Group>
+PENSTOCK_D inline void note_lost_change(const Group& g, const cache_view& c, std::int64_t code,
+                                        std::uint32_t slot, std::uint32_t generation,
+                                        std::uint64_t at) {
+    note_fault(c, code, slot, generation, at);
+    count(g, c, count_errors);
+}
+
 // Called together by lanes that each have an element of their own; works page by page. The loop
 // ends, for each round finishes the page of its first lane.
 template <typename T, typename Change>
@@ -108,18 +109,23 @@ PENSTOCK_D PENSTOCK_NOINLINE T change_element(const cache_view& c, std::uint32_t
     const file_handle f = handle_of(c, slot);
     const std::uint64_t page = at >> c.page_shift;
     T before{};
+    std::int64_t entered = 0;
+    if (g.is_leader()) entered = begin_change(g, c, slot);
+    entered = share_code(g, entered);
+    if (entered != 0) {
+        if (g.is_leader()) note_lost_change(g, c, entered, slot, f.generation, at);
+        return before;
+    }
     bool done = false;
     for (std::uint32_t left = g.ballot(true); left != 0; left = g.ballot(!done)) {
         const auto first = static_cast<std::uint32_t>(__ffs(static_cast<int>(left))) - 1u;
         const std::uint64_t now = g.shuffle(page, first), wanted = g.shuffle(at, first);
         const bool has_element = !done && page == now;
         const std::int64_t code = change_in_page(g, c, f, now, has_element, at, change, before);
-        if (code != 0 && g.is_leader()) {
-            note_fault(c, code, slot, f.generation, wanted);
-            count(g, c, count_errors);
-        }
+        if (code != 0 && g.is_leader()) note_lost_change(g, c, code, slot, f.generation, wanted);
         done = done || has_element;
     }
+    if (g.is_leader()) go_out(c, slot);
     return before;
 }
 #endif
@@ -131,10 +137,12 @@ T change_element_here(const cache_view& c, std::uint32_t slot, std::uint64_t at,
                       const Change& change) {
     const file_handle f = handle_of(c, slot);
     T before{};
-    if (const std::int64_t code =
-            change_in_page(lane{}, c, f, at >> c.page_shift, true, at, change, before);
-        code != 0)
-        note_fault(c, code, slot, f.generation, at);
+    std::int64_t code = begin_change(lane{}, c, slot);
+    if (code == 0) {
+        code = change_in_page(lane{}, c, f, at >> c.page_shift, true, at, change, before);
+        go_out(c, slot);
+    }
+    if (code != 0) note_fault(c, code, slot, f.generation, at);
     return before;
 }
 #endif

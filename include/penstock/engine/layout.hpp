@@ -78,9 +78,9 @@ using pristine_word = std::uint64_t;
 struct alignas(64) write_record {
     std::uint32_t granted;  // not 0: an open was for writing, so the host has a handle that writes,
                             // or had it. Stays until the slot's next life; a value below
-    std::uint32_t unused;
-    std::uint32_t writers;  // descriptors open for writing, and cut_due
-    std::uint32_t answers;  // to opens, that groups took: the host counts those that it gave
+    std::uint32_t cut_lock;  // 1: a group makes a cut, or takes one up
+    std::uint32_t writers;   // descriptors open for writing, and cut_due
+    std::uint32_t answers;   // to opens, that groups took: the host counts those that it gave
     std::uint64_t
         dirty_pages;  // of the file: how often a page turned dirty, less how often one turned clean
     std::int64_t error;  // 0, or the write-back error since a group was last told of one
@@ -96,7 +96,7 @@ struct alignas(64) write_record {
 
     // Apart from the rest, which linked neighbours read. Steps: engine/dirty.hpp.
     alignas(64) std::uint64_t gate;  // how many groups change the file; and whether a cut has it
-    std::uint64_t left_cut;          // the request of a cut that its group gave up
+    std::uint64_t left_cut;          // what is left to do of a cut that was left
     std::uint64_t cut_bytes;         // of that cut: the size that the file gets,
     std::uint64_t cut_end_bytes;     // and how far it may have cached pages
 };

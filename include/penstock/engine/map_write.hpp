@@ -80,23 +80,28 @@ struct changed_part {
 };
 
 // Whole group, with a mapped page. From now on the changed bytes of the part count as written.
+// Returns 0, or the code that ended the wait for a cut: then the cut may take them.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE void write_changes(const Group& g, const cache_view& c,
-                                                 const pinned_page& page,
-                                                 const changed_part& part) {
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_changes(const Group& g, const cache_view& c,
+                                                         const pinned_page& page,
+                                                         const changed_part& part) {
     g.sync();  // every thread's changes are made
     const std::uint32_t slot = owner_file_slot(look_at_frame(c, page.frame));
     const std::uint64_t page_begin = page_in_frame(c, page.frame) << c.page_shift;
     std::uint32_t last = 0;
-    // After a wait that failed the changes count all the same, beside the cut.
-    const bool is_in = g.is_leader() && begin_change(g, c, slot) == 0;
+    // After a wait that failed the changes count beside the cut, and the caller is told.
+    std::int64_t code = 0;
+    if (g.is_leader()) code = begin_change(g, c, slot);
+    code = share_code(g, code);
     g.sync();  // the leader is in before any thread marks
     const bool grows = part.grows_to_end && size_of(c, slot) < page_begin + part.end;
     const bool any = mark_changes(g, c, page.frame, part.begin, part.end, grows, last);
     if (last != 0) grow_to(c, slot, page_begin + last);
-    if (!g.is_leader()) return;
+    g.sync();  // each thread's part of the size comes before the leader goes out
+    if (!g.is_leader()) return code;
     if (any) mark_page_dirty(c, slot, &c.words[page.word_index]);
-    if (is_in) go_out(c, slot);
+    if (code == 0) go_out(c, slot);
+    return code;
 }
 
 // Leader only, with a pin on a page of the file. Gives a mapping back. If the last close came
@@ -109,13 +114,13 @@ PENSTOCK_HD inline int end_mapping(const cache_view& c, std::uint32_t slot) {
     return make_descriptor(slot, file_generation(seen), may_read);
 }
 
-// Whole group. Ends map_to_change. Returns 0, or after the last close of the file the error of its
-// write-back.
+// Whole group. Ends map_to_change. Returns 0; the code that ended the wait for a cut; or after the
+// last close of the file the error of its write-back.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t unmap_changed(const Group g, const cache_view& c,
                                                          const pinned_page page,
                                                          const changed_part part) {
-    write_changes(g, c, page, part);
+    const std::int64_t code = write_changes(g, c, page, part);
     g.sync();  // every thread is done with the page before the leader lets it go
     int fd = -1;
     if (g.is_leader()) {
@@ -125,7 +130,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t unmap_changed(const Group g, const ca
     }
     fd = static_cast<int>(static_cast<std::int64_t>(
         g.broadcast(static_cast<std::uint64_t>(static_cast<std::int64_t>(fd)))));
-    return fd < 0 ? 0 : by_address(&close_written<Group>)(g, c, fd);
+    const std::int64_t closed = fd < 0 ? 0 : by_address(&close_written<Group>)(g, c, fd);
+    return code != 0 ? code : closed;
 }
 
 // Whole group. Writes the bytes changed so far to the file; the page stays mapped. Returns 0 or the
@@ -134,12 +140,13 @@ template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t flush_changed(const Group g, const cache_view& c,
                                                          const pinned_page page,
                                                          const changed_part part) {
-    write_changes(g, c, page, part);
+    const std::int64_t code = write_changes(g, c, page, part);
     g.sync();  // the leader has marked the page dirty before any thread looks whether it is dirty
     const std::uint32_t slot =
         static_cast<std::uint32_t>(g.broadcast(owner_file_slot(look_at_frame(c, page.frame))));
     const std::uint64_t number = g.broadcast(page_in_frame(c, page.frame));
-    return flush_pages(g, c, slot, number, number + 1);
+    const std::int64_t flushed = flush_pages(g, c, slot, number, number + 1);
+    return code != 0 ? code : flushed;
 }
 
 }  // namespace penstock::engine

@@ -106,7 +106,9 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t retire_one(const Group& g, const cach
     for (std::uint32_t i = 0; i < c.file_slots; ++i) {
         const std::uint32_t slot = (hand + i) % c.file_slots;
         const file_word seen = look(&c.file_words[slot]);
-        if (!is_closed(seen) || has_window(c, slot, file_generation(seen))) continue;
+        if (!is_closed(seen) || has_window(c, slot, file_generation(seen)) ||
+            may_be_cut_yet(c, slot))
+            continue;
         if (!begin_retire(&c.file_words[slot], seen)) continue;
         atomic_store<order::relaxed>(c.retire_hand,
                                      (slot + 1) % c.file_slots);  // a hint: either store may win

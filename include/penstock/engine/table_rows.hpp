@@ -227,12 +227,16 @@ template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t rows_left(const Group& g, const cache_view& c,
                                                    const listed_table_rows& rows, std::uint64_t i,
                                                    std::int64_t delivered) {
+    if (c.writes == nullptr || delivered <= 0) return delivered;
+    begin_recheck();  // by every thread: the rows were read before the sizes are looked at
+    g.sync();
     std::int64_t left = 0;
-    if (c.writes == nullptr) return delivered;
-    while (left < delivered &&
-           !is_row_gone(g, c, rows.t, rows.source(i + static_cast<std::uint64_t>(left))))
-        ++left;
-    return left;
+    if (g.is_leader())
+        for (; left < delivered; ++left) {
+            const row_source source = rows.source(i + static_cast<std::uint64_t>(left));
+            if (is_cut_off(c, source.file->slot, source.at, rows.row_bytes())) break;
+        }
+    return share_code(g, left);
 }
 
 // Whole group. The same for row `i` of a list, and where that goes well for some that follow. Their

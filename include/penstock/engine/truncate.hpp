@@ -24,13 +24,13 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t truncate_file(const Group g, const ca
     // Twice: what takes long, while other groups go on; what they wrote meanwhile, without them.
     if (has_dirty_pages(g, c, slot)) code = flush_pages(g, c, slot, first, ~std::uint64_t{0});
     if (code != 0) return code;
-    if (g.is_leader()) code = close_gate(g, c, slot);
+    if (g.is_leader()) code = begin_cutting(g, c, slot);
     code = share_code(g, code);
     if (code != 0) return code;
     if (has_dirty_pages(g, c, slot)) code = flush_pages(g, c, slot, first, ~std::uint64_t{0});
     if (g.is_leader()) {
-        if (code == 0) code = make_cut(g, c, slot, {0, size_bytes, size_of(c, slot)}, true);
-        else open_gate(c, slot);
+        if (code == 0) code = make_cut(g, c, slot, size_bytes);
+        else end_or_leave_cut(c, slot, {}, false);
     }
     return share_code(g, code);
 }

@@ -1,8 +1,9 @@
 // Writes: store bytes in cached pages and mark them, so that they go to the file later.
 //
 // A write pins each page it touches, stores its bytes, marks them and marks the page dirty
-// (engine/dirty.hpp), raises the file's size and unpins. It waits for nothing but a page that has
-// to be read first: a page of which it stores only a part and the file has bytes. Whole pages, and
+// (engine/dirty.hpp), raises the file's size and unpins. It waits for a cut of the file
+// (engine/cut.hpp), and for a page that has to be read first: a page of which it stores only a part
+// and the file has bytes. Whole pages, and
 // pages past the end of the file, are never read: their bytes are stored before another group can
 // see the page.
 #pragma once
