@@ -44,7 +44,7 @@ namespace penstock::engine {
 // bytes from `keep` on, in the page and in its pristine copy, and takes their marks.
 PENSTOCK_HD PENSTOCK_NOINLINE inline void clear_rest(const cache_view& c, const pending_write& w,
                                                      std::uint32_t keep) {
-    const std::uint32_t rest = c.page_bytes() - keep;
+    const std::uint64_t rest = c.page_bytes() - keep;
     for (std::uint64_t i = keep / 64; i < mark_words(c); ++i)
         put_back(&marks_of(c, w.frame)[i],
                  take(&marks_of(c, w.frame)[i]) & marks_within(i, 0, keep));

@@ -522,7 +522,7 @@ PENSTOCK_HD inline bool may_be_cut_yet(const cache_view& c, std::uint32_t slot) 
 PENSTOCK_HD inline void reset_writes(const cache_view& c, std::uint32_t slot,
                                      std::uint64_t size_bytes) {
     auto* const words = reinterpret_cast<std::uint64_t*>(&c.writes[slot]);
-    for (std::size_t i = 0; i < offsetof(write_record, gate) / 8; ++i)
+    for (std::size_t i = 0; i < words_before_gate; ++i)
         atomic_store<order::relaxed>(&words[i], std::uint64_t{0});
     // A group that went in by a descriptor of the slot's last life may still go out.
     set_gate(c, slot, 0);

@@ -101,6 +101,7 @@ struct alignas(64) write_record {
     std::uint64_t cut_end_bytes;     // and how far it may have cached pages
 };
 static_assert(sizeof(write_record) == 128);
+inline constexpr std::size_t words_before_gate = 8;
 inline constexpr std::uint32_t granted_plainly = 1,
                                granted_with_guesses = 3;  // a page was mapped to write once
 
