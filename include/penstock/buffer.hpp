@@ -123,7 +123,11 @@ public:
     // or the first error; then the pages that were not written stay dirty, and the next flush tries
     // again. -ETIMEDOUT: another session has such a page fixed for writing (`native` and `gram`,
     // which have no other copy of it). -EIO on every flush: the device failed, and it had the only
-    // copy of a changed page.
+    // copy of a changed page; or storage failed in an earlier flush. The error of storage itself is
+    // different: the pages are written and clean, and the operating system may have dropped their
+    // bytes (Linux does so) and tells of it once. So no later flush of the file gives 0. Discard
+    // the file, open it anew, and write once more what was changed since the last flush that gave
+    // 0.
     virtual int flush(std::uint32_t file) = 0;
 
     // Sets the size of the file in the buffer to `bytes`. The file below does not change: a caller
@@ -205,8 +209,9 @@ public:
     // Flushes the file, and gives its number back. Waits for sessions that have a page of it fixed;
     // meanwhile no other page of it can be fixed (-EBADF), and pages that sessions unfix as changed
     // are written. Returns 0, and nothing is lost. Otherwise the file stays open with all changes,
-    // and may be used, closed again or discarded: -EBADF, no such file, or another thread closes
-    // it; -ETIMEDOUT, a session still has a page of it fixed; or the error of the flush.
+    // but for those that the device or storage lost (session::flush, which gives -EIO then), and
+    // may be used, closed again or discarded: -EBADF, no such file, or another thread closes it;
+    // -ETIMEDOUT, a session still has a page of it fixed; or the error of the flush.
     // docs/guide/buffer.md has the steps.
     int close_file(std::uint32_t number);
     // The same without flushing. With 0, changes that were not flushed are lost; with an error they

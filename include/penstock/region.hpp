@@ -198,7 +198,9 @@ public:
     // memory.
     std::int64_t prefer(std::uint64_t offset, std::uint64_t bytes, device_stream stream = nullptr);
 
-    // Brings all released bytes to storage. Returns 0 or a negative errno.
+    // Brings all released bytes to storage. Returns 0 or a negative errno. After an error the
+    // operating system may have dropped bytes, and a later 0 says nothing about those: write and
+    // release them once more.
     int sync();
 
     // Releases, and gives all memory back. Returns 0, or the error of the release: then the bytes

@@ -198,7 +198,8 @@ public:
     // clear_write_status, with file, range of bytes, and cause. fsync, msync and close return only
     // its code. The log also has a line with the cure, one line for each file until the file could
     // be written again. Bytes that could not be written stay in the cache, and the next fsync tries
-    // again.
+    // again. Where the message says that a file could not be brought to its storage, the next fsync
+    // does not help: write its bytes once more (penstock/write.hpp, fsync).
     [[nodiscard]] status write_status() const;
     void clear_write_status();
 

@@ -249,7 +249,8 @@ public:
     // cause and cure. Reads a word of host memory and waits for nothing, so work on a stream must
     // have ended to be seen.
     status check();
-    // Writable tables: what scatter wrote is on storage when this returns. 0, or the first error.
+    // Writable tables: what scatter wrote is on storage when this returns. 0, or the first error;
+    // what an error leaves to the next call, and what not, is as with fsync (penstock/write.hpp).
     int sync();
     // Opens windows onto the rows (runtime::open_windows). Returns how many bytes of the files lie
     // in windows then, or the first error if none could be opened. Again, after a time: takes in

@@ -200,8 +200,8 @@ PENSTOCK_HD int msync(const Group& g, const runtime_ref& fs, const writable_mapp
 // earlier without a caller being told of it yet. Pages that could not be written stay dirty, and
 // the next fsync tries again. runtime::write_status() says which bytes of which file they are. If
 // the sync itself fails, the operating system may have dropped the file's bytes that it held (Linux
-// does so). An fsync that succeeds afterwards says nothing about those bytes, so write them once
-// more.
+// does so). An fsync that succeeds afterwards, or at the same time, says nothing about those bytes,
+// so write them once more.
 template <group Group>
 PENSTOCK_HD int fsync(const Group& g, const runtime_ref& fs, int fd) {
     engine::file_handle file{};

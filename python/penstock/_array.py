@@ -475,7 +475,8 @@ class Array(Opened[_core.Table]):
     def sync(self) -> None:
         """What ``scatter`` wrote is on storage when it returns. On a GPU the work on the stream has
         to have ended. Blocks, without the GIL. OSError: what could not be written, and why; the
-        next ``sync`` tries again."""
+        next ``sync`` tries again. Where a file "could not be brought to its storage" that does not
+        help: scatter once more what was written since the last ``sync`` that returned."""
         self._core.sync()
 
     # Errors, and the end

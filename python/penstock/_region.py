@@ -220,7 +220,8 @@ class Region(Opened[_core.Region]):
         return self._core.prefer(self._front + begin, end - begin, self._stream(stream))
 
     def sync(self) -> None:
-        """Brings all released bytes to storage."""
+        """Brings all released bytes to storage. OSError: the operating system may have dropped
+        bytes, and a later ``sync`` says nothing about those; write and release them once more."""
         self._core.sync()
 
     def traffic(self) -> dict[str, int]:

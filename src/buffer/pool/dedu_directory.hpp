@@ -20,6 +20,7 @@
 #include "buffer/core/movement.hpp"
 #include "buffer/pool/page_io.hpp"
 #include "buffer/pool/file_pages.hpp"
+#include "buffer/pool/file_sync.hpp"
 #include "buffer/pool/frame_latch.hpp"
 #include "buffer/pool/manager.hpp"
 #include "buffer/pool/content_hash.hpp"
@@ -166,6 +167,7 @@ struct dedu_file {
     bool is_writable = true, begins_reads = false;
     std::atomic<std::uint64_t> bytes{0}, pages{0}, room{0};  // room: pages with an entry
     std::mutex resizing;                                     // one at a time
+    file_sync storage;
     file_pages<owned_entry> entries;
     remembered_hashes hashes;  // of blocks as they are, or will be, in the file; each page's
                                // owner's
@@ -255,7 +257,10 @@ public:
              std::uint64_t offset) {
         return read_whole(env_, file.fd, to, bytes, room, offset);
     }
-    int sync(std::uint32_t file) { return sync_file(env_, files_[file]->fd); }
+    int sync(std::uint32_t number) {
+        dedu_file& file = *files_[number];
+        return file.storage.run(env_, file.fd, file.is_writable);
+    }
 
     // By the batch, from here on.
     void publish(page_id id) {

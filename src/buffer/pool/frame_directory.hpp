@@ -15,6 +15,7 @@
 
 #include "buffer/core/movement.hpp"
 #include "buffer/pool/file_pages.hpp"
+#include "buffer/pool/file_sync.hpp"
 #include "buffer/pool/frame_latch.hpp"
 #include "buffer/pool/manager.hpp"
 
@@ -35,6 +36,7 @@ public:
         std::atomic<std::uint64_t> bytes{0}, pages{0};
         file_pages<page_entry> entries;
         std::mutex resizing;  // one resize at a time; taken before the manager's lock
+        file_sync storage;
         // Under the manager's lock:
         bool in_use = false;        // the number is given
         std::uint64_t room = 0;     // pages with an entry

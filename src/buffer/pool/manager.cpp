@@ -29,6 +29,7 @@ public:
         frame_directory::file& added = all_.pages.file_at(file_number);
         if (const int code = all_.pages.grow(added, bytes); code != 0) return code;
         all_.flusher.forget_losses(file_number);
+        added.storage.reset();
         added.fd = fd;
         added.is_writable = access == file_access::read_write;
         added.begins_reads = begins_reads(all_.settings, fd);

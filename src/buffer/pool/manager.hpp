@@ -19,6 +19,7 @@
 //   locked_core      what the lock guards: the core, turns on frames, counts
 //   page_mover       bytes on their way, without the lock
 //   page_flusher     dirty pages on their way to their files, and which writes failed
+//   file_sync        brings what was written to storage, and remembers if that failed
 //   page_loader      pages that come to the host, and those that go for them
 //   file_changes     files that grow, shrink and go
 //   page_session     what one thread has fixed

@@ -127,7 +127,10 @@ public:
                       std::uint64_t offset) {
         return env_.read(pages_.file_at(file).fd, to, bytes, offset);
     }
-    int sync(std::uint32_t file) { return sync_file(env_, pages_.file_at(file).fd); }
+    int sync(std::uint32_t number) {
+        frame_directory::file& file = pages_.file_at(number);
+        return file.storage.run(env_, file.fd, file.is_writable);
+    }
     // The device failed: what its frames hold is not known.
     [[nodiscard]] bool is_broken() const { return broken_; }
     // Nanoseconds that only grow.
