@@ -59,7 +59,7 @@ void runtime_state::call_monitor() {
 }
 
 void runtime_state::look_after() {
-    if (was_interrupted() && !interrupted.exchange(true)) set_abort(-ECANCELED);
+    if (was_interrupted() && !interrupted.exchange(true)) cancel_waits();
     for_each_thread([this](const service& each, bool) {
         if (!each.alive()) break_with(-ESHUTDOWN, "a service thread died; create a new runtime");
     });
@@ -73,10 +73,24 @@ bool runtime_state::break_with(int code, const std::string& message) {
         std::lock_guard lock(health_mutex);
         if (!broken.ok()) return false;
         broken = {code, message};
+        set_abort(code);
     }
-    set_abort(code);
     say(message);
     return true;
+}
+
+void runtime_state::cancel_waits() {
+    const std::lock_guard lock(health_mutex);
+    if (!last_write_back) set_abort(-ECANCELED);
+}
+
+// An interrupt from before ended the waits of kernels; one that comes later is noted and ends
+// nothing. The lock decides which it is: cancel_waits() has stored the word, and it is cleared
+// here, or finds the flag and stores nothing. What breaks the runtime ends these waits too.
+void runtime_state::begin_last_write_back() {
+    const std::lock_guard lock(health_mutex);
+    last_write_back = true;
+    if (broken.ok()) set_abort(0);
 }
 
 // Which bytes were changed only the device knew.

@@ -222,7 +222,7 @@ void runtime::interrupt() {
     if (process_code() != 0) return;
     for (const auto& state : states_) {
         state->interrupted.store(true);
-        state->set_abort(-ECANCELED);
+        state->cancel_waits();
         state->call_monitor();  // which tells groups of a GPU
     }
 }

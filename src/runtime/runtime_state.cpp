@@ -360,8 +360,8 @@ void runtime_state::write_back_all() {
     bool any = false;
     for (const engine::write_record& record : records) any = any || record.dirty_pages != 0;
     if (!any) return;
-    // An interrupt ended the waits of kernels; this one is to end by itself.
-    if (health_of_services()) set_abort(0);
+    look_after();
+    begin_last_write_back();
     tell_stop();
     std::vector<int> codes(slots);
     for (std::uint32_t slot = 0; slot < slots; ++slot)
@@ -377,12 +377,6 @@ void runtime_state::write_back_all() {
             std::to_string(records[slot].error_offset) + ": " +
             error_text(codes[slot] != 0 ? codes[slot] : -EIO));
     }
-}
-
-bool runtime_state::health_of_services() {
-    look_after();
-    std::lock_guard lock(health_mutex);
-    return broken.ok();
 }
 
 runtime_state::~runtime_state() {

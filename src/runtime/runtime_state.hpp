@@ -214,7 +214,6 @@ struct runtime_state {
         if (watch != nullptr && watch->is_rare() && owner.here()) watch->expect();
     }
     void look_after();
-    [[nodiscard]] bool health_of_services();
     void say(const std::string& line) const;
     // "GPU 1: " or "cache 1: " before messages of one of several devices, else nothing.
     [[nodiscard]] std::string label() const;
@@ -235,6 +234,11 @@ struct runtime_state {
     void say_what_is_lost();
     // Every wait on the device ends with this code from now on; 0 lets waits go on.
     void set_abort(std::int64_t code);
+    // By an interrupt: every wait ends, but for those of the last write-back, which end by
+    // themselves. A second signal has its usual effect on the program.
+    void cancel_waits();
+    void begin_last_write_back();
+    bool last_write_back = false;  // guarded by health_mutex, as what is stored for it
     std::atomic<bool> interrupted{false};
     // Copies the abort word to device memory, for groups that wait for nothing. By the monitor with
     // each beat, and when waits go on.

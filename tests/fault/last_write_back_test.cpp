@@ -1,0 +1,82 @@
+// What a runtime writes back when it ends, on a disk that takes its time, while the program is
+// asked to end by a signal.
+#include <csignal>
+#include <mutex>
+
+#include "fault/write_scenario.hpp"
+
+namespace penstock::fault {
+
+namespace {
+
+// Lines of a runtime's log.
+struct said_lines {
+    std::mutex mutex;
+    std::string all;
+
+    void add(const std::string& line) {
+        const std::lock_guard lock(mutex);
+        all += line + '\n';
+    }
+};
+
+// The monitor has looked for signals since the call.
+void await_look(const engine::control_block& control) {
+    const auto beats = [&] {
+        return atomic_load<order::relaxed, scope::system>(&control.heartbeat);
+    };
+    for (const std::uint64_t before = beats(); beats() < before + 2;) std::this_thread::yield();
+}
+
+// Empty, or what went wrong.
+std::string end_with_signal_while_writing_back() {
+    const temporary_folder folder;
+    const std::string path = folder / "file";
+    const std::vector<std::uint8_t> bytes = test::pattern(7, 48 * page);
+    faulty_environment disk;
+    host::runtime_hooks hooks;
+    hooks.env = &disk;
+    said_lines said;
+    options o = test::small_options(folder);
+    o.writable = true;
+    o.write_behind_bytes = o.cache_bytes;
+    o.log = [&](const std::string& line) { said.add(line); };
+    if (interrupt_on_signals() != 0) return "no signals";
+    std::unique_ptr<runtime> rt = test::make_runtime(o, hooks);
+    const int fd = rt->open(path, open_read_write | open_create);
+    if (rt->write(fd, bytes.data(), static_cast<std::int64_t>(bytes.size()), 0) !=
+        static_cast<std::int64_t>(bytes.size()))
+        return "the file could not be written";
+    const engine::control_block& control = *rt->ref().view.control;
+    disk.stall(call_write);
+    std::thread ending([&] { rt.reset(); });
+    while (disk.stalled() == 0) std::this_thread::yield();
+    std::raise(SIGINT);
+    await_look(control);
+    const std::int64_t abort_code = atomic_load<order::relaxed, scope::system>(&control.abort_code);
+    disk.release();
+    ending.join();
+    std::string wrong;
+    if (!was_interrupted()) wrong += "the signal did not come\n";
+    if (abort_code != 0)
+        wrong += "the waits of the write-back end: " + error_text(abort_code) + '\n';
+    if (bytes_on_disk(path) != bytes) wrong += "the file has not what was written\n";
+    return wrong + said.all;
+}
+
+}  // namespace
+
+// The calls have returned before the first Ctrl-C, which asks for no more than that the program
+// ends: what they wrote goes to the file.
+TEST(last_write_back_DeathTest, goes_on_after_a_signal) {
+    const auto ends = [] {
+        ::alarm(60);
+        const std::string wrong = end_with_signal_while_writing_back();
+        std::fputs(wrong.c_str(), stderr);
+        std::_Exit(wrong.empty() ? 0 : 1);
+    };
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    EXPECT_EXIT(ends(), testing::ExitedWithCode(0), "");
+}
+
+}  // namespace penstock::fault
