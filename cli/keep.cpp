@@ -104,10 +104,11 @@ private:
     // Opens all of them, those that changed in their new version. At the first time one that cannot
     // be opened ends the program; later it is left out until the next time.
     status open_all() {
+        // All of them first: while a version is open, by whatever name, an open gives that one.
+        for (kept_file& file : files_)
+            if (file.fd >= 0) rt_->close(std::exchange(file.fd, -1));
         for (kept_file& file : files_) {
             let_settle(file.name);
-            // First: while a version is open, an open gives that one.
-            if (file.fd >= 0) rt_->close(file.fd);
             const int fd = rt_->open(file.name);
             file_stat opened{};
             const int code = fd < 0 ? fd : rt_->stat(fd, &opened);

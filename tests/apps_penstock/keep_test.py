@@ -102,6 +102,26 @@ class Keep(InFolder):
         self.assertEqual((said["files"], said["bytes"], said["kept_bytes"]),
                          (2, 8 << 20, 8 << 20))
 
+    def test_hangup_reads_a_file_of_several_names_that_changed(self):
+        path, hard, symbolic = self.make("data", pattern(300_000)), self.folder / "hard", \
+            self.folder / "symbolic"
+        os.link(path, hard)
+        os.symlink(path, symbolic)
+        for i, names in enumerate(([path, path], [path, hard], [symbolic, path])):
+            with self.subTest(names=names):
+                keeper = self.keep(*names)
+                self.line(keeper)
+                changed = pattern(400_000 + 1000 * i, i + 2)
+                path.write_bytes(changed)
+                keeper.send_signal(signal.SIGHUP)
+                said = self.line(keeper)
+                self.assertEqual((said["files"], said["bytes"], said["kept_bytes"]),
+                                 (1, len(changed), len(changed)))
+                self.near(path, changed)
+                keeper.send_signal(signal.SIGTERM)
+                _, err = keeper.communicate(timeout=120)
+                self.assertEqual(keeper.returncode, 0, err)
+
     def test_file_that_is_cut_as_it_is_read_again_is_left_out(self):
         size = 128 << 20
         path, other = self.make("data", b""), self.make("other", pattern(1000, 2))
