@@ -5,7 +5,6 @@
 #include <pthread.h>
 
 #include "os/file_kind.hpp"
-#include "os/mount_path.hpp"
 #include "os/size_signal.hpp"
 #include "penstock/error.hpp"
 #include "penstock/group/lane.hpp"
@@ -19,7 +18,7 @@ using penstock::detail::host_now_ns;
 constexpr std::uint32_t most_failures = 3;
 // So old a look at a file's facts still counts for a block of it that is kept here.
 constexpr std::uint64_t fresh_ns = 100'000'000;
-constexpr std::size_t jobs_a_worker = 2, most_paths = 4096;
+constexpr std::size_t jobs_a_worker = 2;
 // A put moves the bytes to another node and notes them there.
 constexpr std::uint64_t puts_wait_longer = 5;
 
@@ -160,22 +159,11 @@ bool block_reader::is_as_opened(const job& j) const {
                          : tells_version(now, settings_.trust));
 }
 
-bool block_reader::path_of(const job& j, std::string& out) {
-    const file_key file = key_of(j.version);
-    {
-        const std::lock_guard lock(mutex_);
-        if (const auto known = paths_.find(file); known != paths_.end()) {
-            out = known->second;
-            return true;
-        }
-    }
-    std::string real_path;
-    if (env_.real_path(j.file->fd(), real_path) != 0) return false;
-    out = path_in_file_system(real_path);
-    if (out.empty()) return false;
-    const std::lock_guard lock(mutex_);
-    if (paths_.size() >= most_paths) paths_.clear();
-    paths_[file] = out;
+bool block_reader::name_of(const job& j, named_block& out) const {
+    if (find_place(env_, j.file->fd(), j.version, out.place) != 0) return false;
+    out.key = host::key_of({settings_.space, out.place.path, j.version.size_bytes,
+                            j.version.modified_ns, j.version.changed_ns},
+                           j.number);
     return true;
 }
 
@@ -191,32 +179,36 @@ void block_reader::bring(block_store& store, const job& j) {
         fetch.size_ = j.known->size_;
         return tell();
     }
-    block_file file{
-        settings_.space, {}, j.version.size_bytes, j.version.modified_ns, j.version.changed_ns};
-    if (!path_of(j, file.path)) return;
-    const block_key key = host::key_of(file, j.number);
+    named_block block;
+    if (!name_of(j, block)) return;
     const std::uint64_t bytes = bytes_of_block(j.version.size_bytes, j.number);
     if (bytes == 0) return;
     const std::shared_ptr<std::byte[]> memory(new std::byte[bytes + block_tail_bytes]);
     bool was_bad = false;
-    const source from = read(store, j, key, memory.get(), bytes, was_bad);
+    const source from = read(store, j, block, memory.get(), bytes, was_bad);
     if (from == source::neither) return;
     fetch.memory_ = memory;
     fetch.size_ = bytes;
     // The tail is written before readers may have the memory; they do not look at it.
-    if (from == source::file) write_tail(memory.get(), bytes, key);
+    if (from == source::file) write_tail(memory.get(), bytes, block.key);
     tell();
-    if (from == source::file) put(store, key, {memory.get(), bytes + block_tail_bytes}, was_bad);
+    if (from == source::file)
+        put(store, block.key, {memory.get(), bytes + block_tail_bytes}, was_bad);
 }
 
-block_reader::source block_reader::read(block_store& store, const job& j, const block_key& key,
+// A file that has not rested may give its path to another one within the grain of its times, which
+// rests and is put while the store is asked here. So the block of such a file counts only if the
+// path still leads to the file: no other one has then had it at rest in this version. One that has
+// rested leaves a path in another version.
+block_reader::source block_reader::read(block_store& store, const job& j, const named_block& block,
                                         std::byte* to, std::uint64_t bytes, bool& was_bad) {
     if (is_paused()) return source::neither;
     const std::span<std::byte> object(to, bytes + block_tail_bytes);
-    const std::int64_t got = store.get(key, object, settings_.wait_ns, would_read_file(j));
-    if (got > 0 &&
-        is_whole(object.first(static_cast<std::size_t>(got)), bytes, key, settings_.checks_sums)) {
+    const std::int64_t got = store.get(block.key, object, settings_.wait_ns, would_read_file(j));
+    if (got > 0 && is_whole(object.first(static_cast<std::size_t>(got)), bytes, block.key,
+                            settings_.checks_sums)) {
         failures_ = 0;
+        if (!j.is_settled && !leads_to(env_, block.place, j.version)) return source::neither;
         ++counters_.hits;
         counters_.bytes += bytes;
         return source::store;

@@ -5,7 +5,8 @@
 //
 // A file has blocks in the version that it had when it was opened, and only while its facts say
 // that it is in this version and settled (may_change_unseen). A block is put only if that was so
-// before it was read and after.
+// before it was read and after. Its name is of a path that led to the file in this version at some
+// moment (version_place).
 //
 // The reader leaves a store alone that fails: after three failures one after the other for some
 // seconds, and after that, until it works again, at each failure. Meanwhile files are read as
@@ -28,6 +29,7 @@
 #include "hub/hub.hpp"
 #include "os/env.hpp"
 #include "store/block_object.hpp"
+#include "store/version_place.hpp"
 
 namespace penstock::host {
 
@@ -116,19 +118,23 @@ private:
         std::shared_ptr<block_fetch> fetch;
         std::uint64_t used = 0, checked_ns = 0;
     };
+    struct named_block {
+        version_place place;
+        block_key key;
+    };
     enum class source { store, file, neither };
 
     void end_workers();
     void work(block_store& store);
     void bring(block_store& store, const job& j);
-    source read(block_store& store, const job& j, const block_key& key, std::byte* to,
+    source read(block_store& store, const job& j, const named_block& block, std::byte* to,
                 std::uint64_t bytes, bool& was_bad);
     void put(block_store& store, const block_key& key, std::span<const std::byte> object,
              bool was_bad);
     bool would_read_file(const job& j);
     bool may_read_file(const job& j);
     [[nodiscard]] bool is_as_opened(const job& j) const;
-    bool path_of(const job& j, std::string& out);
+    [[nodiscard]] bool name_of(const job& j, named_block& out) const;
     void drop_oldest();  // lock held
     void count_failure(const char* verb, std::int64_t code);
 
@@ -143,7 +149,6 @@ private:
     std::condition_variable wake_;
     std::deque<job> jobs_;
     std::map<block_id, kept_block> blocks_;
-    std::map<file_key, std::string> paths_;
     std::uint64_t uses_ = 0;
     bool stop_ = false;
     std::vector<std::unique_ptr<block_store>> stores_;

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "os/file_kind.hpp"
-#include "os/mount_path.hpp"
 #include "store/block_object.hpp"
+#include "store/version_place.hpp"
 
 namespace penstock::host {
 
@@ -94,12 +94,14 @@ status warm_blocks(environment& env, const std::string& path, const warm_setting
     const std::uint64_t wait_ns = settings.wait_ns;
     const warm_file file(env, path, settings.trust);
     if (status s = file.check(); !s) return s;
-    std::string real_path;
-    if (const int code = env.real_path(file.fd(), real_path); code != 0)
-        return {code, "'" + path + "': " + error_text(code)};
     const file_identity& version = file.version();
-    const block_file named{settings.space, path_in_file_system(real_path), version.size_bytes,
-                           version.modified_ns, version.changed_ns};
+    // Once: the file has rested, so it leaves its path in another version, and is not put then.
+    version_place place;
+    if (const int code = find_place(env, file.fd(), version, place); code == -ESTALE)
+        return file.changes();
+    else if (code != 0) return {code, "'" + path + "': " + error_text(code)};
+    const block_file named{settings.space, place.path, version.size_bytes, version.modified_ns,
+                           version.changed_ns};
     std::vector<std::byte> object(block_object_bytes);
     for (std::uint64_t i = 0; i < range.count; ++i) {
         const std::uint64_t number = range.first + i * range.step,

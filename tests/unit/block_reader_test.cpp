@@ -1,7 +1,10 @@
 // What workers of blocks ask a store, counted: a store of the test's own, which holds an answer
 // back, or fails, when it is told to.
+#include <sys/stat.h>
+
 #include <cerrno>
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <mutex>
 
@@ -60,6 +63,25 @@ private:
     common_store& common_;
 };
 
+// All files have the change time that the test says, as of changes within one tick of the clock.
+class one_tick final : public fault::faulty_environment {
+public:
+    int facts(int handle, host::file_facts& out) override {
+        const int code = faulty_environment::facts(handle, out);
+        if (const std::int64_t tick = tick_ns; tick != 0) out.identity.changed_ns = tick;
+        return code;
+    }
+    int real_path(int handle, std::string& out) override {
+        if (before_path) std::exchange(before_path, nullptr)();
+        const int code = faulty_environment::real_path(handle, out);
+        if (after_path) std::exchange(after_path, nullptr)();
+        return code;
+    }
+
+    std::atomic<std::int64_t> tick_ns{0};           // 0: as the file system says
+    std::function<void()> before_path, after_path;  // once, around a question for a path
+};
+
 class block_readers : public testing::Test {
 protected:
     using block_fetch = host::block_fetch;
@@ -71,7 +93,11 @@ protected:
         write_file(folder / "data", bytes);
         let_files_settle();
         env.say_cached(0);
-        const int found = env.find(-1, folder / "data"), fd = env.open_found(found);
+        open("data");
+    }
+    // The file that is fetched from now on, in the version that it has now.
+    void open(const std::string& name) {
+        const int found = env.find(-1, folder / name), fd = env.open_found(found);
         env.close(found);
         file = std::make_shared<host::shared_handle>(env, fd);
         host::file_facts facts;
@@ -86,15 +112,15 @@ protected:
         reader = std::make_unique<host::block_reader>(
             env, settings, [this] { return std::make_unique<counted_store>(store); });
     }
-    std::shared_ptr<block_fetch> fetch(std::uint64_t number) {
-        return reader->fetch(file, version, true, number);
+    std::shared_ptr<block_fetch> fetch(std::uint64_t number, bool is_settled = true) {
+        return reader->fetch(file, version, is_settled, number);
     }
     state end_of(const std::shared_ptr<block_fetch>& fetched) {
         while (fetched->look() == state::under_way) std::this_thread::yield();
         return fetched->look();
     }
-    host::block_key key(std::uint64_t number) const {
-        return host::key_of({"", host::path_in_file_system(folder / "data"), version.size_bytes,
+    host::block_key key(std::uint64_t number, const std::string& name = "data") const {
+        return host::key_of({"", host::path_in_file_system(folder / name), version.size_bytes,
                              version.modified_ns, version.changed_ns},
                             number);
     }
@@ -120,9 +146,20 @@ protected:
         store.changed.notify_all();
     }
 
+    // Whose bytes has an object? 'd', 'n' of the two files below, or 0.
+    static char owner_of(std::span<const std::byte> block) {
+        if (block.size() < 2) return 0;
+        const auto begins_as = [&](const std::vector<std::uint8_t>& of) {
+            return std::memcmp(block.data(), of.data(), block_bytes) == 0;
+        };
+        return begins_as(pattern(41, block_bytes))   ? 'd'
+               : begins_as(pattern(42, block_bytes)) ? 'n'
+                                                     : 0;
+    }
+
     const temporary_folder folder;
     const std::vector<std::uint8_t> bytes;
-    fault::faulty_environment env;
+    one_tick env;
     std::shared_ptr<host::shared_handle> file;
     host::file_identity version;
     std::uint64_t pause_ns = 600'000'000'000;
@@ -130,7 +167,122 @@ protected:
     std::unique_ptr<host::block_reader> reader;
 };
 
+// A second file that differs from the first in its name and its bytes alone: no fact of them does.
+class exchanged_names : public block_readers {
+protected:
+    exchanged_names() {
+        write_file(folder / "next", pattern(42, blocks * block_bytes));
+        const timespec times[2] = {{1'700'000'000, 0}, {1'700'000'000, 0}};
+        for (const char* name : {"data", "next"})
+            EXPECT_EQ(::utimensat(AT_FDCWD, (folder / name).c_str(), times, 0), 0);
+        let_files_settle();
+        env.tick_ns = 1'700'000'000'000'000'000;
+        open("data");
+        start();
+    }
+    void exchange() const {
+        std::filesystem::rename(folder / "data", folder / "third");
+        std::filesystem::rename(folder / "next", folder / "data");
+        std::filesystem::rename(folder / "third", folder / "next");
+    }
+    void exchange_in_another_tick() {
+        exchange();
+        env.tick_ns += 1'000'000'000;
+    }
+    char owner_in_store(const host::block_key& of) {
+        const std::lock_guard lock(store.mutex);
+        return store.objects.contains(of) ? owner_of(store.objects[of]) : char{0};
+    }
+    // As another node puts it.
+    void put(const host::block_key& of, std::uint64_t seed) {
+        std::vector<std::byte> object(block_bytes + host::block_tail_bytes);
+        const auto block = pattern(seed, block_bytes);
+        std::memcpy(object.data(), block.data(), block.size());
+        host::write_tail(object.data(), block_bytes, of);
+        const std::lock_guard lock(store.mutex);
+        store.objects[of] = object;
+    }
+};
+
 }  // namespace
+
+// Were the path that a file had in an older version used, "next" would put its bytes under the name
+// that the other file has by now, for all nodes.
+TEST_F(exchanged_names, a_block_has_the_path_that_its_file_has_in_this_version) {
+    ASSERT_EQ(end_of(fetch(0)), state::there);
+    exchange_in_another_tick();
+    open("next");
+    ASSERT_EQ(end_of(fetch(0)), state::there);
+    reader.reset();  // after its puts
+    EXPECT_EQ(owner_in_store(key(0, "data")), 0);
+    EXPECT_EQ(owner_in_store(key(0, "next")), 'd');
+    start();
+    open("data");
+    const auto read = fetch(0);
+    ASSERT_EQ(end_of(read), state::there);
+    EXPECT_EQ(owner_of(read->bytes()), 'n');
+}
+
+// There and back within a tick: no time tells that the name is not that of before.
+TEST_F(exchanged_names, a_path_of_the_same_version_is_asked_for_again) {
+    exchange();
+    open("next");
+    ASSERT_EQ(end_of(fetch(0)), state::there);
+    exchange();
+    open("data");
+    ASSERT_EQ(end_of(fetch(1)), state::there);
+    open("next");
+    ASSERT_EQ(end_of(fetch(1)), state::there);
+    reader.reset();
+    ASSERT_TRUE(store.objects.contains(key(1, "data")));
+    ASSERT_TRUE(store.objects.contains(key(1, "next")));
+    const auto all = pattern(42, 2 * block_bytes);
+    EXPECT_EQ(
+        std::memcmp(store.objects[key(1, "data")].data(), bytes.data() + block_bytes, block_bytes),
+        0);
+    EXPECT_EQ(
+        std::memcmp(store.objects[key(1, "next")].data(), all.data() + block_bytes, block_bytes),
+        0);
+}
+
+// The name is asked for after the facts. In between the file gets another one, under which the
+// store has a block of the other file.
+TEST_F(exchanged_names, a_path_that_the_version_never_had_gets_no_block) {
+    put(key(0, "next"), 42);
+    env.before_path = [this] { exchange_in_another_tick(); };
+    const auto asked_before = fetch(0);
+    EXPECT_EQ(end_of(asked_before), state::failed) << owner_of(asked_before->bytes());
+    EXPECT_EQ(store.gets.size(), 0u);
+}
+
+// The file loses its name to another one that looks the same.
+TEST_F(exchanged_names, a_path_that_leads_to_another_file_gets_no_block) {
+    env.after_path = [this] { exchange(); };
+    EXPECT_EQ(end_of(fetch(0)), state::failed);
+    std::filesystem::rename(folder / "data", folder / "next");
+    EXPECT_EQ(end_of(fetch(1)), state::failed);
+    reader.reset();
+    EXPECT_EQ(store.gets.size(), 0u);
+}
+
+// A file that has not rested may give its name to another one while the store is asked, and that
+// one rest and be put.
+TEST_F(exchanged_names, a_late_block_of_a_name_that_went_to_another_file_does_not_count) {
+    {
+        const std::lock_guard lock(store.mutex);
+        store.held = key(0);
+        store.is_held = true;
+    }
+    const auto asked_before = fetch(0, false);
+    {
+        std::unique_lock lock(store.mutex);
+        store.changed.wait(lock, [this] { return store.waiting == 1; });
+    }
+    exchange();
+    put(key(0), 42);
+    release();
+    EXPECT_EQ(end_of(asked_before), state::failed) << owner_of(asked_before->bytes());
+}
 
 // The reader asks for the block while the store has not answered the look ahead: it is read from
 // the file once, by a worker, and put, so that the next node finds it.
