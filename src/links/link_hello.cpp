@@ -13,6 +13,8 @@ namespace penstock::host {
 namespace {
 
 constexpr std::uint64_t hello_magic = 0x6b636f74736e6570;  // "penstock"
+// Another one for other meanings of the messages, or other rules for them.
+constexpr std::uint64_t meaning_of_messages = 2;
 
 std::uint64_t with(std::uint64_t hash, std::uint64_t value) { return mix64(hash * 31 + value); }
 
@@ -26,7 +28,7 @@ std::uint64_t link_layout() {
     for (const char* letter = version(); *letter != '\0'; ++letter)
         hash = with(hash, static_cast<unsigned char>(*letter));
     for (const std::uint64_t value :
-         {std::uint64_t{sizeof(page_word)}, std::uint64_t{sizeof(file_word)},
+         {meaning_of_messages, std::uint64_t{sizeof(page_word)}, std::uint64_t{sizeof(file_word)},
           std::uint64_t{sizeof(write_record)}, std::uint64_t{offsetof(write_record, granted)},
           std::uint64_t{sizeof(life_record)}, std::uint64_t{sizeof(life_header)},
           std::uint64_t{listed_changes}, std::uint64_t{sizeof(link_hello)},

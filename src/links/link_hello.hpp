@@ -2,8 +2,10 @@
 //
 //   hello     the first message, each way: layout, sizes, and descriptors of the cache's arrays and
 //             of its directory (links/life_directory.hpp)
-//   changed   "read my directory": a file is about to be written. The other answers
-//   seen      with the version up to which it has withdrawn what it read from the sender
+//   changed   "read my directory up to this version": a file is about to be written. The other
+//             answers
+//   seen      with the version up to which it has withdrawn what it read from the sender; before
+//             the link is made, with that of `changed`
 //   bye       the sender ends
 //
 // Nothing of it is believed: a hello of another layout or page size is refused, and sizes are

@@ -161,7 +161,10 @@ void process_links::hear(neighbour& n) {
         if (size != sizeof(link_message)) return drop(n, "sends what is no message of a link");
         const auto& said = *reinterpret_cast<const link_message*>(room.data());
         switch (said.verb) {
-            case link_verb::changed: n.owes_answer = true; break;
+            case link_verb::changed:
+                n.owes_answer = true;
+                n.asked = std::max(n.asked, said.version);
+                break;
             case link_verb::seen:
                 // Not more than there is: it would count for what is to come.
                 n.acked = std::max(n.acked, std::min(said.version, directory_.version()));
@@ -300,8 +303,9 @@ void process_links::refresh(neighbour& n) {
     });
 }
 
-// Each answer says which version of the asker's directory is withdrawn here. A neighbour that is
-// not linked yet has no entries.
+// Each answer says which version of the asker's directory is withdrawn here. For one that is not
+// linked yet there are no entries here, so that is the version of which it asks, and none above:
+// the link may be made, and have entries, before the answer is read.
 void process_links::answer() {
     std::vector<std::pair<neighbour*, std::uint64_t>> owed;
     {
@@ -310,7 +314,7 @@ void process_links::answer() {
             if (!n->owes_answer || n->is_lost) continue;
             refresh(*n);
             const std::uint64_t seen =
-                n->at == neighbour::stage::linked ? n->lives->version() : UINT64_MAX;
+                n->at == neighbour::stage::linked ? n->lives->version() : n->asked;
             owed.emplace_back(n.get(), seen);
         }
     }

@@ -184,24 +184,29 @@ bool process_links::is_answered(std::uint64_t version) const {
                                 [&](const auto& n) { return n->is_lost || n->acked >= version; });
 }
 
+// -EAGAIN: messages lie there that it has to answer. What it says to these may be of before this
+// change, so it is asked again.
+void process_links::ask(std::uint64_t version) {
+    const link_message changed{link_verb::changed, version};
+    for (const auto& n : neighbours_) {
+        if (n->is_lost || n->acked >= version || n->told >= version) continue;
+        if (send_message(n->socket.get(), &changed, sizeof changed) != -EAGAIN) n->told = version;
+    }
+}
+
 // By a service thread, which has an open for writing to answer, or found that another has.
 void process_links::await_answers() {
     const std::uint64_t wanted = written_version_.load(std::memory_order_relaxed);
     std::unique_lock lock(mutex_);
     if (is_answered(wanted)) return;
-    const link_message changed{link_verb::changed, wanted};
-    for (const auto& n : neighbours_) {
-        if (n->is_lost || n->acked >= wanted || n->told >= wanted) continue;
-        n->told = wanted;
-        // -EAGAIN: messages lie there that it has to answer, and then it sees this change too.
-        send_message(n->socket.get(), &changed, sizeof changed);
-    }
     // In quarters: should this process be stopped meanwhile, its thread still has the others to
     // hear the answers that came (engine::time_away).
-    for (int quarter = 0; quarter < 4; ++quarter)
+    for (int quarter = 0; quarter < 4; ++quarter) {
+        ask(wanted);
         if (answered_.wait_for(lock, std::chrono::nanoseconds(settings_.wait_ns / 4),
                                [&] { return is_answered(wanted); }))
             break;
+    }
     for (const auto& n : neighbours_)
         if (!n->is_lost && n->acked < wanted && !stop_)
             drop(*n, "did not answer for " + std::to_string(settings_.wait_ns / 1000000) +

@@ -111,6 +111,7 @@ private:
         std::uint64_t deadline_ns = 0;      // greeted: until when
         std::uint64_t looked_ns = 0;        // greeted: when that was looked at
         std::uint64_t told = 0, acked = 0;  // versions of our directory
+        std::uint64_t asked = 0;            // of its directory: of which it wants an answer
         std::uint64_t ticket = 0;           // placed: the cycle of the drain
         std::uint32_t place = no_place;
         bool owes_answer = false, is_lost = false;
@@ -150,6 +151,7 @@ private:
     void note(std::string line) { unsaid_.push_back(std::move(line)); }
     void say_notes();  // without the lock
     void await_answers();
+    void ask(std::uint64_t version);  // with the lock
     void await_first();
     bool is_answered(std::uint64_t version) const;
 

@@ -272,6 +272,31 @@ TEST_F(hostile_share, open_for_writing_does_not_wait_for_ever) {
     }));
 }
 
+// An answer that says more than what was asked would count for a later open for writing, though
+// the link was made in between and has entries of that one's file.
+TEST_F(hostile_share, answer_of_one_that_is_not_linked_is_of_what_was_asked) {
+    const auto rt = make_runtime(quick());
+    pretender other;
+    other.connect(sockets());
+    link_hello room;  // the largest message
+    received_fds fds;
+    const auto hear = [&](std::size_t size) {
+        return comes_true([&] {
+            return receive_message(other.socket.get(), &room, sizeof room, fds) ==
+                   static_cast<std::int64_t>(size);
+        });
+    };
+    ASSERT_TRUE(hear(sizeof(link_hello)));
+    for (const std::uint64_t asked : {7, 9}) {
+        other.say(link_verb::changed, asked);
+        ASSERT_TRUE(hear(sizeof(link_message)));
+        link_message answer;
+        std::memcpy(&answer, &room, sizeof answer);
+        EXPECT_EQ(answer.verb, link_verb::seen);
+        EXPECT_EQ(answer.version, asked);
+    }
+}
+
 // Its directory has files of ours, with whatever else in it and in its arrays.
 TEST_F(hostile_share, garbage_in_directory_and_words_stays_within_bounds) {
     constexpr std::uint64_t pages = 8;
