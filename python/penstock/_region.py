@@ -248,7 +248,8 @@ class Region(Opened[_core.Region]):
                    dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
         """The memory as a DLPack capsule, versioned if the caller takes version 1. What an
         ``acquire`` that has returned brought in is there on every stream, so ``stream`` asks for
-        nothing. BufferError: the region may only be read, which older capsules cannot say."""
+        nothing. BufferError: the region may only be read, which older capsules cannot say, and a
+        store would end the process or change the host's memory."""
         if copy:
             raise BufferError("a Region shares its memory; make a copy of the tensor")
         if dl_device is not None and (int(dl_device[0]), int(dl_device[1])) \
@@ -257,7 +258,10 @@ class Region(Opened[_core.Region]):
                               f"{tuple(dl_device)}; move the tensor")
         code, bits = _DLPACK[self._dtype]
         versioned = max_version is not None and max_version[0] >= 1
-        if self._mode == "r" and not versioned:
+        # Of a GPU's memory libraries without DLPack 1.0, some with arrays that never change, are
+        # asked to write none.
+        may_be_lent = self._on_gpu and self.placement[0] == "filled"
+        if self._mode == "r" and not versioned and not may_be_lent:
             raise BufferError('the region may only be read, and DLPack before 1.0 cannot say so: '
                               'open it with mode="r+", share it by numpy.asarray(region), or copy '
                               'it by torch.tensor(numpy.asarray(region))')

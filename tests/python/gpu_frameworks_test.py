@@ -126,8 +126,8 @@ class frameworks(common.Case):
             if not found(name):
                 continue
             done = self.child(f"import sys, penstock as ps, {name}\n"
-                              "rt = ps.Runtime('gpu', cache='64MiB', writable=True, log=None)\n"
-                              "w = ps.open_region(sys.argv[1], 'r+', runtime=rt)\n"
+                              "rt = ps.Runtime('gpu', cache='64MiB', log=None)\n"
+                              "w = ps.open_region(sys.argv[1], runtime=rt)\n"
                               f"x = {code}\n", str(self.path))
             with self.subTest(name=name):
                 self.assertEqual(done.returncode, 0, done.stderr)
