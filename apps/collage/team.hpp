@@ -65,8 +65,8 @@ struct team<whole_block> {
 // Changes to words that the members share, in a block's shared memory. A lane shares with no other
 // thread: it need not pay.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE std::uint32_t add_shared(const Group& g, std::uint32_t* word,
-                                                     std::uint32_t value) {
+PENSTOCK_HD PENSTOCK_INLINE std::uint32_t add_shared([[maybe_unused]] const Group& g,
+                                                     std::uint32_t* word, std::uint32_t value) {
 #if PENSTOCK_ON_DEVICE
     if (g.size() != 1) return ::atomicAdd(word, value);
 #endif
@@ -90,7 +90,7 @@ PENSTOCK_HD PENSTOCK_INLINE void min_shared(const Group& g, std::uint64_t* word,
 
 // True if this call changed the word from `expected`.
 template <typename Group>
-PENSTOCK_HD PENSTOCK_INLINE bool swap_shared(const Group& g, std::uint32_t* word,
+PENSTOCK_HD PENSTOCK_INLINE bool swap_shared([[maybe_unused]] const Group& g, std::uint32_t* word,
                                              std::uint32_t expected, std::uint32_t desired) {
 #if PENSTOCK_ON_DEVICE
     if (g.size() != 1) return ::atomicCAS(word, expected, desired) == expected;

@@ -161,7 +161,8 @@ template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t take_up_cut(const Group& g, const cache_view& c,
                                                        std::uint32_t slot) {
     if (may_be_cut_yet(c, slot) || !try_cut_lock(c, slot)) return 0;
-    if ((look_at_gate(c, slot) & gate_left) == 0) {
+    // Once more, for only the lock makes sure that this is what the last cut noted.
+    if ((look_at_gate(c, slot) & gate_left) == 0 || may_be_cut_yet(c, slot)) {
         drop_cut_lock(c, slot);
         return 0;
     }

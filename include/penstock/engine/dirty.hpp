@@ -510,8 +510,9 @@ PENSTOCK_HD inline cut_order noted_cut(const cache_view& c, std::uint32_t slot) 
             atomic_load<order::relaxed>(&c.writes[slot].cut_end_bytes)};
 }
 
-// May the host still make a cut of the file, whose group gave up? Then the slot keeps the file. A
-// hint while the file is open.
+// May the host still make a cut of the file, whose group gave up? A hint without the lock, or an
+// acquire that comes after its note: a group that finds the file closed has that by the file word,
+// and lets the slot keep the file.
 PENSTOCK_HD inline bool may_be_cut_yet(const cache_view& c, std::uint32_t slot) {
     if (c.writes == nullptr || (look_at_gate(c, slot) & gate_left) == 0) return false;
     const std::uint64_t left = noted_cut(c, slot).left;
