@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t hello_magic = 0x6b636f74736e6570;  // "penstock"
 // Another one for other meanings of the messages, or other rules for them.
-constexpr std::uint64_t meaning_of_messages = 2;
+constexpr std::uint64_t meaning_of_messages = 3;
 
 std::uint64_t with(std::uint64_t hash, std::uint64_t value) { return mix64(hash * 31 + value); }
 
@@ -75,8 +75,8 @@ std::string why_not(const link_hello& h, std::size_t size, std::size_t fds,
                (h.page_shift < 64 ? page_text(h.page_shift) : std::string("another size")) +
                ", and these " + page_text(page_shift) + "; give both the same page_bytes";
     const bool sound =
-        h.writes <= 1 && (h.writes == 0) == (h.writes_bytes == 0) && fds == 4 + h.writes &&
-        h.leaf_shift < 40 && h.word_count != 0 &&
+        h.writes <= 1 && h.comes_again <= 1 && (h.writes == 0) == (h.writes_bytes == 0) &&
+        fds == 4 + h.writes && h.leaf_shift < 40 && h.word_count != 0 &&
         h.word_count <= h.words_bytes / sizeof(engine::page_word) && h.file_slots != 0 &&
         h.file_slots <= engine::max_file_slots &&
         h.file_slots <= h.file_words_bytes / sizeof(engine::file_word) && h.frame_count != 0 &&

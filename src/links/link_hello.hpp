@@ -35,7 +35,8 @@ struct link_hello {
     std::uint64_t page_shift, leaf_shift, word_count, frame_count, file_slots, writes;
     // Of the descriptors, in this order; without a writing runtime there are no write records.
     std::uint64_t words_bytes, file_words_bytes, frames_bytes, writes_bytes, directory_bytes;
-    char identity[64];  // of the device, and a zero
+    std::uint64_t comes_again;  // 1: the sender made this connection after its folder had gone
+    char identity[64];          // of the device, and a zero
 };
 static_assert(sizeof(link_hello) % 8 == 0);
 

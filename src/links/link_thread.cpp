@@ -65,7 +65,7 @@ void process_links::beat(std::unique_lock<std::mutex>& lock) {
     is_deaf_ = (looks[1].revents & POLLIN) != 0;
     for (owned_fd came = meeting_.accept(); came; came = meeting_.accept()) {
         is_deaf_ = false;
-        greet(std::move(came));
+        greet(std::move(came), maker::other);
     }
     stay_found();
     drain();
@@ -100,16 +100,19 @@ void process_links::stay_found() {
         is_unfound_said_ = false;
         note(share + "had lost its socket in '" + meeting_.path() + "' and has one there again");
         std::size_t busy = 0;
-        for (owned_fd& other : meeting_.connect_to_others(true, busy)) greet(std::move(other));
+        for (owned_fd& other : meeting_.connect_to_others(true, busy))
+            greet(std::move(other), maker::self, true);
     }
     if (code != 0 && code != -ENOENT)  // -ENOENT: another took the folder away as it left
         fail(share + "has no socket in '" + meeting_.path() + "': " + error_text(code));
 }
 
 // A connection, made here or there: our hello goes first.
-void process_links::greet(owned_fd socket) {
+void process_links::greet(owned_fd socket, maker made_by, bool comes_again) {
     auto n = std::make_unique<neighbour>();
     n->socket = std::move(socket);
+    n->made_by = made_by;
+    n->comes_again = comes_again;
     if (peer_of(n->socket.get(), n->peer) != 0) return;
     if (n->peer.user != ::geteuid())
         return note(name_of(*n) + " belongs to user " + std::to_string(n->peer.user) +
@@ -123,8 +126,9 @@ void process_links::greet(owned_fd socket) {
     std::size_t count = 0;
     for (; count < hello_.fds.count; ++count) fds[count] = hello_.fds.fd[count].get();
     fds[count++] = directory_.memory().fd();
-    if (const int code = send_message(n->socket.get(), &hello_.message, sizeof hello_.message,
-                                      fds.data(), count);
+    link_hello hello = hello_.message;
+    hello.comes_again = comes_again ? 1 : 0;
+    if (const int code = send_message(n->socket.get(), &hello, sizeof hello, fds.data(), count);
         code != 0) {
         if (code == -EPIPE || code == -ECONNRESET) return;  // it has ended by now
         return note(name_of(*n) + " is not linked: " + error_text(code));
@@ -189,14 +193,28 @@ bool process_links::waits_for_a_place() const {
                         [](const auto& n) { return n->is_lost && n->place != no_place; }));
 }
 
+// Of two connections to the process of this id: is `n` the one that both sides keep? The other side
+// finds the same ranks. No process takes the link of another one by its id.
+bool process_links::replaces(const neighbour& n, const neighbour& known, std::uint64_t id) const {
+    const auto rank = [&](const neighbour& one) {
+        const bool is_of_lower_id = (one.made_by == maker::other) == (id < hello_.message.id);
+        return (one.comes_again ? 0 : 2) + (is_of_lower_id ? 1 : 0);
+    };
+    return rank(n) > rank(known) && n.peer.process == known.peer.process;
+}
+
 void process_links::take_hello(neighbour& n, const link_hello& hello, std::size_t size,
                                received_fds& fds, bool is_late) {
     std::string why = why_not(hello, size, fds.count, view_.page_shift);
-    const bool known = std::any_of(neighbours_.begin(), neighbours_.end(), [&](const auto& other) {
+    const auto known = std::find_if(neighbours_.begin(), neighbours_.end(), [&](const auto& other) {
         return other.get() != &n && !other->is_lost && other->id == hello.id;
     });
-    // One that comes again, for its folder was gone: the link that is there stays.
-    if (why.empty() && (known || hello.id == hello_.message.id)) return drop(n, "");
+    if (why.empty() && hello.id == hello_.message.id) return drop(n, "");
+    n.comes_again |= n.made_by == maker::other && hello.comes_again != 0;
+    if (why.empty() && known != neighbours_.end()) {
+        if (!replaces(n, **known, hello.id)) return drop(n, "");
+        drop(**known, "");
+    }
     if (why.empty() && !is_late && waits_for_a_place()) {
         n.waiting = std::make_unique<waiting_hello>(waiting_hello{hello, std::move(fds)});
         return;

@@ -82,7 +82,8 @@ status process_links::meet(std::unique_lock<std::mutex>& lock) {
     is_running_ = code == 0;
     if (code == 0) {
         std::size_t busy = 0;
-        for (owned_fd& other : meeting_.connect_to_others(has_turn, busy)) greet(std::move(other));
+        for (owned_fd& other : meeting_.connect_to_others(has_turn, busy))
+            greet(std::move(other), maker::self);
         if (busy != 0)
             note(share + "is shared with " + std::to_string(busy) +
                  " more processes that do not answer; they are not linked");

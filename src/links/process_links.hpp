@@ -13,6 +13,11 @@
 //   (left)      a bye, the socket's end, the process's end, or no answer in time: no entry leads to
 //               it. Its memory stays mapped until no reader is inside, and then the place is free
 //
+// Two processes that start without the turn of newcomers may each connect to the other. Of two
+// connections both sides keep the one that the side of the lower id made, whichever they hear
+// first: else each might drop the one that the other keeps. A process that comes again, for its
+// folder was gone, says so in its hello, and the link that is there stays.
+//
 // An open for writing is answered when all neighbours have withdrawn the file: the directory says
 // it, a message asks for an answer, and the thread that serves the open waits for the answers for
 // up to host_wait_ms. A neighbour that does not answer is left. What its groups still read of the
@@ -103,8 +108,11 @@ private:
         link_hello message;
         received_fds fds;
     };
+    enum class maker { other, self };  // of a connection
     struct neighbour {
         enum class stage { greeted, placed, linked } at = stage::greeted;
+        maker made_by = maker::other;
+        bool comes_again = false;  // its maker made it after the folder had gone
         owned_fd socket, process;
         link_peer peer;
         std::uint64_t id = 0;
@@ -130,9 +138,10 @@ private:
     void beat(std::unique_lock<std::mutex>& lock);
     // The rest: of the thread, with the lock, unless it says otherwise.
     void stay_found();
-    void greet(owned_fd socket);
+    void greet(owned_fd socket, maker made_by, bool comes_again = false);
     void hear(neighbour& n);
     [[nodiscard]] bool waits_for_a_place() const;
+    [[nodiscard]] bool replaces(const neighbour& n, const neighbour& known, std::uint64_t id) const;
     void take_hello(neighbour& n, const link_hello& hello, std::size_t size, received_fds& fds,
                     bool is_late = false);
     [[nodiscard]] std::string map(neighbour& n, const link_hello& hello, received_fds& fds);

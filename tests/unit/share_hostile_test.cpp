@@ -53,11 +53,11 @@ struct pretender {
         hello.message.directory_bytes = directory.memory().bytes();
     }
 
-    // To the only socket there.
-    void connect(const std::string& folder) {
+    // To the socket there that is not its own.
+    void connect(const std::string& folder, const std::string& own = "") {
         std::string path;
         for (const auto& entry : std::filesystem::directory_iterator(folder))
-            path = entry.path().string();
+            if (entry.path() != own) path = entry.path().string();
         sockaddr_un address{};
         address.sun_family = AF_UNIX;
         ASSERT_LT(path.size(), sizeof address.sun_path);
@@ -77,6 +77,11 @@ struct pretender {
         return out;
     }
     void greet() const { send(&hello.message, sizeof hello.message, fds()); }
+    void greet_by(owned_fd& other_socket) {
+        std::swap(socket, other_socket);
+        greet();
+        std::swap(socket, other_socket);
+    }
     void say(link_verb verb, std::uint64_t version) const {
         const link_message message{verb, version};
         send(&message, sizeof message);
@@ -294,6 +299,82 @@ TEST_F(hostile_share, answer_of_one_that_is_not_linked_is_of_what_was_asked) {
         std::memcpy(&answer, &room, sizeof answer);
         EXPECT_EQ(answer.verb, link_verb::seen);
         EXPECT_EQ(answer.version, asked);
+    }
+}
+
+// Two that start without the turn may connect to each other, and hear each other's hellos in
+// another order. Both have to keep the same connection, or there is none.
+TEST_F(hostile_share, of_two_connections_both_sides_keep_that_of_the_lower_id) {
+    constexpr std::uint64_t lowest = 1, highest = UINT64_MAX;
+    for (const std::uint64_t id : {lowest, highest})
+        for (const bool hears_its_own_first : {true, false}) {
+            pretender other;
+            other.hello.message.id = id;
+            rendezvous meeting_of_other;
+            ASSERT_TRUE(meeting_of_other.open("test").ok());
+            ASSERT_EQ(meeting_of_other.listen(), 0);
+            const std::string own = std::filesystem::directory_iterator(sockets())->path();
+            const auto rt = make_runtime(quick());
+            owned_fd made_by_it = meeting_of_other.accept();
+            ASSERT_TRUE(made_by_it);
+            other.connect(sockets(), own);
+            const auto greet = [&](bool by_its_own) {
+                if (by_its_own) other.greet_by(made_by_it);
+                else other.greet();
+            };
+            const auto is_open = [&](const owned_fd& socket) {
+                std::byte room[sizeof(link_hello)];
+                received_fds fds;
+                std::int64_t got = 0;
+                do got = receive_message(socket.get(), room, sizeof room, fds);
+                while (got > 0);
+                return got == -EAGAIN;
+            };
+            greet(hears_its_own_first);
+            ASSERT_TRUE(comes_true([&] { return linked(*rt) == 1; })) << log();
+            greet(!hears_its_own_first);
+            const owned_fd& kept = id == lowest ? other.socket : made_by_it;
+            const owned_fd& left = id == lowest ? made_by_it : other.socket;
+            EXPECT_TRUE(comes_true([&] { return !is_open(left) || !is_open(kept); }));
+            EXPECT_TRUE(is_open(kept)) << id << ' ' << hears_its_own_first;
+            EXPECT_TRUE(comes_true([&] { return linked(*rt) == 1; })) << log();
+        }
+}
+
+// One whose folder was gone comes again: the link that is there stays, whatever the ids are.
+TEST_F(hostile_share, one_that_comes_again_leaves_the_link_that_is_there) {
+    rendezvous meeting_of_other;
+    ASSERT_TRUE(meeting_of_other.open("test").ok());
+    ASSERT_EQ(meeting_of_other.listen(), 0);
+    const std::string own = std::filesystem::directory_iterator(sockets())->path();
+    const auto rt = make_runtime(quick());
+    pretender other;  // of the lowest id
+    owned_fd made_by_it = meeting_of_other.accept();
+    other.greet_by(made_by_it);
+    ASSERT_TRUE(comes_true([&] { return linked(*rt) == 1; })) << log();
+    other.hello.message.comes_again = 1;
+    other.connect(sockets(), own);
+    other.greet();
+    EXPECT_TRUE(comes_true([&] {
+        std::byte room[sizeof(link_hello)];
+        return ::recv(other.socket.get(), room, sizeof room, 0) <= 0;
+    }));
+    EXPECT_EQ(linked(*rt), 1u);
+}
+
+TEST_F(hostile_share, two_that_start_without_the_turn_are_linked) {
+    rendezvous third;
+    ASSERT_TRUE(third.open("test").ok());
+    for (int i = 0; i < 5; ++i) {
+        ASSERT_TRUE(third.take_turn());
+        options o = quick();
+        o.host_wait_ms = 100;
+        std::unique_ptr<runtime> first, second;
+        std::thread maker([&] { first = make_runtime(o); });
+        second = make_runtime(o);
+        maker.join();
+        EXPECT_TRUE(are_linked(*first, *second)) << log();
+        third.end_turn();
     }
 }
 
