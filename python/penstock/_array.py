@@ -33,7 +33,7 @@ def describe(path: Path, tensor: str = "", *, dtype: object = None,
     stride = None if stride is None else bytes_of("stride", stride)
     shape = None if shape is None else extents_of(shape)
     if dtype is None and shape is None:
-        if offset or stride:
+        if offset is not None or stride:
             raise ValueError(f"{name!r}: offset and stride are for files without a header; give "
                              "dtype and shape too")
         return _core.describe(name, tensor)
@@ -166,7 +166,7 @@ def open_array(path: Path | _core.Layout, tensor: str = "", *, dtype: object = N
     if mode not in ("r", "r+"):
         raise ValueError(f'mode: {mode!r} is none; give "r" or "r+"')
     if isinstance(path, _core.Layout):
-        if tensor or offset or any(x is not None for x in (dtype, shape, stride)):
+        if tensor or any(x is not None for x in (dtype, shape, offset, stride)):
             raise ValueError("a Layout has tensor, dtype, shape, offset and stride already; leave "
                              "them out, or give the path")
         layout = path
@@ -311,6 +311,9 @@ class Array(Opened[_core.Table]):
         if out is None:
             out = framework.empty(shape, self._dtype, ids)
         rows = kind.rows(out, shape, self._dtype, len(numbers.shape))
+        if numbers.size and not (numbers.address and rows.address):
+            raise ValueError("ids or out have no memory, as tensors that stand for others in a "
+                             "transformation of the program; call gather outside of it")
         place = -1
         if numbers.device >= 0 or rows.device >= 0:
             place = self._place_of(numbers, rows.device)
@@ -324,8 +327,8 @@ class Array(Opened[_core.Table]):
         current = framework.stream(ids)
         used = current if stream is None else stream_of(stream)
         if used != current and numbers.keep is not ids and not isinstance(numbers.keep, tuple):
-            raise ValueError("ids: the numbers do not lie contiguous, and a copy of them would be "
-                             "made on another stream; give contiguous numbers with stream=")
+            raise ValueError("ids: they are no contiguous numbers of 32 or 64 bits, and a copy of "
+                             "them would be made on another stream; give such with stream=")
         return used, used != current
 
     def _place_of(self, numbers: Numbers, rows_device: int) -> int:

@@ -60,7 +60,7 @@ def close_after(opened: _Closing, error: BaseException | None) -> None:
     try:
         opened.close()
     except Exception as other:
-        if error is None:
+        if error is None or isinstance(error, GeneratorExit):  # which nothing ever sees
             raise
         logging.getLogger("penstock").warning("closing %r after an exception: %s", opened, other)
 

@@ -287,6 +287,8 @@ class Jax(CudaArray):
         if out.dtype.itemsize != wanted.itemsize:
             raise wrong_out(f"jax has {out.dtype} in place of {wanted}; set jax_enable_x64",
                             for_writing)
+        if out.dtype.kind in "iuf" and wanted.kind in "iuf" and out.dtype != wanted:
+            raise wrong_out(f"its elements are {out.dtype} in place of {wanted}", for_writing)
         return Rows(out.unsafe_buffer_pointer(), 0, device_of(out), out.dtype.itemsize)
 
     def finish(self, result: Any, stream: int) -> Any:

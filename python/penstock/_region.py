@@ -131,6 +131,9 @@ def _elements(name: str, dtype: object, shape: Sequence[int] | None,
     is_raw = offset is not None or not has_header(name) or \
         (dtype is None and shape is None and not name.endswith(".npy"))
     begin = 0 if offset is None else bytes_of("offset", offset)
+    if offset is not None and dtype is None and shape is None and has_header(name):
+        raise ValueError(f"{name!r}: offset is for the bytes of a file without its header; give "
+                         "dtype and shape too, or leave it out")
     if not is_raw:
         layout = checked_header(name, dtype, shape)
         begin = layout.pieces[0][1]
@@ -155,7 +158,8 @@ class Region(Opened[_core.Region]):
     """A part of a file as plain memory: what ``open_region`` gives.
 
     ``torch.from_dlpack(w)``, ``cupy.asarray(w)``, ``jax.dlpack.from_dlpack(w)`` and, on CPU
-    threads, ``np.asarray(w)`` share its memory. ``acquire`` brings changes of the file in,
+    threads, ``np.asarray(w)`` share its memory; of mode ``"r"`` on CPU threads, PyTorch before 2.9
+    and jax do not (BufferError). ``acquire`` brings changes of the file in,
     ``release`` brings changes of the memory out to the file; ``acquired()`` does both around a
     ``with`` block. Tensors that share the memory may outlive the region: after ``close`` they keep
     the memory, and nothing of it reaches the file any more.
@@ -262,9 +266,11 @@ class Region(Opened[_core.Region]):
         # asked to write none.
         may_be_lent = self._on_gpu and self.placement[0] == "filled"
         if self._mode == "r" and not versioned and not may_be_lent:
-            raise BufferError('the region may only be read, and DLPack before 1.0 cannot say so: '
-                              'open it with mode="r+", share it by numpy.asarray(region), or copy '
-                              'it by torch.tensor(numpy.asarray(region))')
+            others = 'open it with mode="r+"' + ("" if self._on_gpu else
+                                                 ", share it by numpy.asarray(region), or copy it "
+                                                 "by torch.tensor(numpy.asarray(region))")
+            raise BufferError("the region may only be read, and DLPack before 1.0 cannot say so: "
+                              + others)
         return self._core.dlpack(list(self._shape), code, bits, self._front,
                                  self.__dlpack_device__()[1], versioned, self._mode == "r")
 

@@ -290,25 +290,29 @@ class Runtime:
     def close(self) -> None:
         """Ends the runtime with its arrays and regions: waits until no kernel runs on its devices,
         writes changed pages of files, and frees the memory. OSError: what could not be written,
-        the first of all, after everything is closed. Captured graphs that gather from its arrays
-        must not be launched any more. A second call does nothing. In a child of ``os.fork`` it
-        leaves all to the parent."""
+        after everything is closed; the logger ``penstock`` gets further errors. Captured graphs
+        that gather from its arrays must not be launched any more. A second call does nothing. In a
+        child of ``os.fork`` it leaves all to the parent."""
         if self._core.closed:
             return
-        first: Exception | None = None
+        told: list[Exception] = []
         last: list[_Closing] = [self._core]
         for closing in [*self._open_users(), *last]:
             try:
                 closing.close()
             except Exception as error:
-                first = first or error
+                told.append(error)
         in_child = self._process != os.getpid()
         if self._writer not in (None, threading.current_thread()) and not in_child:
             assert self._writer is not None
             self._writer.join()
         _runtimes.discard(self)
-        if first is not None:
-            raise first
+        if told:
+            # The runtime's own is the last, and says what is lost; others may have been brought
+            # to their files by its end.
+            for earlier in told[:-1]:
+                logging.getLogger("penstock").warning("closing the runtime: %s", earlier)
+            raise told[-1]
 
     def __reduce__(self) -> str:
         raise TypeError(f"{self!r} belongs to this process and cannot be sent to another, or "

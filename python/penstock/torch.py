@@ -89,6 +89,9 @@ if has_operator:
             made: Tensor = array.gather(ids, out=out, pad=pad)  # spares the dispatcher
             return made
         number = handle(array) if table is None else table
+        if out is not None and out.requires_grad and torch.is_grad_enabled():
+            raise ValueError("out: it requires a gradient, and a gather has none; give it without, "
+                             "or call under torch.no_grad()")
         if out is None:
             out = torch.empty((*ids.shape, *array.shape[1:]), dtype=dtype, device=ids.device)
         torch.ops.penstock.gather(number, ids, out, pad)

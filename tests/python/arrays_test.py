@@ -253,6 +253,11 @@ class npy_files(common.Case):
             with ps.open_array(path, **given) as array, ps.open_region(path, **given) as region:
                 np.testing.assert_array_equal(array[:], bytes_)
                 np.testing.assert_array_equal(region, bytes_)
+        for offset in (0, 128):  # which bytes are they?
+            for opens in (ps.open_array, ps.open_region):
+                with self.subTest(offset=offset, opens=opens), \
+                        self.assertRaisesRegex(ValueError, "give dtype and shape too"):
+                    opens(path, offset=offset, runtime=rt)
         path = self.folder / "model.safetensors"
         path.write_bytes(raw)
         for opens in (ps.open_array, ps.open_region):
@@ -409,6 +414,17 @@ class ends_that_cannot_write(common.Case):
         self.rt.close()  # tries again
         self.assertEqual(np.load(self.path)[1700][0], 12)
 
+    def test_in_a_generator_that_ends_early(self):
+        def rows():
+            with self.scattered() as array:
+                yield array[0]
+
+        made = rows()
+        next(made)
+        with self.assertRaises(OSError) as caught:
+            made.close()
+        self.check(caught)
+
     def test_of_a_sync(self):
         array = self.scattered()
         with self.assertRaises(OSError) as caught:
@@ -422,6 +438,7 @@ class ends_that_cannot_write(common.Case):
         with self.assertRaises(OSError) as caught:
             self.rt.close()
         self.check(caught)
+        self.assertIn("they are lost", str(caught.exception))
         self.assertTrue(array.closed and self.rt.closed)
         self.rt.close()
         self.rt = self.runtime(writable=True)
