@@ -44,6 +44,8 @@ struct file_facts {
     // A change of the bytes leaves another change time, whichever way it comes
     // (os/file_system.hpp).
     bool notes_stores = false;
+    // Every machine sees the file by this number of an inode (os/file_system.hpp).
+    bool has_number_for_all = false;
     writers writing = writers::unknown;  // told only of a handle that is open for reading
     std::int64_t now_ns = 0;             // the file clock of this machine when the facts were read
     file_times times = file_times::local;

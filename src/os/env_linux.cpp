@@ -194,6 +194,7 @@ public:
         out.file_system = lies_on.name;
         out.exact_times = lies_on.has_exact_times && kernel_has_exact_times();
         out.notes_stores = lies_on.notes_stores;
+        out.has_number_for_all = lies_on.has_numbers_for_all;
         // A lease tells of the writers of this machine, which are all only of a local file system.
         out.writing =
             out.is_regular && lies_on.is_local ? ask_for_writers(handle) : writers::unknown;

@@ -37,6 +37,11 @@ constexpr file_system_kind remote(std::uint32_t magic, const char* name,
     return {.magic = magic, .name = name, .times = times};
 }
 
+constexpr file_system_kind numbered(file_system_kind from) {
+    from.has_numbers_for_all = true;
+    return from;
+}
+
 constexpr file_system_kind layered(file_system_kind below) {
     below.is_layered = true;
     return below;
@@ -53,7 +58,9 @@ constexpr file_system_kind fuse(const char* server, const char* name) {
             .is_layered = true};
 }
 
-// The first row that fits counts.
+// The first row that fits counts. A mount of SMB may make the numbers of its inodes up
+// (noserverino, also by itself where the server has none), and clients of AFS make them in several
+// ways.
 constexpr file_system_kind rows[] = {
     exact(0xEF53u, "ext4"),
     exact(0x58465342u, "xfs"),
@@ -81,14 +88,14 @@ constexpr file_system_kind rows[] = {
     made_up(CGROUP_SUPER_MAGIC, "cgroup"),
     made_up(CGROUP2_SUPER_MAGIC, "cgroup2"),
 
-    remote(0x6969u, "NFS"),
+    numbered(remote(0x6969u, "NFS")),
     remote(0xFF534D42u, "CIFS"),
     remote(0xFE534D42u, "SMB"),
-    remote(0x00C36400u, "Ceph"),
-    remote(0x0BD00BD0u, "Lustre"),
-    remote(0x47504653u, "GPFS"),
-    remote(0x01161970u, "GFS2"),
-    remote(0x7461636Fu, "OCFS2"),
+    numbered(remote(0x00C36400u, "Ceph")),
+    numbered(remote(0x0BD00BD0u, "Lustre")),
+    numbered(remote(0x47504653u, "GPFS")),
+    numbered(remote(0x01161970u, "GFS2")),
+    numbered(remote(0x7461636Fu, "OCFS2")),
     remote(0x01021997u, "9p", file_times::unreliable),
     remote(0x5346414Fu, "AFS"),
     fuse("daos", "DAOS"),

@@ -38,6 +38,8 @@ struct file_system_kind {
     bool is_made_up = false;
     // Its files may lie on another file system.
     bool is_layered = false;
+    // The number of an inode is that of the server or the disk, and every machine sees the same.
+    bool has_numbers_for_all = false;
 };
 
 // Of an open file, which may be open for asking only (O_PATH). Never fails: what cannot be told is

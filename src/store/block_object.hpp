@@ -16,13 +16,16 @@ namespace penstock::host {
 inline constexpr std::uint64_t block_bytes = std::uint64_t{2} << 20, block_tail_bytes = 64,
                                block_object_bytes = block_bytes + block_tail_bytes;
 
-// Which file, in which version. Device and inode are not in it: another node has other numbers for
-// them. `path` is the place inside the file system (os/mount_path.hpp).
+// Which file, in which version. The device is not in it: another node has another number for it.
+// `path` is the place inside the file system (os/mount_path.hpp).
 struct block_file {
     std::string space;  // that files of different clusters do not mix
     std::string path;
     std::uint64_t size_bytes = 0;
     std::int64_t modified_ns = 0, changed_ns = 0;
+    // Of the inode, where all nodes see the same one; else 0. Two directories that exchange their
+    // names leave the times of their files as they were, and this number alone tells those apart.
+    std::uint64_t number = 0;
 };
 
 block_key key_of(const block_file& file, std::uint64_t number);

@@ -1,4 +1,4 @@
-// The place of a file in a certain version, by which nodes name its blocks.
+// The place of a file in a certain version, and its number, by which nodes name its blocks.
 //
 // A path that is asked for after the file's facts may be one that the file got in a later version;
 // and a path that was kept may be that of another file by now, in a version that looks the same.
@@ -15,7 +15,8 @@ namespace penstock::host {
 
 struct version_place {
     std::string real_path;
-    std::string path;  // inside the file system (os/mount_path.hpp)
+    std::string path;          // inside the file system (os/mount_path.hpp)
+    std::uint64_t number = 0;  // block_file::number
 };
 
 // Where the file of an open handle lies, if it is in this version and has a path. 0, or a negative

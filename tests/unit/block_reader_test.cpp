@@ -69,6 +69,7 @@ public:
     int facts(int handle, host::file_facts& out) override {
         const int code = faulty_environment::facts(handle, out);
         if (const std::int64_t tick = tick_ns; tick != 0) out.identity.changed_ns = tick;
+        out.has_number_for_all = has_numbers_for_all;
         return code;
     }
     int real_path(int handle, std::string& out) override {
@@ -78,7 +79,8 @@ public:
         return code;
     }
 
-    std::atomic<std::int64_t> tick_ns{0};           // 0: as the file system says
+    std::atomic<std::int64_t> tick_ns{0};  // 0: as the file system says
+    std::atomic<bool> has_numbers_for_all{false};
     std::function<void()> before_path, after_path;  // once, around a question for a path
 };
 
@@ -243,6 +245,34 @@ TEST_F(exchanged_names, a_path_of_the_same_version_is_asked_for_again) {
     EXPECT_EQ(
         std::memcmp(store.objects[key(1, "next")].data(), all.data() + block_bytes, block_bytes),
         0);
+}
+
+// Directories that exchange their names leave their files as they were. Where the numbers of inodes
+// are those of the server, blocks of the one are not taken for the other's.
+TEST_F(exchanged_names, files_of_exchanged_directories_are_told_apart_by_their_numbers) {
+    for (const bool has_numbers : {false, true}) {
+        env.has_numbers_for_all = has_numbers;
+        for (const auto& [directory, name] : {std::pair{"a", "data"}, std::pair{"b", "next"}}) {
+            std::filesystem::create_directory(folder / directory);
+            std::filesystem::rename(folder / name, std::string(folder / directory) + "/file");
+        }
+        open("a/file");
+        ASSERT_EQ(end_of(fetch(0)), state::there);
+        std::filesystem::rename(folder / "a", folder / "c");
+        std::filesystem::rename(folder / "b", folder / "a");
+        reader.reset();
+        start();
+        open("a/file");
+        const auto read = fetch(0);
+        ASSERT_EQ(end_of(read), state::there);
+        // Without numbers nothing tells: docs/guide/limits.md.
+        EXPECT_EQ(owner_of(read->bytes()), has_numbers ? 'n' : 'd');
+        std::filesystem::rename(folder / "c/file", folder / "data");
+        std::filesystem::rename(folder / "a/file", folder / "next");
+        std::filesystem::remove(folder / "c");
+        reader.reset();
+        start();
+    }
 }
 
 // The name is asked for after the facts. In between the file gets another one, under which the

@@ -158,7 +158,7 @@ TEST(block_names, hashes_are_those_of_their_standards) {
 }
 
 TEST(block_names, every_part_of_a_version_makes_another_key) {
-    const host::block_file file{"space", "/data", 10000000, 5, 6};
+    const host::block_file file{"space", "/data", 10000000, 5, 6, 7};
     const host::block_key key = host::key_of(file, 1);
     EXPECT_EQ(host::key_of(file, 1), key);
     EXPECT_NE(host::key_of(file, 2), key);
@@ -166,13 +166,14 @@ TEST(block_names, every_part_of_a_version_makes_another_key) {
     other.space = "spac";
     other.path = "e/data";
     EXPECT_NE(host::key_of(other, 1), key);
-    for (const int part : {0, 1, 2, 3, 4}) {
+    for (const int part : {0, 1, 2, 3, 4, 5}) {
         other = file;
         if (part == 0) other.space = "x";
         if (part == 1) other.path = "/datb";
         if (part == 2) ++other.size_bytes;
         if (part == 3) ++other.modified_ns;
         if (part == 4) ++other.changed_ns;
+        if (part == 5) ++other.number;
         EXPECT_NE(host::key_of(other, 1), key) << part;
     }
 }

@@ -92,6 +92,10 @@ TEST(file_systems, the_table_names_what_is_local) {
         EXPECT_EQ(row.times, is_fuse_or_unknown ? file_times::unreliable : file_times::server)
             << row.name;
     }
+    for (const std::uint32_t magic : {0x6969u, 0x00C36400u, 0x0BD00BD0u, 0x47504653u})
+        EXPECT_TRUE(file_system_row(magic, "").has_numbers_for_all);
+    for (const std::uint32_t magic : {0xEF53u, 0xFF534D42u, 0x5346414Fu, 0x65735546u, 0x12345u})
+        EXPECT_FALSE(file_system_row(magic, "").has_numbers_for_all);
     EXPECT_STREQ(file_system_row(0x65735546u, "daos").name, "DAOS");
     EXPECT_STREQ(file_system_row(0x65735546u, "glusterfs").name, "GlusterFS");
 }
