@@ -212,6 +212,7 @@ struct cut_region : faulty_region {
     explicit cut_region(std::uint64_t of_size) : faulty_region(of_size), size(of_size) {
         runtime_hooks_with(cutting);
     }
+    ~cut_region() { rt.reset(); }  // its threads use the environment
     [[nodiscard]] std::uint64_t size_now() const {
         return std::filesystem::file_size(folder / "f");
     }
