@@ -18,7 +18,7 @@ OPEN = "import os, sys; os.close(os.open(sys.argv[1], os.O_WRONLY))"
 MAKE = "import os, sys; os.close(os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT))"
 CUT = "import os, sys; os.truncate(sys.argv[1], 1)"
 HASTY = "import os, sys; os.close(os.open(sys.argv[1], os.O_WRONLY | os.O_NONBLOCK))"
-LOOK = "import os, sys; os.stat(sys.argv[1])"
+LOOK = "import os, sys; print(flush=True); os.stat(sys.argv[1])"
 LONG = 15  # seconds in which a machine that is busy answers
 
 
@@ -29,7 +29,9 @@ class Waits(unittest.TestCase):
         self.addCleanup(self.end_all)
 
     def start(self, script, path):
-        process = subprocess.Popen([sys.executable, "-c", script, path], stderr=subprocess.PIPE)
+        process = subprocess.Popen(
+            [sys.executable, "-c", script, path], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
         self.started.append(process)
         return process
 
@@ -37,8 +39,9 @@ class Waits(unittest.TestCase):
         for process in self.started:
             process.kill()
             process.wait()
-            if process.stderr is not None:
-                process.stderr.close()
+            for pipe in (process.stdout, process.stderr):
+                if pipe is not None:
+                    pipe.close()
 
     def answers(self, command, seconds=LONG):
         """In time, by a process that may be left behind."""
@@ -152,13 +155,16 @@ class Waits(unittest.TestCase):
         os.kill(below.process.pid, signal.SIGSTOP)
         time.sleep(1.2)  # how long names are believed
         waiting = [self.start(LOOK, self.point / "inner" / str(i)) for i in range(count)]
-        time.sleep(1)
+        for each in waiting:
+            self.assertEqual(each.stdout.readline(), b"\n")
+        time.sleep(1)  # from there to their call
         self.assertEqual({each.poll() for each in waiting}, {None})
         self.assertTrue(self.answers(["stat", self.point / "free"]))
         mount.process.send_signal(signal.SIGTERM)
         self.assertTrue(
             mounted.wait_until(lambda: not mounted.is_mounted(self.point), 30), "a dead mount stays"
         )
+        return mount.process.stderr.read1().decode()  # leaves nothing in its buffer
 
     def test_a_source_that_does_not_answer_holds_up_those_that_use_it(self):
         inner, count = self.source / "inner", 2 * max(4, os.cpu_count() or 4)
@@ -170,11 +176,13 @@ class Waits(unittest.TestCase):
             with mounted.Mount(self.source, self.point) as mount:
                 for i in range(count):
                     (self.point / "inner" / str(i)).stat()
+                # The source answers only once the program has told: it would end well else. A
+                # process cannot end while its calls to the source wait.
                 try:
-                    self.use_stopped_source(mount, below, count)
-                finally:  # the process cannot end while its calls to the source wait
+                    told = self.use_stopped_source(mount, below, count)
+                finally:
                     os.kill(below.process.pid, signal.SIGCONT)
-                told = mount.process.communicate(timeout=60)[1].decode()
+                told += mount.process.communicate(timeout=60)[1].decode()
                 self.assertEqual(mount.process.returncode, 1)
                 self.assertIn("requests of programs still wait for the source", told)
                 self.assertNotIn("stored to mapped pages", told)
