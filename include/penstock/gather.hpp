@@ -130,12 +130,16 @@ template <typename Group, typename List>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t gather_list(const Group& g, const row_view& rows,
                                                      const List& list, std::uint64_t count,
                                                      void* out) {
+    engine::row_geometry geometry = rows.geometry();
+    geometry.rows = engine::share_count(g, rows.cache(), geometry.rows);
     std::int64_t done = rows.code();
-    if (done == 0) done = check_gather(list.indices, count, out, rows.geometry().row_bytes);
+    // A thread whose view is one of a descriptor that was closed has no rows.
+    if (geometry.rows == 0 && !g.all(done == 0) && done == 0) done = -EBADF;
+    if (done == 0) done = check_gather(list.indices, count, out, geometry.row_bytes);
     if (done == 0 && count > 0)
-        done = engine::gather_rows(g, rows.cache(), rows.file(), rows.geometry(), list, count,
+        done = engine::gather_rows(g, rows.cache(), rows.file(), geometry, list, count,
                                    static_cast<std::byte*>(out));
-    return end_gather(g, rows.cache(), done, rows.geometry().row_bytes);
+    return end_gather(g, rows.cache(), done, geometry.row_bytes);
 }
 
 }  // namespace detail
@@ -155,10 +159,12 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t gather(const Group& g, const view<T>& e
                                                 const std::uint64_t* indices, std::uint64_t count,
                                                 T* out) {
     std::int64_t done = detail::check_gather(indices, count, out, sizeof(T));
+    engine::row_geometry geometry = elements.geometry();
+    geometry.rows = engine::share_count(g, elements.cache(), geometry.rows);
     if (done == 0 && count > 0)
         done = engine::gather_in_units<engine::unit_for<sizeof(T)>, call_kind::by_address>(
-            g, elements.cache(), elements.file(), elements.geometry(), engine::listed_rows{indices},
-            count, reinterpret_cast<std::byte*>(out));
+            g, elements.cache(), elements.file(), geometry, engine::listed_rows{indices}, count,
+            reinterpret_cast<std::byte*>(out));
     return detail::end_gather(g, elements.cache(), done, sizeof(T));
 }
 

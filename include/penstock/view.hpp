@@ -75,7 +75,7 @@ public:
     template <group Group, typename Visit>
     PENSTOCK_HD std::int64_t for_each(const Group& g, std::uint64_t first, std::uint64_t count,
                                       const Visit& visit) const {
-        const std::uint64_t size = common_size(g);
+        const std::uint64_t size = engine::share_count(g, *cache_, size_);
         if (first >= size) return 0;
         return engine::visit_elements<T>(g, *cache_, file_, first_byte_, first,
                                          count < size - first ? count : size - first, visit);
@@ -89,12 +89,14 @@ public:
     template <group Group>
     PENSTOCK_HD std::int64_t copy_to(const Group& g, T* out, std::uint64_t first,
                                      std::uint64_t count) const {
-        const std::uint64_t size = common_size(g);
+        const std::uint64_t size = engine::share_count(g, *cache_, size_);
         if (first >= size || count == 0) return 0;
         if (out == nullptr) return -EINVAL;
         const std::uint64_t wanted = count < size - first ? count : size - first;
+        engine::file_handle file = file_;
+        file.size_bytes = first_byte_ + size * sizeof(T);  // in each thread the same
         const std::int64_t got =
-            engine::read_file(g, *cache_, file_, reinterpret_cast<std::byte*>(out),
+            engine::read_file(g, *cache_, file, reinterpret_cast<std::byte*>(out),
                               wanted * sizeof(T), first_byte_ + first * sizeof(T));
         g.sync();  // every thread's part is there before any of them reads it
         if (g.is_leader()) {
@@ -119,12 +121,6 @@ public:
     }
 
 private:
-    // The threads of a group may have made their views while the file grew.
-    template <typename Group>
-    PENSTOCK_HD PENSTOCK_INLINE std::uint64_t common_size(const Group& g) const {
-        return cache_->writes == nullptr ? size_ : g.broadcast(size_);
-    }
-
     static PENSTOCK_HD PENSTOCK_NOINLINE T outside(const engine::cache_view& c, std::uint32_t slot,
                                                    std::uint32_t generation,
                                                    std::uint64_t first_byte, std::uint64_t i) {

@@ -180,7 +180,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t gather_rest(const Group g, const cach
                                                        std::uint32_t slot, const row_geometry rows,
                                                        const List list, std::uint64_t begin,
                                                        std::uint64_t count, std::byte* out) {
-    const file_handle f = handle_of(c, slot);
+    const file_handle f = handle_of(g, c, slot);
     if (const std::int64_t code = shared_stop_code(g, c); code != 0) {
         const std::uint64_t index = list.indices[list.position(begin < count ? begin : count - 1)];
         if (g.is_leader())

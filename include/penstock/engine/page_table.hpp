@@ -20,6 +20,7 @@
 #include "penstock/engine/layout.hpp"
 #include "penstock/engine/retire.hpp"
 #include "penstock/engine/ring.hpp"
+#include "penstock/group/concept.hpp"
 
 namespace penstock::engine {
 
@@ -38,6 +39,16 @@ PENSTOCK_HD PENSTOCK_INLINE file_handle handle_of(const cache_view& c, std::uint
     // In a runtime that does not write, a file keeps the size that it was opened with.
     const std::uint64_t size = c.writes == nullptr ? record.size_bytes : size_of(c, slot);
     return {size, record.table, slot, record.generation, record.two_level != 0};
+}
+
+// The same for a whole group. Its threads may see different sizes while other groups write the
+// file. The leader's counts for all of them: threads that differed would go to different barriers.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_INLINE file_handle handle_of(const Group& g, const cache_view& c,
+                                                  std::uint32_t slot) {
+    file_handle out = handle_of(c, slot);
+    if (c.writes != nullptr) out.size_bytes = g.broadcast(out.size_bytes);
+    return out;
 }
 
 // May some page of the file have no word yet? Then the threads of a group may get different results
@@ -85,15 +96,28 @@ PENSTOCK_HD PENSTOCK_INLINE bool find_file(const cache_view& c, int fd, file_han
     return find_file_and(c, fd, out, unwanted_access, [](const file_handle&) {});
 }
 
-// The same for a whole group. Its threads may see different sizes while other groups write the
-// file; the leader's size counts.
+// Whole group, whose threads have each looked for themselves. The leader's look counts: sizes may
+// differ while other groups write the file, and whether it is open, where the program uses a
+// descriptor that it has closed and another group opens the file. Lanes of one warp look by the
+// same load, so only the threads of several warps ask each other for that alone.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_INLINE bool share_look(const Group& g, const cache_view& c, bool found,
+                                            file_handle& file) {
+    if (c.writes != nullptr) {
+        const std::uint64_t seen = g.broadcast(found ? file.size_bytes + 1 : 0);
+        file.size_bytes = seen - 1;
+        return seen != 0;
+    }
+    if constexpr (narrow_group<Group>) return found;
+    else return g.broadcast(found);
+}
+
+// The same as find_file for a whole group.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE bool find_file(const Group& g, const cache_view& c, int fd,
                                            file_handle& out,
                                            std::uint32_t unwanted_access = may_write) {
-    const bool found = find_file(c, fd, out, unwanted_access);
-    if (c.writes != nullptr) out.size_bytes = g.broadcast(out.size_bytes);
-    return found;
+    return share_look(g, c, find_file(c, fd, out, unwanted_access), out);
 }
 
 // The same for a group that reads at `offset`, with a look ahead at the page there.
@@ -104,8 +128,18 @@ PENSTOCK_HD PENSTOCK_INLINE bool find_to_read(const Group& g, const cache_view& 
     const bool found = find_file_and(c, fd, out, may_write, [&](const file_handle& f) {
         early = look_ahead(c, f, static_cast<std::uint64_t>(offset));
     });
-    if (c.writes != nullptr) out.size_bytes = g.broadcast(out.size_bytes);
-    return found;
+    return share_look(g, c, found, out);
+}
+
+// Whole group. How many rows or elements the group has of a file, where each thread made a view of
+// its own and found `own`: as many as the leader, or none if a thread has none.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_INLINE std::uint64_t share_count(const Group& g, const cache_view& c,
+                                                      std::uint64_t own) {
+    if constexpr (narrow_group<Group>)
+        if (c.writes == nullptr) return own;  // as in share_look
+    if (!g.all(own > 0)) return 0;
+    return c.writes == nullptr ? own : g.broadcast(own);
 }
 
 inline constexpr std::uint64_t no_word = ~std::uint64_t{0};

@@ -252,7 +252,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t deliver_listed(const Group g, const c
             const std::uint64_t next = copy_far_rows(g, c, rows, i, end);
             if (next > i) return static_cast<std::int64_t>(next - i);
         }
-        const file_handle f = handle_of(c, source.file->slot);
+        const file_handle f = handle_of(g, c, source.file->slot);
         std::uint64_t failed = 0;
         const std::int64_t delivered =
             rows_left(g, c, rows, i, deliver_missing(g, c, f, rows, i, end, failed));
@@ -371,7 +371,7 @@ PENSTOCK_HD PENSTOCK_INLINE void bring_in_list(const Group& g, const cache_view&
         bool good = source.is == row_source::in_file;
         // Each round loads at least one page of the list, or finds all of them under way.
         for (std::uint32_t round = 0; good && round <= max_pending_loads; ++round) {
-            const file_handle f = handle_of(c, source.file->slot);
+            const file_handle f = handle_of(g, c, source.file->slot);
             page_list absent;
             next = list_absent(g, c, f, t, list, i, end, absent);
             if (absent.count == 0) break;
