@@ -2,6 +2,7 @@
 // windows and by request.
 #include "device/support.cuh"
 #include "penstock/gather.hpp"
+#include "penstock/write.hpp"
 
 namespace penstock::test {
 
@@ -84,18 +85,55 @@ struct gather_pieces {
     }
 };
 
+// Group 0 cuts half of the file off and has it grow again, while the others gather eight rows at a
+// time. Counts threads that got another result than their leader, calls that brought all rows, and
+// changes that failed.
+struct gather_beside_cuts {
+    int fd;
+    row_shape shape;
+    const std::uint64_t* indices;
+    std::uint64_t lists;
+    std::byte* out;
+    unsigned long long* counters;
+
+    template <typename Group>
+    __device__ void cut(const Group& g, const runtime_ref& fs) const {
+        for (int i = 0; i < 200; ++i) {
+            const int cut = truncate(g, fs, fd, gathered_bytes / 2);
+            const std::int64_t grown = write(g, fs, fd, out, 1, gathered_bytes - 1);
+            if (g.is_leader() && (cut != 0 || grown != 1)) atomicAdd(counters + 2, 1ull);
+        }
+    }
+    template <typename Group>
+    __device__ void operator()(const Group& g, const runtime_ref& fs, std::uint64_t number) const {
+        if (number == 0) {
+            cut(g, fs);
+            return;
+        }
+        for (std::uint64_t i = 0; i < 1000; ++i) {
+            const row_view rows(fs, fd, shape);
+            const std::int64_t done = gather(g, rows, indices + 8 * ((number * 977 + i) % lists), 8,
+                                             out + number * 8 * shape.row_bytes);
+            if (g.broadcast(done) != done) atomicAdd(counters, 1ull);
+            if (g.is_leader() && done == 8) atomicAdd(counters + 1, 1ull);
+        }
+    }
+};
+
 class device_gather : public testing::Test {
 protected:
-    void start(std::uint64_t page_bytes, std::uint64_t frames, bool windows) {
+    void start(std::uint64_t page_bytes, std::uint64_t frames, bool windows,
+               bool writable = false) {
         bytes = pattern(3, gathered_bytes);
         write_file(folder / "data", bytes);
         options o = gpu_options(folder);
         o.page_bytes = page_bytes;
         o.cache_bytes = page_bytes * frames;
         o.frame_wait_ms = 5000;
+        o.writable = writable;
         rt = make_runtime(o);
         ASSERT_NE(rt, nullptr);
-        ASSERT_GE(fd = rt->open(folder / "data"), 0);
+        ASSERT_GE(fd = rt->open(folder / "data", writable ? open_read_write : open_read), 0);
         if (windows) {
             ASSERT_EQ(rt->open_windows(fd), static_cast<std::int64_t>(gathered_bytes));
         }
@@ -311,6 +349,26 @@ TEST_F(device_gather, on_a_stream_that_is_captured_is_refused) {
     EXPECT_EQ(rt->gather(fd, shape, list.get(), 100, out.get(), {.stream = own}), 100);
     EXPECT_EQ(wrong_rows(bytes, shape, indices, out.read()), 0u);
     cudaStreamDestroy(own);
+}
+
+// Warps of a block that each looked for the size would wait at different barriers for ever.
+TEST_F(device_gather, blocks_go_one_way_while_the_file_is_cut) {
+    PENSTOCK_NEEDS_GPU();
+    start(4096, 512, false, true);
+    const row_shape shape{512, 0, 0};
+    constexpr std::uint64_t lists = 512, groups = 65;
+    const device_array<std::uint64_t> list(random_indices(8 * lists, rows_in_file(shape), 5));
+    const device_array<std::uint8_t> out(groups * 8 * shape.row_bytes);
+    const device_counters counters(3);
+    ASSERT_EQ(launch<width::block>(
+                  *rt, groups,
+                  gather_beside_cuts{fd, shape, list.get(), lists,
+                                     reinterpret_cast<std::byte*>(out.get()), counters.get()},
+                  {.threads_per_block = 128}),
+              0);
+    EXPECT_EQ(counters.read()[0], 0u) << "threads of one group got different results";
+    EXPECT_GT(counters.read()[1], 0u);
+    EXPECT_EQ(counters.read()[2], 0u);
 }
 
 TEST_F(device_gather, errors_name_the_row) {
