@@ -265,7 +265,9 @@ private:
     int close(buffer::session& session, std::uint32_t file) {
         int code = session.flush(file);
         if (code == 0) code = all_->begin_close(&session, file);
-        return code != 0 ? code : all_->end_close(&session, file, true);
+        if (code == 0) code = all_->end_close(&session, file, true);
+        if (code == 0) all_->free_number(file);
+        return code;
     }
     void close_and_open(const std::atomic<std::uint32_t>& working) {
         const auto session = all_->open_session();

@@ -54,6 +54,7 @@ TEST_P(losses, are_none_where_a_file_system_has_no_fsync) {
     EXPECT_EQ(f.on_disk()[0], 9);
     EXPECT_EQ(f.all->begin_close(session.get(), 0), 0);
     EXPECT_EQ(f.all->end_close(session.get(), 0, true), 0);
+    f.all->free_number(0);
     EXPECT_EQ(session->flush(0), -EINVAL);
 }
 
@@ -76,6 +77,7 @@ TEST_P(losses, of_a_sync_are_told_by_every_flush_until_the_file_is_opened_anew) 
     EXPECT_EQ(session->flush(0), 0);
     EXPECT_EQ(f.all->begin_close(session.get(), 0), 0);
     EXPECT_EQ(f.all->end_close(session.get(), 0, true), 0);
+    f.all->free_number(0);
 }
 
 // Of two flushes at a time the kernel tells one.

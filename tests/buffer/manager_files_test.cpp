@@ -270,6 +270,27 @@ TEST_P(changing_files, come_and_go_under_one_number) {
     ::close(other);
 }
 
+// A closer takes away what it keeps under the number first.
+TEST_P(changing_files, keep_their_number_until_it_is_freed) {
+    manager_settings settings = small(8, 8, order_kind::lru);
+    settings.files = 1;
+    buffered_file f(settings, bytes(4 * page_bytes, 1), GetParam());
+    auto session = f.all->open_session();
+    EXPECT_EQ(first_byte(*session, 2), 1);
+    ASSERT_EQ(f.all->begin_close(session.get(), 0), 0);
+    ASSERT_EQ(f.all->end_close(session.get(), 0, true), 0);
+    EXPECT_EQ(f.all->counts().pages, 0u);
+    EXPECT_EQ(f.all->add_file(f.fd, 4 * page_bytes), -EMFILE);
+    EXPECT_EQ(f.all->remove_file(0), -EBUSY);
+    std::byte none{};
+    EXPECT_EQ(f.all->open_session()->read(0, 0, &none, 1), -EBADF);
+    f.all->free_number(0);
+    EXPECT_EQ(f.all->remove_file(0), -EINVAL);
+    EXPECT_EQ(f.all->add_file(f.fd, 4 * page_bytes), 0);
+    EXPECT_EQ(first_byte(*session, 2), 1);
+    f.expect_right();
+}
+
 TEST_P(changing_files, are_read_ahead_as_far_as_there_is_room) {
     buffered_file f(small(15, 10, order_kind::lru), pattern(3, 100 * page_bytes), GetParam());
     auto session = f.all->open_session();

@@ -90,19 +90,18 @@ public:
         all.frames.enter(shared_.lender);
     }
     void leave(host::hub& all) override { all.frames.leave(shared_.lender); }
-
-protected:
-    [[nodiscard]] file_states& states() override { return shared_.states; }
-    int drop_file(std::uint32_t number) override {
-        shared_.lender.files.remove(number);
-        dedu_request asked;
-        if (const int code = shared_.forget(asked, number, 0, ~std::uint64_t{0}, deadline::max());
-            code != 0)
-            return code;
+    void free_number(std::uint32_t number) override {
         const std::lock_guard hold(files_mutex_);
         shared_.states.remove(number);  // before the number may be another file's
         shared_.pages.remove(number);
-        return 0;
+    }
+
+protected:
+    [[nodiscard]] file_states& states() override { return shared_.states; }
+    int drop_pages(std::uint32_t number) override {
+        shared_.lender.files.remove(number);
+        dedu_request asked;
+        return shared_.forget(asked, number, 0, ~std::uint64_t{0}, deadline::max());
     }
 
 private:

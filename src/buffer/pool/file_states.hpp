@@ -17,7 +17,8 @@
 //     reopen().
 // (4) The pages leave. They are clean by (3), or given up by the caller of discard. Nothing but
 //     moves and writes that are under way can stand in the way, so there is no time-out here.
-// (5) remove(): the size is 0 and the words of the pages are freed. Only now the number is free.
+// (5) remove(): the size is 0 and the words of the pages are freed. Only now the number is free:
+//     whatever the closer keeps under it has gone before.
 //
 // A file that is cut (session::resize) has a second user of this: the resizer first says that pages
 // behind the new end are gone, then calls await_fixed(), and only then drops them

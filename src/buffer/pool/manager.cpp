@@ -75,20 +75,19 @@ public:
         all.frames.enter(all_.lender);
     }
     void leave(host::hub& all) override { all.frames.leave(all_.lender); }
-
-protected:
-    [[nodiscard]] file_states& states() override { return all_.states; }
-    int drop_file(std::uint32_t number) override {
-        all_.lender.files.remove(number);
-        if (const int code = all_.changes.forget(number, 0, ~std::uint64_t{0}, deadline::max());
-            code != 0)
-            return code;
+    void free_number(std::uint32_t number) override {
         const lock hold(all_.locked.mutex);
         frame_directory::file& closed = all_.pages.file_at(number);
         all_.pages.clear(closed);
         all_.states.remove(number);  // before the number may be another file's
         closed.in_use = false;
-        return 0;
+    }
+
+protected:
+    [[nodiscard]] file_states& states() override { return all_.states; }
+    int drop_pages(std::uint32_t number) override {
+        all_.lender.files.remove(number);
+        return all_.changes.forget(number, 0, ~std::uint64_t{0}, deadline::max());
     }
 
 private:
@@ -138,14 +137,16 @@ int manager::begin_close(session* by, std::uint32_t number) {
 
 int manager::end_close(session* by, std::uint32_t number, bool flushes) {
     int code = flushes ? by->flush(number) : 0;
-    if (code == 0) code = drop_file(number);
+    if (code == 0) code = drop_pages(number);
     if (code != 0) states().reopen(number);
     return code;
 }
 
 int manager::remove_file(std::uint32_t number) {
-    const int code = begin_close(nullptr, number);
-    return code != 0 ? code : end_close(nullptr, number, false);
+    int code = begin_close(nullptr, number);
+    if (code == 0) code = end_close(nullptr, number, false);
+    if (code == 0) free_number(number);
+    return code;
 }
 
 status manager::make(const manager_settings& settings, device_frames& frames,

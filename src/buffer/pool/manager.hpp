@@ -126,12 +126,14 @@ public:
     // -ETIMEDOUT, a session has a page of it fixed, and the file stays as it was. Cost: as of
     // session::forget.
     int remove_file(std::uint32_t number);
-    // The same in two parts, steps (2) and (3) to (5) of file_states.hpp, for a session of this
-    // manager that may be null. After begin_close() was 0, end_close() follows; with `flushes`
+    // The same in three parts, for a session of this manager that may be null: (2), (3) with (4),
+    // and (5) of file_states.hpp. After begin_close() was 0, end_close() follows; with `flushes`
     // nothing is lost, and it is 0 or the error of the flush, after which the file is open as
-    // before.
+    // before. After 0, free_number() follows: until then the number is no other file's, so a caller
+    // that keeps something under it takes that away first.
     int begin_close(session* by, std::uint32_t number);
     int end_close(session* by, std::uint32_t number, bool flushes);
+    virtual void free_number(std::uint32_t number) = 0;
     // Null: there are as many as can be, or there is no memory.
     virtual std::unique_ptr<session> open_session() = 0;
     [[nodiscard]] virtual manager_counts counts() const = 0;
@@ -145,8 +147,8 @@ public:
     virtual void leave(host::hub& all) = 0;
 
 protected:
-    // Steps (4) and (5). The file is closing; where this fails it still is.
-    virtual int drop_file(std::uint32_t number) = 0;
+    // Step (4). The file is closing, and still is afterwards.
+    virtual int drop_pages(std::uint32_t number) = 0;
     [[nodiscard]] virtual file_states& states() = 0;
 };
 

@@ -170,7 +170,8 @@ public:
         return {};
     }
 
-    // The steps of file_states.hpp. Only (1) and (3) need the pool's own session.
+    // The steps of file_states.hpp. Only (1) and (3) need the pool's own session. The list of files
+    // loses the file as its number becomes free: an open_file() sees both or neither.
     int close_file(std::uint32_t number, bool flush) {
         {
             const std::lock_guard hold(table_);
@@ -188,10 +189,14 @@ public:
             const std::lock_guard own_hold(in_own_);
             code = all_->end_close(own_.get(), number, flush);
         }
+        std::map<std::uint32_t, pool_file>::node_type closed;  // ends without the lock
         const std::lock_guard hold(table_);
-        const auto found = files_.find(number);
-        found->second.is_closing = false;
-        if (code == 0) files_.erase(found);
+        if (code != 0) {
+            files_.at(number).is_closing = false;
+        } else {
+            closed = files_.extract(number);
+            all_->free_number(number);
+        }
         return code;
     }
 
