@@ -70,7 +70,7 @@ ORDERS_LEFT = {
 VOLATILE_IN = {"include/penstock/gpufs.cuh", "include/penstock/gpufs_compat.cuh",
                "include/penstock/gpufs_host.cuh", "tests/device/gpufs_test.cu",
                "tests/device/gpufs_second_file_test.cu", "tests/device/gpufs_samples/copy.cu",
-               "tests/device/gpufs_samples/rows.cu"}
+               "tests/device/gpufs_samples/rows.cu", "tests/device/gpufs_samples/totals.cu"}
 
 
 def is_skipped(folder):

@@ -9,12 +9,15 @@
 //   single_thread_fsync single_thread_ftruncate
 //   BEGIN_SINGLE_THREAD END_SINGLE_THREAD       what is between them the first thread runs
 //   INIT_LOCK LAST_SEMAPHORE                    the first block of a launch to come, and the last
-//   TID LANE_ID WARP_ID NUM_WARPS               of the calling thread
+//   TID LANE_ID WARP_ID NUM_WARPS BLOCK_ID      of the calling thread
 //   GPU_ASSERT ERROR CUDA_SAFE_CALL             end the kernel, or the program, with a message
+//   MUTEX_LOCK MUTEX_TRY_LOCK MUTEX_UNLOCK      a lock that is an int
 //
 // Differences: results are 0 or a negative errno; LAST_SEMAPHORE names one last block even if
 // several come together; counters for statistics are not kept, and PRINT_* print nothing. READ and
-// WRITE, FREE and MALLOC are no macros here.
+// WRITE, FREE and MALLOC are no macros here. Without a counterpart are what the last version of
+// util.cu.h has of copies by warps and of 16 bytes (*_warp, copy_block_16, valcpy_*), broadcast and
+// GET_SMID.
 #pragma once
 
 #include <cassert>
@@ -39,6 +42,7 @@ typedef char Page[FS_BLOCKSIZE];
 #define LANE_ID (TID & 0x1f)
 #define WARP_ID (TID >> 5)
 #define NUM_WARPS ((blockDim.x * blockDim.y * blockDim.z) >> 5)
+#define BLOCK_ID (blockIdx.x + gridDim.x * blockIdx.y + gridDim.x * gridDim.y * blockIdx.z)
 
 // The block waits for its first thread, and for each other before it.
 #define BEGIN_SINGLE_THREAD \
@@ -48,31 +52,34 @@ typedef char Page[FS_BLOCKSIZE];
     }                     \
     __syncthreads();
 
+// From here on each macro that is a statement is a whole one, as in the original: programs write it
+// with a semicolon or without, and before `else` without.
 #if defined(RELEASE)
 #define GPU_ASSERT(condition)
 #else
-#define GPU_ASSERT(condition) assert(condition)
+#define GPU_ASSERT(condition) assert(condition);
 #endif
 
 // In a kernel: prints the text with its place and ends the kernel, which the host sees as a launch
-// failure.
-#define ERROR(text) penstock::gpufs::end_kernel(text, __FILE__, __LINE__)
+// failure. On the host: prints the same and aborts.
+#define ERROR(text) penstock::gpufs::end_kernel(text, __FILE__, __LINE__);
 
 // On the host: ends the program if a call of CUDA fails.
-#define CUDA_SAFE_CALL(call) penstock::gpufs::check_cuda(call, __FILE__, __LINE__)
+#define CUDA_SAFE_CALL(call) penstock::gpufs::check_cuda(call, __FILE__, __LINE__);
 
 #define MUTEX_WAS_LOCKED(lock) atomicExch((int*)&(lock), 1)
+#define MUTEX_TRY_LOCK(lock) (!MUTEX_WAS_LOCKED(lock))
 #define MUTEX_LOCK(lock)                 \
-    do {                                 \
+    {                                    \
         while (MUTEX_WAS_LOCKED(lock)) { \
         }                                \
         __threadfence();                 \
-    } while (false)
+    }
 #define MUTEX_UNLOCK(lock)            \
-    do {                              \
+    {                                 \
         __threadfence();              \
         atomicExch((int*)&(lock), 0); \
-    } while (false)
+    }
 
 #define WAIT_ON_MEM(word, value)              \
     while (readNoCache(&(word)) != (value)) { \
@@ -83,9 +90,14 @@ typedef char Page[FS_BLOCKSIZE];
 
 namespace penstock::gpufs {
 
-PENSTOCK_D PENSTOCK_NOINLINE inline void end_kernel(const char* text, const char* file, int line) {
+PENSTOCK_HD PENSTOCK_NOINLINE inline void end_kernel(const char* text, const char* file, int line) {
+#if defined(__CUDA_ARCH__)
     printf("%s:%d: %s\n", file, line, text);
     __trap();
+#else
+    std::fprintf(stderr, "%s:%d: %s\n", file, line, text);
+    std::abort();
+#endif
 }
 
 inline void check_cuda(cudaError_t code, const char* file, int line) {
@@ -185,11 +197,21 @@ PENSTOCK_D inline void copy_block(uchar* to, volatile uchar* from, int size) {
 PENSTOCK_D inline void copyNoCache_block(uchar* to, volatile uchar* from, int size) {
     copy_block(to, from, size);
 }
+// `count` values of type T, of which thread `tid` of a block copies its share. It waits for none.
+template <typename T>
+PENSTOCK_D void aligned_copy(uchar* to, volatile uchar* from, int count, int tid) {
+    const T* const values = reinterpret_cast<const T*>(const_cast<const uchar*>(from));
+    for (int i = tid; i < count; i += blockDim.x * blockDim.y * blockDim.z)
+        reinterpret_cast<T*>(to)[i] = values[i];
+}
 
-// What is in memory now.
+// What is in memory now; of a pointer to uchar two bytes, as the original has it.
 template <typename T>
 PENSTOCK_D T readNoCache(const volatile T* from) {
     return *from;
+}
+PENSTOCK_D inline char2 readNoCache(const volatile uchar* from) {
+    return {static_cast<char>(from[0]), static_cast<char>(from[1])};
 }
 
 // Which block of a file an offset lies in, and where in the block.

@@ -4,7 +4,7 @@
 //   gpufs_samples     in a folder that it may write to; ends with "right" and exit status 0
 //
 // Two rounds, each with a new GPUGlobals: a copy by gread and gwrite, then the sums of rows
-// (rows.cu), whose last numbers are zeros.
+// (rows.cu), whose last numbers are zeros. Then totals.cu, which needs no file.
 #include <stdio.h>
 #include <errno.h>
 
@@ -148,6 +148,7 @@ int main() {
 
         wrong += wrong_copy("copy") + wrong_sums("sums");
     }
+    wrong += wrong_totals();
     printf("%s\n", wrong == 0 ? "right" : "wrong");
     return wrong != 0;
 }
