@@ -165,7 +165,9 @@ struct row_options {
     // it is being captured). No meaning on cpu, where the call returns when all is done.
     device_stream stream = nullptr;
     // A number that stands for no row: it yields zeros, and scatter leaves it out. For lists of
-    // fixed length.
+    // fixed length. It is compared as 64 bits: of uint64 numbers -1 stands for 2^64 - 1, which is
+    // no row of any table. Of uint32 numbers no negative one stands for any: 2^32 - 1 may be a row.
+    // For them name 2^32 - 1 itself.
     std::optional<std::int64_t> padding = std::nullopt;
     std::uint64_t stride_bytes = 0;  // between rows in the caller's memory; 0: row_bytes
     // Which device of the runtime does it, with its cache; -EINVAL: there is no such device. Empty:

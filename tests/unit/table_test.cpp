@@ -105,6 +105,24 @@ TEST_F(tables, padding_yields_zeros_and_no_error) {
     EXPECT_TRUE(is_zero(got, 1) && is_zero(got, 3));
 }
 
+// As 64 bits, so one that is negative is a number of uint64 and none of uint32.
+TEST_F(tables, padding_of_unsigned_numbers_is_compared_as_64_bits) {
+    make();
+    std::vector<std::uint8_t> got(2 * row, 0xa5);
+    const auto code_of = [&]<typename Number>(Number last, std::int64_t padding) {
+        const Number numbers[] = {5, last};
+        EXPECT_EQ(rows->gather(numbers, 2, got.data(), {.padding = padding}), 0);
+        EXPECT_EQ(std::memcmp(&got[0], expected(5), row), 0);
+        EXPECT_TRUE(is_zero(got, 1));
+        return rows->check().code;
+    };
+    EXPECT_EQ(code_of(~std::uint64_t{0}, -1), 0);
+    EXPECT_EQ(code_of(~std::uint32_t{0}, -1), -ERANGE);
+    EXPECT_EQ(code_of(~std::uint32_t{0}, 0xffffffff), 0);
+    EXPECT_EQ(code_of(std::int32_t{-1}, -1), 0);
+    EXPECT_EQ(code_of(std::int32_t{-1}, 0xffffffff), -ERANGE);
+}
+
 TEST_F(tables, a_number_outside_is_zero_and_noted_while_the_others_are_right) {
     make();
     for (const std::int64_t wrong : {std::int64_t{600}, std::int64_t{-1}, INT64_MIN}) {
