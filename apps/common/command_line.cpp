@@ -59,6 +59,21 @@ struct held_log {
     }
 };
 
+// CLI11 takes an operand "[a,b]" for a list, and "++" for the end of a command; either may be the
+// name of a file. A byte that no argument can hold, behind them, makes them texts as any other.
+constexpr char is_text = '\0';
+
+std::string with_mark(std::string text) {
+    const bool is_list = !text.empty() && text.front() == '[' && text.back() == ']';
+    if (is_list || text == "++") text += is_text;
+    return text;
+}
+
+std::string without_mark(std::string text) {
+    if (!text.empty() && text.back() == is_text) text.pop_back();
+    return text;
+}
+
 std::string not_empty(const std::string& text) {
     return text.empty() ? "'' is no value; give one" : "";
 }
@@ -101,10 +116,11 @@ std::string wrong_word(const CLI::App& app) {
         if (!each->get_group().empty()) names.push_back(each->get_name());
     const std::vector<std::string> left = at->remaining();
     if (!left.empty() && left.front().rfind('-', 0) == 0)
-        return "The following argument was not expected: " + left.front();
+        return "The following argument was not expected: " + without_mark(left.front());
     if (names.empty()) return {};
     if (left.empty() && at->get_require_subcommand_min() == 0) return {};
-    return (left.empty() ? "no command given" : shown(left.front()) + " is no command") +
+    return (left.empty() ? "no command given"
+                         : shown(without_mark(left.front())) + " is no command") +
            "; give " + list_of(names);
 }
 
@@ -112,6 +128,15 @@ void add_make_flags(CLI::App& app, common_flags& flags) {
     add_value(app, "--workers", flags.workers, "Threads; default: one for every processor", "N");
     app.add_flag("--json", flags.json, "Print exactly one JSON object on standard output");
     app.add_flag("--quiet", flags.quiet, "Print no summary; errors and warnings still appear");
+}
+
+CLI::Option* add_operands(CLI::App& app, const char* name, std::vector<std::string>& out,
+                          const char* about) {
+    const auto store = [&out](const std::vector<std::string>& texts) {
+        out.clear();
+        for (const std::string& text : texts) out.push_back(without_mark(text));
+    };
+    return app.add_option_function<std::vector<std::string>>(name, store, about);
 }
 
 void add_version_flag(CLI::App& app) {
@@ -154,16 +179,17 @@ void option_list::required() {
 }
 
 void option_list::operand(const char* name, std::string& out, const char* about) {
-    app_.add_option(name, out, about)->required();
+    const auto store = [&out](const std::string& text) { out = without_mark(text); };
+    app_.add_option_function<std::string>(name, store, about)->required();
 }
 
 void option_list::operands(const char* name, std::vector<std::string>& out, const char* about) {
-    app_.add_option(name, out, about)->required();
+    add_operands(app_, name, out, about)->required();
 }
 
 void option_list::optional_operands(const char* name, std::vector<std::string>& out,
                                     const char* about) {
-    app_.add_option(name, out, about);
+    add_operands(app_, name, out, about);
 }
 
 void option_list::flag(const char* name, bool& out, const char* about) {
@@ -189,7 +215,7 @@ option_list& option_list::value(const char* flag, const reader& read, const std:
                                 const char* form) {
     const std::string names = flag, name = names.substr(names.rfind(',') + 1);
     const auto store = [&mistake = mistake_, read, name](const std::string& text) {
-        if (mistake.ok()) mistake = read(name, text);
+        if (mistake.ok()) mistake = read(name, without_mark(text));
     };
     last_ = app_.add_option_function<std::string>(names, store, about)
                 ->option_text(form)
@@ -246,7 +272,10 @@ std::string option_list::text_of_bound(double bound) { return text_of("%g", boun
 
 CLI::Option* add_value(CLI::App& app, const std::string& flag, std::string& out,
                        const std::string& about, const char* form) {
-    return app.add_option(flag, out, about)->option_text(form)->check(not_empty);
+    const auto store = [&out](const std::string& text) { out = without_mark(text); };
+    return app.add_option_function<std::string>(flag, store, about)
+        ->option_text(form)
+        ->check(not_empty);
 }
 
 void add_common_flags(CLI::App& app, common_flags& flags, device_use use) {
@@ -265,8 +294,10 @@ void add_common_flags(CLI::App& app, common_flags& flags, device_use use) {
 }
 
 std::optional<int> parse_command_line(CLI::App& app, int argc, char** argv) {
+    std::vector<std::string> last_first;  // as CLI11 wants them
+    for (int i = argc - 1; i > 0; --i) last_first.push_back(with_mark(argv[i]));
     try {
-        app.parse(argc, argv);
+        app.parse(std::move(last_first));
     } catch (const CLI::Success& wanted) {
         std::ostringstream text;
         app.exit(wanted, text, text);  // help or version
