@@ -135,6 +135,7 @@ public:
 
 private:
     [[nodiscard]] int set_rights() const;
+    [[nodiscard]] bool exchange() const;  // of the two folders; false and errno
 
     std::string target_;
     std::string passing_;       // empty: nothing to clean up

@@ -31,23 +31,47 @@ status named(const std::string& path, int code, const std::string& cure) {
     return {code, "library " + apps::shown(path) + ": " + error_text(code) + "; " + cure};
 }
 
-// An empty folder, or a library and nothing else.
+bool is_file(const std::string& path, struct stat& there) {
+    return ::lstat(path.c_str(), &there) == 0 && S_ISREG(there.st_mode);
+}
+
+// What makes a folder a library is the beginning of its header, not that there is a file of that
+// name: many a folder has one.
+bool has_header(const std::string& folder) {
+    const std::string path = folder + "/" + header_name;
+    struct stat there {};
+    if (!is_file(path, there) || there.st_size != sizeof(library_header)) return false;
+    const apps::unique_fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    std::uint64_t magic = 0;
+    return fd >= 0 && apps::read_all(fd, &magic, sizeof magic, 0) == 0 && magic == library_magic;
+}
+
+// Nothing, an empty folder, or a library and nothing else lies at `folder`. `path`: its name for
+// messages.
 status check_replaceable(const std::string& path, const std::string& folder) {
+    struct stat there {};
+    if (::lstat(folder.c_str(), &there) != 0)
+        return errno == ENOENT ? status{} : named(path, -errno, "give another name");
+    if (!S_ISDIR(there.st_mode)) return named(path, -EEXIST, "it is no folder; give another name");
     const std::vector<std::string> known = file_names();
-    const bool is_library = ::access((folder + "/" + header_name).c_str(), F_OK) == 0;
+    const bool is_library = has_header(folder);
     std::error_code unreadable;
-    for (const auto& entry : std::filesystem::directory_iterator(folder, unreadable)) {
-        const std::string name = entry.path().filename();
+    std::filesystem::directory_iterator entry(folder, unreadable);
+    for (; !unreadable && entry != std::filesystem::directory_iterator();
+         entry.increment(unreadable)) {
+        const std::string name = entry->path().filename();
         if (!is_library)
             return named(path, -ENOTEMPTY,
                          "the folder holds other things than a library; give another name");
-        if (std::find(known.begin(), known.end(), name) == known.end())
+        if (std::find(known.begin(), known.end(), name) == known.end() ||
+            !is_file(folder + "/" + name, there))
             return named(
                 path, -ENOTEMPTY,
                 "the folder also holds " + apps::shown(name) +
                     ", which is no part of a library; move that away, or give another name");
     }
-    return {};
+    if (!unreadable) return {};
+    return named(path, -unreadable.value(), "give the right to list this folder, or another name");
 }
 
 }  // namespace
@@ -88,12 +112,7 @@ void staging_folder::remove(const std::string& name) const { ::unlink(file(name)
 status staging_folder::create(const std::string& path) {
     target_ = path;
     while (target_.size() > 1 && target_.back() == '/') target_.pop_back();
-    struct stat there {};
-    if (::lstat(target_.c_str(), &there) == 0) {
-        if (!S_ISDIR(there.st_mode))
-            return named(path, -EEXIST, "it is no folder; give another name");
-        if (status s = check_replaceable(path, target_); !s) return s;
-    }
+    if (status s = check_replaceable(path, target_); !s) return s;
     {
         const apps::signal_pause until_noted;
         std::string name = target_ + ".penstock-XXXXXX";
@@ -125,12 +144,27 @@ int staging_folder::set_rights() const {
     return 0;
 }
 
+// An older library of that name changes places with the new one, so that there is one at every
+// moment. Another program may have put something else there since create() looked: that changes
+// places once more, and is not this object's to remove.
 status staging_folder::commit() {
+    if (status s = check_replaceable(target_, target_); !s) return s;
     if (const int code = set_rights(); code != 0) return named(target_, code, "give another name");
-    // An older library of that name changes places with the new one, so that there is one at every
-    // moment.
-    const bool replaced =
-        ::renameat2(AT_FDCWD, passing_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) == 0;
+    bool replaced = false;
+    status found;
+    {
+        const apps::signal_pause until_known;  // a signal would remove what lies at passing_
+        replaced = exchange();
+        const int code = errno;
+        if (replaced) found = check_replaceable(target_, passing_);
+        if (!found.ok() && !exchange()) {
+            found.message += "; what was there lies at " + apps::shown(passing_);
+            noted_.forget();
+            passing_.clear();
+        }
+        errno = code;
+    }
+    if (!found.ok()) return found;
     const bool is_new = !replaced && (errno == ENOENT || errno == EINVAL || errno == ENOSYS) &&
                         ::rename(passing_.c_str(), target_.c_str()) == 0;
     if (!replaced && !is_new)
@@ -139,6 +173,10 @@ status staging_folder::commit() {
     passing_.clear();
     noted_.forget();
     return {};
+}
+
+bool staging_folder::exchange() const {
+    return ::renameat2(AT_FDCWD, passing_.c_str(), AT_FDCWD, target_.c_str(), RENAME_EXCHANGE) == 0;
 }
 
 }  // namespace penstock::collage

@@ -121,6 +121,45 @@ def check_index(program, folder):
     support.require(reference.Library(lib).stride == 8, "a refused index changed the library")
 
 
+def check_no_library(program, folder):
+    """Only a library is replaced: not a folder whose files have the names of one."""
+    source, out = os.path.join(folder, "for_none"), os.path.join(folder, "mine")
+    os.mkdir(source)
+    support.write_ppm(os.path.join(source, "good.ppm"), support.make_picture(80, 80, 1))
+    real = os.path.join(folder, "for_none.lib")
+    support.must_run(program, "index", source, "-o", real)
+    header = open(os.path.join(real, "header"), "rb").read()
+    for files in ({"header": b"title,author\n"}, {"header": b"", "tiles": b"mine"},
+                  {"header": header + b"more", "tiles": b"mine"},
+                  {"header": b"X" + header[1:], "tiles": b"mine"}):
+        os.mkdir(out)
+        for name, data in files.items():
+            write(os.path.join(out, name), data)
+        refuse(program, ["index", source, "-o", out], ["mine", "other things"])
+        support.require({name: open(os.path.join(out, name), "rb").read()
+                         for name in os.listdir(out)} == files, f"{files}: {os.listdir(out)}")
+        shutil.rmtree(out)
+    # Names of a library, but another kind of file.
+    for make in (os.mkdir, os.mkfifo, lambda path: os.symlink("header", path)):
+        shutil.copytree(real, out)
+        os.remove(os.path.join(out, "tiles"))
+        make(os.path.join(out, "tiles"))
+        refuse(program, ["index", source, "-o", out], ["mine", "'tiles'", "no part of a library"])
+        support.require(os.path.lexists(os.path.join(out, "tiles")), "tiles was removed")
+        shutil.rmtree(out)
+    # A folder that cannot be listed is not empty for that.
+    os.mkdir(out)
+    write(os.path.join(out, "tiles"), b"mine")
+    os.chmod(out, 0o300)
+    try:
+        os.listdir(out)  # root may
+    except PermissionError:
+        refuse(program, ["index", source, "-o", out], ["mine", "EACCES"])
+        support.require(os.path.exists(os.path.join(out, "tiles")), "tiles was removed")
+    os.chmod(out, 0o700)
+    shutil.rmtree(out)
+
+
 def check_damaged_pictures(program, folder, kinds):
     source, lib = os.path.join(folder, "damaged"), os.path.join(folder, "damaged.lib")
     os.mkdir(source)
@@ -290,6 +329,7 @@ def main():
         support.write_ppm(picture, support.make_picture(64, 40, 5))
         check_usage(program, folder, lib, picture)
         check_index(program, folder)
+        check_no_library(program, folder)
         check_damaged_pictures(program, folder, kinds)
         check_damaged_library(program, folder, lib, picture)
         check_kinds(program, folder, lib, kinds)

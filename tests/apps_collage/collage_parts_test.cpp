@@ -252,5 +252,67 @@ TEST_F(collage_gather, counts_of_several_devices_are_put_together) {
     EXPECT_EQ(note_counts(job, sides, totals, report).code, -EBADMSG);
 }
 
+// A folder below the system's for passing files, removed at the end.
+class own_folder {
+public:
+    own_folder() {
+        std::string name = std::filesystem::temp_directory_path() / "collage-parts-XXXXXX";
+        path_ = ::mkdtemp(name.data());
+    }
+    ~own_folder() { std::filesystem::remove_all(path_); }
+    std::string at(const std::string& name) const { return path_ + "/" + name; }
+    std::size_t entries() const {
+        const std::filesystem::directory_iterator begin(path_), end;
+        return static_cast<std::size_t>(std::distance(begin, end));
+    }
+
+private:
+    std::string path_;
+};
+
+std::string content_of(const std::string& path) {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// As if another program had made them while the library was.
+TEST(collage_staging, leaves_what_came_to_its_place_meanwhile) {
+    const own_folder folder;
+    const std::string out = folder.at("lib");
+    for (const char* const name : {"header", "tiles", "diary"}) {
+        {
+            staging_folder staged;
+            ASSERT_TRUE(staged.create(out).ok());
+            std::ofstream(staged.file(tiles_name)) << "new";
+            std::filesystem::create_directory(out);
+            std::ofstream(out + "/" + name) << "mine";
+            EXPECT_EQ(staged.commit().code, -ENOTEMPTY) << name;
+        }
+        EXPECT_EQ(content_of(out + "/" + name), "mine");
+        EXPECT_EQ(folder.entries(), 1u);
+        std::filesystem::remove_all(out);
+    }
+    {
+        staging_folder staged;
+        ASSERT_TRUE(staged.create(out).ok());
+        std::ofstream(out) << "mine";
+        EXPECT_EQ(staged.commit().code, -EEXIST);
+    }
+    EXPECT_EQ(content_of(out), "mine");
+    EXPECT_EQ(folder.entries(), 1u);
+}
+
+TEST(collage_staging, takes_the_place_of_an_empty_folder) {
+    const own_folder folder;
+    const std::string out = folder.at("lib");
+    std::filesystem::create_directory(out);
+    staging_folder staged;
+    ASSERT_TRUE(staged.create(out).ok());
+    std::ofstream(staged.file(tiles_name)) << "new";
+    EXPECT_TRUE(staged.commit().ok());
+    EXPECT_EQ(content_of(out + "/tiles"), "new");
+    EXPECT_EQ(folder.entries(), 1u);
+}
+
 }  // namespace
 }  // namespace penstock::collage
