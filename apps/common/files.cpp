@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <climits>
 #include <cstdio>
@@ -42,6 +43,34 @@ int follow_links(std::string& path) {
         path = next.empty() || next[0] == '/' ? next : directory_of(path) + "/" + next;
     }
     return -ELOOP;
+}
+
+std::string end_of(const std::string& folder) {
+    char end[PATH_MAX];
+    return ::realpath(folder.c_str(), end) != nullptr ? end : "";
+}
+
+// The descriptor of this process that a path names, such as 1 for /dev/stdout, by whatever links;
+// -1: it names none. The link that /proc has for a descriptor leads on to a file by its name, so
+// what it says is not followed.
+int own_descriptor(std::string path) {
+    const std::string all = end_of("/proc/self/fd"), of_thread = end_of("/proc/thread-self/fd");
+    for (int depth = 0; depth < 40 && !all.empty(); ++depth) {
+        const std::string folder = end_of(directory_of(path));
+        const std::string name = path.substr(path.rfind('/') + 1);  // npos + 1: from the start
+        if (folder == all || folder == of_thread) {
+            int number = -1;
+            const auto [end, code] =
+                std::from_chars(name.data(), name.data() + name.size(), number);
+            return code == std::errc() && end == name.data() + name.size() ? number : -1;
+        }
+        char text[PATH_MAX + 1];
+        const ssize_t length = ::readlink(path.c_str(), text, sizeof text);
+        if (length <= 0) return -1;
+        const std::string next(text, static_cast<std::size_t>(length));
+        path = next[0] == '/' ? next : directory_of(path) + "/" + next;
+    }
+    return -1;
 }
 
 unsigned mode_of_new_files() {
@@ -192,7 +221,21 @@ status output_file::open(const std::string& path) {
     if (exists && !S_ISREG(there.st_mode) && wants_name_)
         return failed(-EINVAL, "it is no regular file, so give another name");
     if (exists && !S_ISREG(there.st_mode)) return open_special(path);
+    if (const int own = own_descriptor(path); exists && own >= 0) return open_again(own);
     return open_regular(exists);
+}
+
+// What the caller opened as this descriptor goes on where it stands, or at its end (>>): the caller
+// meant that file, and its bytes before are not this program's to replace.
+status output_file::open_again(int own) {
+    if (wants_name_)
+        return failed(-EINVAL,
+                      "it is a file that the program was given open, so give another name");
+    const int flags = ::fcntl(own, F_GETFL);
+    if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY)
+        return failed(-EBADF, "it is not open for writing, so give another name");
+    fd_ = ::fcntl(own, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    return fd_ >= 0 ? status{} : failed(-errno, "give another name");
 }
 
 // To open a pipe that no program reads would wait for ever, so it is asked for some time. Writes

@@ -111,6 +111,66 @@ class StreamsTest(programs.InFolder):
         self.assertEqual(ran.returncode, 1)
         self.assert_one_line(ran.stderr, "'/dev/stdout'", "give")
 
+    def test_a_file_behind_standard_output_goes_on(self):
+        """By every name of the descriptor, each program that writes its result from front to back
+        adds it to what the caller has in the file; those that write by the file's name refuse."""
+        log, link = self.folder / "log", self.folder / "link.ppm"
+        link.symlink_to("/dev/stdout")
+        names = ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "/proc/thread-self/fd/1", link]
+        added = 0
+        for case in programs.cases(self.inputs, self.folder / "out"):
+            if case.name in ("collage index", "cp"):
+                continue  # a folder; in place
+            for name in names:
+                if case.name == "collage make" and name != link:
+                    continue  # its names end in .ppm
+                arguments = [
+                    str(name) if argument == str(case.made) else argument
+                    for argument in case.arguments
+                ]
+                self.assertIn(str(name), arguments)
+                log.write_bytes(b"older\n")
+                before = log.stat().st_ino
+                with self.subTest(case=case.name, name=name), log.open("ab") as stream:
+                    ran = programs.run(
+                        case.program, *arguments, "--quiet", stdout=stream, stderr=subprocess.PIPE
+                    )
+                    found = log.read_bytes()
+                    self.assertEqual(log.stat().st_ino, before)
+                    if ran.returncode == 0:
+                        programs.must_run(case.program, *case.arguments, "--quiet")
+                        self.assertEqual(found, b"older\n" + case.made.read_bytes())
+                        added += 1
+                    else:
+                        self.assertEqual((ran.returncode, found), (1, b"older\n"))
+                        self.assert_one_line(ran.stderr, name, "given open")
+        self.assertGreaterEqual(added, len(names))
+
+    def test_a_file_behind_another_descriptor_goes_on(self):
+        if not programs.is_there("penstock"):
+            self.skipTest("not built")
+        log = self.folder / "log"
+        log.write_bytes(b"older\n")
+        text = (self.inputs / "text").read_bytes()
+        with log.open("ab") as stream:
+            number = stream.fileno()
+            programs.must_run(
+                *["penstock", "cat", *programs.BACKEND, "--quiet", self.inputs / "text"],
+                *["--out", f"/dev/fd/{number}"],
+                pass_fds=[number],
+            )
+        self.assertEqual(log.read_bytes(), b"older\n" + text)
+        with log.open("rb") as stream:
+            number = stream.fileno()
+            ran = programs.run(
+                *["penstock", "cat", *programs.BACKEND, "--quiet", self.inputs / "text"],
+                *["--out", f"/dev/fd/{number}"],
+                pass_fds=[number],
+            )
+        self.assertEqual(ran.returncode, 1)
+        self.assert_one_line(ran.stderr, f"/dev/fd/{number}", "EBADF")
+        self.assertEqual(log.read_bytes(), b"older\n" + text)
+
     def test_data_files_of_a_trace(self):
         if not programs.is_there("penstock"):
             self.skipTest("not built")
