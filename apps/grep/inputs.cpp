@@ -32,7 +32,7 @@ bool is_readable(const std::string& path, struct stat& info, file_list& out) {
 }
 
 input_file found(const std::string& path, const struct stat& info) {
-    return {path, static_cast<std::uint64_t>(info.st_size), info.st_dev, info.st_ino};
+    return {path, static_cast<std::uint64_t>(info.st_size), host::identity_of(info)};
 }
 
 void look_at(const std::string& path, std::vector<std::string>& directories, file_list& out) {

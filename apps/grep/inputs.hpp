@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "os/env.hpp"
 #include "penstock/error.hpp"
 #include "search_view.hpp"
 
@@ -14,7 +15,7 @@ namespace penstock::grep {
 struct input_file {
     std::string path;  // as printed
     std::uint64_t bytes = 0;
-    std::uint64_t device = 0, inode = 0;  // which file it is, by whatever path
+    host::file_identity version;  // which file it is, by whatever path, and since when
 };
 
 struct file_list {

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <fcntl.h>
 #include <numeric>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "common/process.hpp"
 #include "common/threads.hpp"
 #include "line_job.hpp"
+#include "os/file_kind.hpp"
 
 namespace penstock::grep {
 
@@ -257,6 +259,7 @@ status line_search::print(std::uint64_t piece_bytes, apps::output_file& out,
     if (closed != 0) return output_failed(closed);
     const apps::unique_fd blocks(apps::open_long(path, O_RDONLY | O_CLOEXEC));
     if (blocks < 0) return output_failed(-errno);
+    note_changed(files_, codes_);
     for (std::uint32_t file = 0; file < codes_.size(); ++file)
         if (codes_[file] != 0) report.errors.push_back({file, codes_[file]});
     apps::stopwatch watch;
@@ -284,6 +287,9 @@ status print_lines_by_host(const dictionary& words, const file_list& files, bool
         apps::unique_fd fd;
         int code = open_of_size(file.path.c_str(), file.bytes, fd);
         if (code == 0) code = apps::read_all(fd, text.data(), file.bytes, 0);
+        struct stat now {};
+        if (code == 0 && (::fstat(fd, &now) != 0 || host::identity_of(now) != file.version))
+            code = -ESTALE;
         if (code != 0) {
             report.errors.push_back({i, code});
             continue;

@@ -201,7 +201,7 @@ status session::check_output() const {
     const std::optional<apps::file_place> place = apps::place_of(out);
     if (!place || !place->name.empty()) return {};
     for (const input_file& file : files.files)
-        if (file.device == place->device && file.inode == place->inode)
+        if (file.version.device == place->device && file.version.inode == place->inode)
             return apps::is_input(out, file.path);
     return {};
 }

@@ -3,6 +3,7 @@
 #include "search.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <fcntl.h>
 #include <numeric>
@@ -13,6 +14,7 @@
 #include "common/process.hpp"
 #include "common/threads.hpp"
 #include "count_job.hpp"
+#include "os/file_kind.hpp"
 #include "penstock/group/lane.hpp"
 
 namespace penstock::grep {
@@ -183,6 +185,25 @@ int open_of_size(const char* path, std::uint64_t bytes, apps::unique_fd& out) {
     return static_cast<std::uint64_t>(info.st_size) == bytes ? 0 : -ESTALE;
 }
 
+// A look costs about a microsecond, so all files are looked at, also those that took one read: a
+// kernel's read is none of one moment, it is of pages.
+void note_changed(const std::vector<input_file>& files, std::vector<std::int32_t>& codes) {
+    constexpr std::uint64_t step = 512;
+    const std::uint64_t steps = (files.size() + step - 1) / step;
+    const auto threads = static_cast<std::uint32_t>(
+        std::clamp<std::uint64_t>(steps, 1, apps::thread_count(std::nullopt)));
+    std::atomic<std::uint64_t> next{0};
+    apps::on_threads(threads, [&](std::uint32_t) {
+        for (std::uint64_t at; (at = next.fetch_add(step)) < files.size();)
+            for (std::uint64_t i = at; i < std::min<std::uint64_t>(at + step, files.size()); ++i) {
+                struct stat now {};
+                if (codes[i] != 0) continue;
+                if (::stat(files[i].path.c_str(), &now) != 0) codes[i] = -errno;
+                else if (host::identity_of(now) != files[i].version) codes[i] = -ESTALE;
+            }
+    });
+}
+
 // Baseline: all cores, plain reads.
 
 namespace {
@@ -299,6 +320,7 @@ status file_search::count(std::uint64_t piece_bytes, counted_files& out) {
     if (status s = count_text(out); !s) return s;
     if (status s = count_binary_files(out); !s) return s;
     apps::stopwatch watch;
+    note_changed(files_, codes_);
     for (std::uint32_t file = 0; file < codes_.size(); ++file)
         if (codes_[file] != 0) out.errors.push_back({file, codes_[file]});
     if (!out.errors.empty())

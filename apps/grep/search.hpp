@@ -112,6 +112,12 @@ std::uint64_t choose_piece_bytes(std::uint64_t total_bytes, std::uint64_t groups
 // Opens a file for reading. 0 or a negative errno; -ESTALE if its size is not this one.
 int open_of_size(const char* path, std::uint64_t bytes, apps::unique_fd& out);
 
+// To be called when all has been read. A file of which this is another version than the one that
+// was found gets the code -ESTALE, and one that cannot be looked at any more its errno; a code that
+// is not 0 stays. Pieces of a file are read one after the other, and a line's number hangs on all
+// pieces before it, so any change between may give a result that fits no version.
+void note_changed(const std::vector<input_file>& files, std::vector<std::int32_t>& codes);
+
 // Want of something that others hold for a moment, or of room for so many at a time: fewer groups
 // may succeed.
 bool may_pass(std::int32_t code);

@@ -238,6 +238,40 @@ def case_changing(program, directory):
                     "the others are counted, that one is not")
 
 
+def case_rewritten(program, directory):
+    """A file whose bytes change while it is read, but not its size, is named and left out: what was
+    read is of no version of it."""
+    words = write(os.path.join(directory, "words"), b"word\n")
+    texts = [b"word\n" * 200000, b"\n\n\n\n\n" * 200000]
+    steady = write(os.path.join(directory, "steady"), b"no word\nword word\n")
+    for flags in [["--lines"], []]:
+        for method in support.methods():
+            if flags and method == "cuda":
+                continue  # prints no lines
+            changing = write(os.path.join(directory, "changing"), texts[0])
+            out = os.path.join(directory, "out")
+            os.mkfifo(out)
+            with (open(changing, "r+b", buffering=0) as file,
+                  subprocess.Popen([program, *support.backend_flags(), "--quiet", "--method",
+                                    method, *flags, "--dict", words, "--piece", "16KiB", "--out",
+                                    out, changing, steady],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process):
+                # The pipe without a reader holds the program between its look at the files and its
+                # first read, for two seconds at most.
+                wait_until_caught(process, signal.SIGTERM)
+                time.sleep(0.5)
+                file.write(texts[1])
+                with open(out, "rb") as pipe:
+                    found = pipe.read()
+                _, err = process.communicate(timeout=1000)
+            support.require(process.returncode == 1 and err.count(b"\n") == 1
+                            and b"changing'" in err and b"ESTALE" in err,
+                            f"{method} {flags}: {process.returncode}, {err!r}")
+            support.require(b"changing" not in found and steady.encode() in found,
+                            f"{method} {flags}: {found[:200]!r}")
+            os.unlink(out)
+
+
 def case_large(program, directory):
     """A file 24 times the cache, against grep."""
     words, paths = long_work(directory)
