@@ -44,10 +44,12 @@ struct search_state {
     std::uint32_t current;       // the queue that is read; the other one is filled
     std::uint32_t is_scan;  // this step looks through all vertices for those in the bucket; else it
                             // follows the edges of those in the queue
-    std::uint32_t low, high;  // the bucket: vertices with distances from low on and below high.
-                              // Those below low have their final ones
-    std::uint32_t width;      // of the next bucket
-    std::uint32_t least;      // found by the scan: the least distance from `high` on
+    std::uint32_t low, high;   // the bucket: vertices with distances from low on and below high.
+                               // Those below low have their final ones
+    std::uint32_t width;       // of the next bucket
+    std::uint32_t least;       // found by the scan: the least distance from `high` on
+    std::uint32_t is_suspect;  // a path was too long, which may have been no shortest one
+    std::uint32_t is_check;    // this step, the last, finds out whether one was
     std::uint32_t is_done;
     std::uint32_t failed;  // a fault
 };
@@ -159,9 +161,10 @@ PENSTOCK_D PENSTOCK_INLINE bool relax(const search_view& v, const edge& e, std::
         note(v, fault::damaged);
         return false;
     }
+    // `from` need not be final, so a sum that is too large says nothing yet. It is not stored.
     const std::uint64_t distance = std::uint64_t{from} + e.weight;
     if (distance >= unreachable) {
-        note(v, fault::too_far);
+        atomic_store<order::relaxed>(&v.state->is_suspect, 1u);
         return false;
     }
     const auto nearer = static_cast<std::uint32_t>(distance);
@@ -199,6 +202,23 @@ PENSTOCK_D std::uint64_t follow_edges(Team& team, const search_view& v, const pa
     return edges;
 }
 
+// When all distances are final. No sum that was too large was stored, so a vertex that an edge
+// leads to from one that was reached, and that was not reached itself, has a shortest path that is
+// too long. Every other one has its distance: all before it on its shortest path are nearer.
+template <typename Team>
+PENSTOCK_D void check_for_too_far(Team& team, const search_view& v) {
+    team.each(v.graph.vertices, [&](std::uint64_t vertex) {
+        if (v.distances[vertex] == unreachable) return;
+        const std::uint64_t begin = v.graph.offsets[vertex], end = v.graph.offsets[vertex + 1];
+        if (begin > end || end > v.graph.edge_count) return note(v, fault::damaged);
+        for (std::uint64_t e = begin; e < end; ++e) {
+            const std::uint32_t target = v.graph.edges[e].target;
+            if (target >= v.graph.vertices) return note(v, fault::damaged);
+            if (v.distances[target] == unreachable) return note(v, fault::too_far);
+        }
+    });
+}
+
 PENSTOCK_D inline void begin_bucket(search_state& s, std::uint32_t low) {
     s.low = low;
     s.high = unreachable - low < s.width ? unreachable : low + s.width;
@@ -212,7 +232,9 @@ PENSTOCK_D inline void advance(const search_view& v) {
     search_state& s = *v.state;
     const std::uint64_t found = s.counts[s.current ^ 1];
     ++s.step;
-    if (found != 0) {
+    if (s.is_check != 0) {
+        s.is_done = 1;
+    } else if (found != 0) {
         s.counts[s.current] = 0;
         s.current ^= 1;
         s.parts += found;
@@ -228,6 +250,8 @@ PENSTOCK_D inline void advance(const search_view& v) {
         begin_bucket(s, s.high);
     } else if (s.least != unreachable) {
         begin_bucket(s, s.least);
+    } else if (s.is_suspect != 0) {
+        s.is_check = 1;
     } else {
         s.is_done = 1;
     }
@@ -248,7 +272,8 @@ PENSTOCK_D void search(Team& team, const search_view& v, std::uint32_t most_step
         const search_state& s = *v.state;
         if (s.is_done != 0) break;
         const std::uint32_t current = s.current, other = current ^ 1, high = s.high;
-        if (s.is_scan != 0) scan_vertices(team, v, s.low, high, other);
+        if (s.is_check != 0) check_for_too_far(team, v);
+        else if (s.is_scan != 0) scan_vertices(team, v, s.low, high, other);
         else
             edges += follow_edges(team, v, v.queues[current], s.counts[current], high, other,
                                   static_cast<std::uint32_t>(s.step + 1));

@@ -34,6 +34,9 @@ def graphs(dice):
            + [[((i * 31) % 3000, 1 + i % 13)] for i in range(1, 3000)])
     yield "hub", support.Graph.of_lists(hub), [0, 17]
     yield "far", support.Graph.of_lists([[(1, 2147483647)], [(2, 2147483647)], []]), [0]
+    # A path that is too long, beside a shorter one.
+    yield ("detour too long",
+           support.Graph.of_lists([[(1, 100), (2, 1)], [(3, 4294967292)], [(1, 1)], []]), [0])
     for vertices, edges, most_weight in [(50, 100, 5), (400, 600, 100), (2000, 20000, 100),
                                          (300, 9000, 0), (1500, 6000, 1000000)]:
         yield (f"random {vertices} {edges} {most_weight}",

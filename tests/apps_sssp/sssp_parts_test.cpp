@@ -116,6 +116,38 @@ TEST(sssp_search, says_when_a_path_is_too_long) {
     EXPECT_TRUE(by->compute(g.view(), 1).ok());
 }
 
+graph of_lists(const std::vector<std::vector<edge>>& lists) {
+    graph out;
+    for (const std::vector<edge>& edges : lists) {
+        out.edges.insert(out.edges.end(), edges.begin(), edges.end());
+        out.end_vertex();
+    }
+    return out;
+}
+
+// A path that is too long counts only where it is the shortest one: what a search meets on its way
+// depends on the order in which it follows edges.
+TEST(sssp_search, takes_a_graph_whose_distances_fit) {
+    const std::uint32_t greatest = unreachable - 1;
+    const graph detour = of_lists({{{1, 100}, {2, 1}}, {{3, greatest - 2}}, {{1, 1}}, {}});
+    const graph both_ways = of_lists({{{1, greatest}, {2, 7}}, {{2, 1}}, {}});
+    const graph behind = of_lists({{{1, greatest}, {2, 5}}, {{3, greatest}}, {{1, 0}, {3, 9}}, {}});
+    for (const graph* const g : {&detour, &both_ways, &behind})
+        for (const std::uint32_t delta : {1u, 10u, 1000000000u})
+            for (const std::uint32_t threads : {1u, 3u}) {
+                const auto by = solver_for(*g, delta, threads);
+                std::vector<std::uint32_t> found(g->shape().vertices);
+                const status ended = by->compute(g->view(), 0);
+                ASSERT_TRUE(ended.ok()) << ended.message;
+                ASSERT_TRUE(by->copy_distances(found.data()).ok());
+                ASSERT_EQ(found, plain_distances(g->view(), 0));
+            }
+    // One more, and no path fits.
+    const graph too_far = of_lists({{{1, 100}, {2, 1}}, {{3, greatest - 1}}, {{1, 1}}, {}});
+    for (const std::uint32_t delta : {1u, 1000000000u})
+        EXPECT_EQ(solver_for(too_far, delta, 2)->compute(too_far.view(), 0).code, -EOVERFLOW);
+}
+
 TEST(sssp_search, gives_up_when_interrupted) {
     const graph g = random_graph(5, 100, 3, 100);
     std::unique_ptr<solver> by;
