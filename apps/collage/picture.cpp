@@ -17,6 +17,7 @@ namespace penstock::collage {
 namespace {
 
 constexpr std::uint64_t most_pixels = std::uint64_t{1} << 32;
+constexpr std::uint32_t most_png_side = 1u << 24;  // as of pictures that are read
 constexpr std::size_t reserved_bytes = std::size_t{1} << 30;
 
 status write_ppm(const picture& image, apps::output_file& to) {
@@ -53,6 +54,8 @@ void on_warning(png_structp, png_const_charp) {}
 // Holds nothing with a destructor, for the library leaves it by a jump.
 bool encode(png_structp png, png_infop info, const picture& image) {
     if (setjmp(png_jmpbuf(png)) != 0) return false;
+    // The library refuses sides of more than a million unless told otherwise.
+    png_set_user_limits(png, most_png_side, most_png_side);
     png_set_IHDR(png, info, image.width, image.height, 8, PNG_COLOR_TYPE_RGB, PNG_INTERLACE_NONE,
                  PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
     // Large collages are written in seconds this way; trying all filters at the usual level takes
@@ -70,15 +73,16 @@ status write_png(const picture& image, apps::output_file& to) {
     png_output out{&to, {}, {}};
     png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, &out, on_error, on_warning);
     png_infop info = png != nullptr ? png_create_info_struct(png) : nullptr;
+    const bool had_room = info != nullptr;  // png_destroy_write_struct clears `info`
     bool done = false;
-    if (info != nullptr) {
+    if (had_room) {
         png_set_write_fn(png, &out, put, flush);
         done = encode(png, info, image);
     }
     if (png != nullptr) png_destroy_write_struct(&png, &info);
     if (done || !out.ended.ok()) return out.ended;
     return {-EIO, std::string("writing the PNG: ") +
-                      (info == nullptr ? "no memory for the PNG library" : out.text)};
+                      (had_room ? out.text : "no memory for the PNG library")};
 }
 #endif
 

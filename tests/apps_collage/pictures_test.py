@@ -246,6 +246,25 @@ def check_no_memory(program, folder):
             )
 
 
+def check_large_sides(program, folder, lib):
+    """A PNG is written however wide or tall the picture is that was read."""
+    for width, height in ((1000032, 32), (32, 1000032)):
+        picture, out = os.path.join(folder, "in.ppm"), os.path.join(folder, "out.png")
+        write(picture, b"P6\n%d %d\n255\n" % (width, height) + bytes(width * height * 3))
+        done = support.run_program(
+            program, "make", picture, lib, "-o", out, "--quiet", *support.backend_flags()
+        )
+        support.require(done.returncode == 0, f"{width} by {height}: {done.stderr}")
+        with open(out, "rb") as file:
+            head = file.read(24)
+        support.require(
+            struct.unpack(">II", head[16:]) == (width, height),
+            f"{width} by {height}: the PNG begins {head}",
+        )
+        os.remove(picture)
+        os.remove(out)
+
+
 def check_long_paths(program, folder):
     """Pictures behind PATH_MAX are pictures like others."""
     source, lib = os.path.join(folder, "source"), os.path.join(folder, "lib")
@@ -293,6 +312,8 @@ def main():
         shutil.rmtree(os.path.join(folder, "lib"), ignore_errors=True)
         check_claims(program, folder, kinds)
         check_no_memory(program, folder)
+        if "png" in kinds:
+            check_large_sides(program, folder, os.path.join(outer, "lib"))
         check_long_paths(program, folder)
     print(
         f"good pictures are taken; kinds read beside PPM: {', '.join(kinds) or 'none'}"
