@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/whole_write.hpp"
 #include "common/work_items.hpp"
 #include "penstock/runtime.hpp"
-#include "penstock/write.hpp"
 
 namespace penstock::cp {
 
@@ -108,14 +108,12 @@ PENSTOCK_HD void copy_piece(const Group& g, const runtime_ref& fs, copy_file& fi
     for (std::int64_t length = 0; done < bytes; done += length) {
         const mapping page = map(g, fs, file.from, begin + done, bytes - done);
         length = page.bytes;
-        const std::int64_t written =
-            length > 0 ? write(g, fs, file.to, page.data, length, begin + done) : 0;
-        unmap(g, fs, page);
-        if (length > 0 && written == length) continue;
         const bool reading = length <= 0;
-        const std::int64_t code = reading       ? (length < 0 ? length : -ESTALE)
-                                  : written < 0 ? written
-                                                : -EIO;
+        const std::int64_t code =
+            reading ? (length < 0 ? length : -ESTALE)
+                    : apps::write_whole(g, fs, file.to, page.data, length, begin + done);
+        unmap(g, fs, page);
+        if (code == 0) continue;
         if (g.is_leader())
             note_failure(file, static_cast<std::uint64_t>(begin + done),
                          reading ? failed_at::reading : failed_at::writing, code);

@@ -265,8 +265,11 @@ private:
     PENSTOCK_HD PENSTOCK_NOINLINE int flush() {
         if (used_ == 0) return 0;
         if (g_.is_leader()) s_.header = {last_block_, used_};
-        const std::int64_t at = append(g_, fs_, v_.output, &s_.header,
-                                       static_cast<std::int64_t>(sizeof(block_header) + used_));
+        const auto bytes = static_cast<std::int64_t>(sizeof(block_header) + used_);
+        std::int64_t at = append(g_, fs_, v_.output, &s_.header, bytes);
+        // A part of it has been written, and the next bytes find out why not all of it. No result
+        // names the block that stays behind.
+        if (at == -EIO) at = append(g_, fs_, v_.output, &s_.header, bytes);
         g_.sync();  // the buffer may be filled again
         if (at < 0 && g_.is_leader()) v_.results[index_].output_code = at;
         if (at < 0) return static_cast<int>(at);

@@ -5,9 +5,9 @@
 #include <cerrno>
 #include <cstdint>
 
+#include "common/whole_write.hpp"
 #include "penstock/file.hpp"
 #include "penstock/gather.hpp"
-#include "penstock/write.hpp"
 #include "views.hpp"
 
 namespace penstock::matrix {
@@ -22,8 +22,7 @@ template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t write_numbers(const Group& g, const runtime_ref& fs,
                                                        int fd, const float* from,
                                                        std::uint64_t count, std::uint64_t first) {
-    const std::int64_t bytes = byte_of(count), done = write(g, fs, fd, from, bytes, byte_of(first));
-    return done == bytes ? 0 : done < 0 ? done : -EIO;
+    return apps::write_whole(g, fs, fd, from, byte_of(count), byte_of(first));
 }
 
 // Where numbers of a row lie: side by side in at most two places. The i-th is front[i] if i <

@@ -124,6 +124,34 @@ class OthersTest(programs.InFolder):
             else:
                 entry.unlink()
 
+    def test_too_large_a_file_is_named(self):
+        """Also where a part of a write went well."""
+        sizes = ["--m", 600, "--n", 700, "--k", 50]
+        commands = []
+        if programs.is_there("penstock-matrix"):
+            a, b = self.inputs / "large A", self.inputs / "large B"
+            programs.must_run("penstock-matrix", "make-product", *sizes, "-a", a, "-b", b)
+            commands += [
+                ["penstock-matrix", "product", a, b, *sizes, "-o", self.folder / "out", *flags]
+                for flags in (["--cache", "1MiB"], ["--cache", "256KiB", "--page", "4096"])
+            ]
+        text = self.inputs / "large text"
+        text.write_bytes(b"one\n" * 100000)
+        if programs.is_there("penstock-grep"):
+            words = self.inputs / "words"
+            commands += [["penstock-grep", "--lines", "--cache", "1MiB", "--dict", words, text]]
+        if programs.is_there("penstock"):
+            commands += [["penstock", "cp", "--kernel", text, self.folder / "out"]]
+        for command in commands:
+            for limit in (1024, 102400, 204800):
+                ran = programs.run(
+                    *command, *programs.BACKEND, "--quiet", preexec_fn=at_most(FSIZE=limit)
+                )
+                with self.subTest(command=command, limit=limit):
+                    self.assertEqual(ran.returncode, 1, ran.stderr)
+                    self.assertIn(b"EFBIG", ran.stderr)
+                    self.assertNotIn(b"EIO", ran.stderr)
+
     def test_few_descriptors_are_named(self):
         for case in programs.cases(self.inputs, self.folder / "out"):
             for limit in range(3, 16):
