@@ -152,7 +152,7 @@ status write_exactly(const std::string& path, int fd, const void* from, std::uin
 
 // A file in this process's address space: a plain memory map of the operating system's page cache,
 // for the baselines. A file that is cut short while it is mapped ends the program by SIGBUS, as
-// with every memory map.
+// with every memory map; the handler says so (common/process.cpp).
 class mapped_file {
 public:
     // The first `bytes` bytes, which the file has; more than 0.

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
+#include <cstring>
 #include <mutex>
 #include <system_error>
 #include <unistd.h>
@@ -61,6 +62,19 @@ void say(const std::string& text) {
     const std::string line = program_name() + ": " + escaped(text) + "\n";
     // If standard error is gone, this failure cannot be reported either.
     static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
+}
+
+// The name was set before any handler was. If standard error is gone, this cannot be reported.
+void say_in_handler(const char* text) {
+    const std::string& name = program_name();
+    const auto put = [](const char* from, std::size_t bytes) {
+        static_cast<void>(!::write(STDERR_FILENO, from, bytes));
+    };
+    if (bar_stands.exchange(false)) put("\r\033[K", 4);
+    put(name.data(), name.size());
+    put(": ", 2);
+    put(text, std::strlen(text));
+    put("\n", 1);
 }
 
 std::string shown(const std::string& value) {

@@ -19,6 +19,10 @@ inline constexpr int exit_usage = 2;
 // Sets the name that say() begins with; run_process() does.
 void set_program_name(const std::string& name);
 
+// The same line as by say(), for the handler of a signal after which the program ends: allocates
+// nothing and takes no lock. `text` has no characters to escape.
+void say_in_handler(const char* text);
+
 // Prints "NAME: text" as one line in one write. Line ends inside the text are shown as \n, so that
 // a line stays a line. Thread-safe; clears a progress bar that stands there. An empty text prints
 // nothing: what it would say has been said, or is not worth a line.

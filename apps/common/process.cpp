@@ -170,6 +170,16 @@ void end_at_once(int number) {
     ::raise(number);
 }
 
+// By an address, and not sent by another program. Several threads may meet it.
+void end_by_bus_error(int number, siginfo_t* about, void*) {
+    static std::atomic<bool> was_said{false};
+    if (about->si_code == BUS_ADRERR && !was_said.exchange(true))
+        say_in_handler(
+            "a file that this program reads through a memory map became shorter meanwhile, or its "
+            "disk failed or is full (SIGBUS); run again when no program changes it");
+    end_at_once(number);
+}
+
 void end_in_order(int number) {
     if (was_told.exchange(true)) return end_at_once(number);
     library_handler.load()(number);
@@ -234,13 +244,18 @@ void start() {
     for (const int number : faults)
         if (handler_of(number) == SIG_DFL)
             static_cast<void>(take(number, end_at_once));  // a sanitizer has its own
+    struct sigaction of_bus {};
+    if (handler_of(SIGBUS) != end_at_once) return;
+    of_bus.sa_sigaction = end_by_bus_error;
+    of_bus.sa_flags = SA_SIGINFO;
+    ::sigaction(SIGBUS, &of_bus, nullptr);
 }
 
 }  // namespace
 
 int run_process(const char* name, const char* smaller, const std::function<int()>& body) {
+    set_program_name(name);  // before there is a handler that says it
     start();
-    set_program_name(name);
     try {
         return body();
     } catch (const std::bad_alloc&) {
