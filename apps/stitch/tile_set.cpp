@@ -170,7 +170,7 @@ public:
         for (std::uint32_t i = 0; i < tiles.places.size(); ++i)
             numbers_[cell_of(tiles.places[i])].push_back(i);
     }
-    // Calls for each tile with a higher number that may overlap this one.
+    // Calls for each tile with a higher number that may overlap this one, until a call gives false.
     template <typename Action>
     void for_later(std::uint32_t tile, const Action& action) const {
         const auto [column, row] = cell_of(tiles_.places[tile]);
@@ -181,7 +181,7 @@ public:
                 for (auto later =
                          std::upper_bound(found->second.begin(), found->second.end(), tile);
                      later != found->second.end(); ++later)
-                    action(*later);
+                    if (!action(*later)) return;
             }
     }
 
@@ -212,6 +212,7 @@ status owned_pieces(const tile_set& tiles, std::vector<piece>& out) {
             rest.clear();
             for (const rectangle& area : own) subtract(area, area_of(later), rest);
             own.swap(rest);
+            return !own.empty();
         });
         const tile_place& at = tiles.places[i];
         for (const rectangle& area : own)
