@@ -5,6 +5,7 @@ import atexit
 import logging
 import operator
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -211,6 +212,7 @@ class Runtime:
                                             name="penstock log", daemon=True)
             self._writer.start()
         _runtimes.add(self)
+        _watch_end_of_worker()
 
     # What runs on which device
 
@@ -373,6 +375,45 @@ def _close_all() -> None:
             runtime.close()
         except Exception as error:
             logging.getLogger("penstock").warning("closing a runtime at exit: %s", error)
+
+
+# Lower than what multiprocessing and its users take, so that what they end comes before.
+_LAST_OF_WORKER = -1_000_000
+_watched_worker = 0  # process whose end as a worker is watched
+
+
+def _watch_end_of_worker() -> None:
+    """A worker of multiprocessing that was forked leaves by os._exit, so atexit does not run. What
+    runs is told to multiprocessing, in each worker anew: it forgets what its parent was told."""
+    global _watched_worker
+    process = sys.modules.get("multiprocessing.process")
+    if process is None or process.parent_process() is None or _watched_worker == os.getpid():
+        return
+    from multiprocessing.util import Finalize
+
+    _watched_worker = os.getpid()
+    Finalize(None, _end_of_worker, exitpriority=_LAST_OF_WORKER)
+
+
+def _end_of_worker() -> None:
+    """Threads that are no daemons still work, as at the end of a program before atexit, and some
+    end only when they are told so after this. So a thread of that kind waits for them."""
+    if _working_threads():
+        threading.Thread(target=_close_after_threads, name="penstock end", daemon=False).start()
+    else:
+        _close_all()
+
+
+def _working_threads() -> list[threading.Thread]:
+    own = (threading.main_thread(), threading.current_thread())
+    return [each for each in threading.enumerate() if not each.daemon and each not in own]
+
+
+def _close_after_threads() -> None:
+    while working := _working_threads():
+        for each in working:
+            each.join()
+    _close_all()
 
 
 def _forget_in_child() -> None:
