@@ -53,12 +53,20 @@ struct runtime_box {
     ~runtime_box();
     // Throws ValueError once it is closed.
     std::shared_ptr<runtime> open() const;
-    // Throws what kept changed pages from their files; it is closed all the same.
-    void close();
-    status end(std::shared_ptr<runtime> last);
+    // Throws what kept changed pages from their files; it is closed all the same. Calls of other
+    // threads use the runtime until they return. Returns the files that they have changed pages of.
+    std::vector<nanobind::str> close();
 
     shared_until_closed<runtime> rt;
     const std::shared_ptr<log_queue> log;  // null: lines go to standard error, or nowhere
+
+private:
+    struct ending {
+        status lost;  // the first of what could not be written
+        std::vector<std::string> left;
+        bool is_last = false;
+    };
+    ending end(std::shared_ptr<runtime> last);
 };
 
 // A table with a use of its runtime. The last of its users ends it, first waiting until no kernel

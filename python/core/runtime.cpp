@@ -186,21 +186,28 @@ std::shared_ptr<runtime> runtime_box::open() const {
     return of;
 }
 
-// The device first has to end what was launched: kernels use the runtime's memory.
-void runtime_box::close() {
+std::vector<nb::str> runtime_box::close() {
     std::shared_ptr<runtime> last = rt.take();
-    if (last == nullptr) return;
-    status lost;
+    if (last == nullptr) return {};
+    ending of;
     {
         const without_gil free;
-        lost = end(std::move(last));
+        of = end(std::move(last));
     }
-    if (!lost.ok()) lost.message += "; they are lost, for the runtime has ended";
-    check(lost, written_path(lost));
+    if (!of.lost.ok())
+        of.lost.message += of.is_last ? "; they are lost, for the runtime has ended"
+                                      : "; it is tried again when the calls of other threads end";
+    check(of.lost, written_path(of.lost));
+    std::vector<nb::str> left;
+    for (const std::string& path : of.left) left.push_back(shown(path));
+    return left;
 }
 
-// Returns the first of what could not be written at the end.
-status runtime_box::end(std::shared_ptr<runtime> last) {
+// The device first has to end what was launched: kernels use the runtime's memory. A runtime that
+// calls of other threads use ends with the last of them, or never, if the process ends before: so
+// what was written until now is brought to its files here.
+runtime_box::ending runtime_box::end(std::shared_ptr<runtime> last) {
+    ending out;
     const bool is_ours = last->process_code() == 0;  // else a child of fork(): all is the parent's
     std::vector<std::shared_ptr<host::write_error_log>> errors;
     for (std::uint32_t i = 0; is_ours && i < last->device_count(); ++i) {
@@ -209,12 +216,16 @@ status runtime_box::end(std::shared_ptr<runtime> last) {
     }
     // What could not be written before is tried again now.
     for (const auto& of : errors) of->clear();
+    out.is_last = last.use_count() == 1;
+    status late;
+    for (std::uint32_t i = 0; is_ours && !out.is_last && i < last->device_count(); ++i)
+        if (status s = last->state(i).write_back_open_files(out.left); late.ok()) late = s;
     last.reset();
     if (is_ours && log != nullptr) log->close();
-    status lost;
     for (const auto& of : errors)
-        if (lost.ok()) lost = of->first();
-    return lost;
+        if (out.lost.ok()) out.lost = of->first();
+    if (out.lost.ok()) out.lost = late;
+    return out;
 }
 
 runtime_box::~runtime_box() {
@@ -230,7 +241,9 @@ void bind_runtime(nb::module_& m) {
         .def("close", &log_queue::close, nb::call_guard<without_gil>())
         .def_prop_ro("closed", &log_queue::is_closed);
     nb::class_<runtime_box>(m, "Runtime", "A runtime of the library.")
-        .def("close", &runtime_box::close, "Waits for the device, then ends the runtime.")
+        .def("close", &runtime_box::close,
+             "Waits for the device, then ends the runtime. Returns the files of which calls of "
+             "other threads have changed pages still.")
         .def_prop_ro("closed", [](const runtime_box& box) { return box.rt.get() == nullptr; })
         .def_prop_ro("log", [](const runtime_box& box) { return box.log; })
         .def_prop_ro("backend", [](const runtime_box& box) { return name_of(box.open()->where()); })

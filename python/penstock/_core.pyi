@@ -71,8 +71,10 @@ class LogQueue:
 class Runtime:
     """A runtime of the library."""
 
-    def close(self) -> None:
-        """Waits for the device, then ends the runtime."""
+    def close(self) -> list[str]:
+        """
+        Waits for the device, then ends the runtime. Returns the files of which calls of other threads have changed pages still.
+        """
 
     @property
     def closed(self) -> bool: ...

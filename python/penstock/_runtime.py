@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import logging
 import operator
 import os
@@ -14,7 +15,7 @@ from typing import Protocol, SupportsIndex, Union
 
 from . import _core
 from ._cache_memory import Memory, memory_of
-from ._errors import Path, close_after, path_text
+from ._errors import Path, close_after, error_of, path_text
 
 Size = Union[int, str]
 Log = Union[str, None, Callable[[str], object]]
@@ -96,12 +97,10 @@ def _drain(queue: _core.LogQueue, write: Callable[[str], object]) -> None:
                 logging.getLogger("penstock").exception("the log function of a Runtime failed")
 
 
-class _Closing(Protocol):
-    def close(self) -> None: ...
-
-
-class _User(_Closing, Protocol):
+class _User(Protocol):
     """An array or a region that is open: each ends with its runtime."""
+
+    def close(self) -> None: ...
 
     def _check(self) -> None: ...
 
@@ -202,6 +201,7 @@ class Runtime:
         folders = None if roots is None else [path_text(folder) for folder in roots]
         self._users: weakref.WeakSet[_User] = weakref.WeakSet()
         self._users_lock = threading.RLock()  # a signal handler may call too
+        self._closing = False  # guarded by the lock
         self._process = os.getpid()
         self._core = _core.make_runtime(settings, folders, _suits, where,
                                         memory.address if memory is not None else 0,
@@ -278,6 +278,8 @@ class Runtime:
 
     def _enter(self, user: _User) -> None:
         with self._users_lock:
+            if self._closing:  # another thread closed it while this one opened a file
+                raise error_of(errno.EBADF, "the runtime is closed; make another")
             self._users.add(user)
 
     def _open_users(self) -> list[_User]:
@@ -293,17 +295,28 @@ class Runtime:
         """Ends the runtime with its arrays and regions: waits until no kernel runs on its devices,
         writes changed pages of files, and frees the memory. OSError: what could not be written,
         after everything is closed; the logger ``penstock`` gets further errors. Captured graphs
-        that gather from its arrays must not be launched any more. A second call does nothing. In a
-        child of ``os.fork`` it leaves all to the parent."""
+        that gather from its arrays must not be launched any more. Where other threads are in calls
+        of its arrays, what was written before is in the files when this returns, and the memory is
+        freed after the last of these calls; the logger has a warning of a file that they change
+        meanwhile. A second call does nothing. In a child of ``os.fork`` it leaves all to the
+        parent."""
         if self._core.closed:
             return
         told: list[Exception] = []
-        last: list[_Closing] = [self._core]
-        for closing in [*self._open_users(), *last]:
+        with self._users_lock:
+            self._closing = True
+        for user in self._open_users():
             try:
-                closing.close()
+                user.close()
             except Exception as error:
                 told.append(error)
+        try:
+            for path in self._core.close():
+                logging.getLogger("penstock").warning(
+                    "closing the runtime: %s: changed pages are not in the file before the calls "
+                    "of other threads end", path)
+        except Exception as error:
+            told.append(error)
         in_child = self._process != os.getpid()
         if self._writer not in (None, threading.current_thread()) and not in_child:
             assert self._writer is not None

@@ -379,6 +379,42 @@ void runtime_state::write_back_all() {
     }
 }
 
+// A reference to each file keeps its slot while its pages are looked for. A file that has none is
+// closed, and its last close wrote its pages or failed.
+status runtime_state::write_back_open_files(std::vector<std::string>& left) {
+    const engine::cache_view& c = ref.view;
+    if (c.writes == nullptr || !health().ok()) return {};  // what is lost was said
+    const std::uint32_t slots = files->used_slots();
+    std::vector<engine::write_record> records(slots);
+    std::vector<engine::file_word> words(slots);
+    status first;
+    const auto name_of = [this](std::uint32_t slot) {
+        const std::string path = files->path_in(slot);
+        return path.empty() ? "file slot " + std::to_string(slot) : path;
+    };
+    const auto note = [&](std::uint32_t slot, int code) {
+        if (code == 0 || !first.ok()) return;
+        first = {code,
+                 files->path_in(slot) + ": could not be brought to its file: " + error_text(code)};
+    };
+    expect_requests();
+    if (device->download(records.data(), c.writes, slots * sizeof records[0]) != 0 ||
+        device->download(words.data(), c.file_words, slots * sizeof words[0]) != 0)
+        return {-EIO, "the device no longer answers"};
+    for (std::uint32_t slot = 0; slot < slots; ++slot) {
+        engine::write_record& record = records[slot];
+        if (record.dirty_pages == 0) continue;
+        const int fd = device->duplicate(
+            ref, engine::make_descriptor(slot, engine::file_generation(words[slot])));
+        const int code = fd < 0 ? 0 : device->flush(ref, slot);
+        note(slot, code);
+        const bool known = device->download(&record, c.writes + slot, sizeof record) == 0;
+        if (code == 0 && (!known || record.dirty_pages != 0)) left.push_back(name_of(slot));
+        if (fd >= 0) note(slot, device->close(ref, fd));
+    }
+    return first;
+}
+
 runtime_state::~runtime_state() {
     {
         const std::lock_guard lock(forked().mutex);

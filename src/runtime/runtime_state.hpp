@@ -190,6 +190,10 @@ struct runtime_state {
 
     // Before the threads stop: what was written goes to its files; what cannot is named in the log.
     void write_back_all();
+    // The same of files that are open, while groups use the runtime. The first error. `left` names
+    // the files that have changed pages all the same: of calls that write meanwhile, and of files
+    // whose close failed.
+    status write_back_open_files(std::vector<std::string>& left);
     // Windows of an open file: how many bytes of the range lie in them then, or a negative errno.
     std::int64_t open_windows(window_set& set, int fd, std::uint64_t offset, std::uint64_t bytes,
                               const void* owner);

@@ -31,6 +31,29 @@ t = ps.open_array(sys.argv[1], dtype="int64", shape=(-1, 8), mode="r+", runtime=
 w = ps.open_region(sys.argv[1], "r+", "int64", (-1, 8), runtime=rt)
 """
 
+WRITES_BESIDE_CALLS = """
+import sys, threading, time, numpy as np, penstock as ps
+path, kind, end = sys.argv[1:]
+N = 1 << 16
+def opened(mode="r"):
+    return ps.open_array(path, dtype="int64", shape=(N, 8), mode=mode, runtime=rt)
+threading.excepthook = lambda *_: None  # the runtime of the thread is closed
+rt = ps.Runtime("cpu", cache="64MiB", page="4KiB", writable=True, log=None)
+w, r = opened("r+"), opened()
+ids = np.random.default_rng(1).integers(0, N // 2, 50_000 if kind == "opens" else 3_000_000)
+def read():
+    while True:
+        (opened() if kind == "opens" else r).gather(ids)
+for _ in range(3):
+    threading.Thread(target=read, daemon=True).start()
+time.sleep(.1)
+w.scatter(np.arange(N // 2, N), np.full((N // 2, 8), 42))
+if end:
+    exec(end)
+    found = np.fromfile(path, np.int64).reshape(N, 8)
+    print(end.replace(" ", ""), (found[N // 2:] != 42).any(1).sum())
+"""
+
 
 def gather_in_worker(path):
     with common.small_runtime() as rt, \
@@ -73,6 +96,45 @@ print("the main program ends")
         for _ in range(5):
             done = self.child(code, self.path)
             self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_the_end_writes_back_beside_threads_in_calls(self):
+        """Each thread uses the runtime, so none of the ends here is its last use."""
+        rows = 1 << 16
+        for kind, end in (("opens", ""), ("gathers", ""), ("opens", "rt.close()"),
+                          ("gathers", "rt.close()"), ("gathers", "w.close(); rt.close()")):
+            for _ in range(2):
+                with self.subTest(kind=kind, end=end):
+                    np.zeros((rows, 8), np.int64).tofile(self.path)
+                    done = self.child(WRITES_BESIDE_CALLS, self.path, kind, end)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    for when, left in [*map(str.split, done.stdout.splitlines()), ("exit", None)]:
+                        if left is None:
+                            found = np.fromfile(self.path, np.int64).reshape(-1, 8)
+                            left = (found[rows // 2:] != 42).any(1).sum()
+                        self.assertEqual((when, int(left)), (when, 0))
+
+    def test_nothing_is_opened_while_the_runtime_closes(self):
+        rt = common.small_runtime()
+        self.addCleanup(rt.close)
+        real, opened = rt._core, []
+
+        class during_close:
+            """The core, with an open of another thread just before its end."""
+
+            def __getattr__(self, name):
+                return getattr(real, name)
+
+            def close(self):
+                rt._core = real
+                with self_test.assertRaisesRegex(ValueError, "closed"):
+                    opened.append(ps.open_array(self_test.path, dtype="int64", shape=(-1, 8),
+                                                runtime=rt))
+                return real.close()
+
+        self_test = self
+        rt._core = during_close()
+        rt.close()
+        self.assertEqual((rt.closed, opened), (True, []))
 
     def test_a_process_without_proc_is_told(self):
         without = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh"]

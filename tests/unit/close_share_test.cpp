@@ -111,6 +111,32 @@ TEST_F(close_share, a_share_that_is_not_due_may_become_due) {
     EXPECT_EQ(bytes_on_disk(folder / "file"), bytes);
 }
 
+// What the end of a runtime does of which calls of other threads keep the last use.
+TEST_F(close_share, open_files_are_written_back_beside_their_users) {
+    const int closed = open_often(1)[0], reader = open_often(1, open_read)[0];
+    const auto bytes = pattern(8, left_pages * page);
+    write_whole(closed, bytes);
+    const int other = rt->open(folder / "other", open_read_write | open_create);
+    ASSERT_EQ(rt->write(other, bytes.data(), static_cast<std::int64_t>(page), 0),
+              static_cast<std::int64_t>(page));
+    const writable_mapping held = map_write(lane{}, rt->ref(), other, 0, page);
+    ASSERT_EQ(held.bytes, static_cast<std::int64_t>(page));
+    EXPECT_EQ(rt->write(other, bytes.data() + page, static_cast<std::int64_t>(page), page),
+              static_cast<std::int64_t>(page));
+    ASSERT_EQ(rt->close(closed), 0);
+    ASSERT_NE(dirty_pages(reader), 0u) << "the reader's close would bring the rest to the file";
+    std::vector<std::string> left;
+    const status s = rt->state().write_back_open_files(left);
+    EXPECT_TRUE(s.ok()) << s.message;
+    EXPECT_EQ(left, std::vector<std::string>{folder / "other"}) << "a page of it is mapped";
+    EXPECT_EQ(bytes_on_disk(folder / "file"), bytes);
+    EXPECT_EQ(bytes_on_disk(folder / "other").size(), 2 * page);
+    EXPECT_EQ(rt->close(reader), 0);
+    EXPECT_EQ(rt->close(reader), -EBADF) << "a reference was left";
+    EXPECT_EQ(unmap(lane{}, rt->ref(), held), 0);
+    EXPECT_EQ(rt->close(other), 0);
+}
+
 TEST_F(close_share, a_reader_has_no_share) {
     const int fd = open_often(1)[0], reader = open_often(1, open_read)[0];
     const auto bytes = pattern(3, 10 * left_pages * page);
