@@ -1,8 +1,13 @@
 // A mount and the children of fork() of the process that serves it: they may end or drop it, and it
 // goes on.
 #include <csignal>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <cerrno>
 
 #include "mount/mounted_backend.hpp"
 
@@ -50,6 +55,75 @@ TEST_P(forked_mount, is_the_parents) {
         7);
     EXPECT_TRUE(mount_->is_mounted());
     EXPECT_EQ(read_file(seen_as()), pattern(3, 100'000));
+}
+
+namespace {
+
+// Exit status within 20 s, or -1.
+int end_of(pid_t process) {
+    for (int i = 0; i < 2000; ++i) {
+        int state = 0;
+        if (::waitpid(process, &state, WNOHANG) == process)
+            return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return -1;
+}
+
+// Serves the folder, lets itself be read through the mount by another process, forks, and is
+// killed. Its child lives until something is written to the other end of `lives`.
+[[noreturn]] void serve_and_die(const temporary_folder& folder, int lives) {
+    options wanted = small_options(folder);
+    std::unique_ptr<runtime> rt;
+    std::unique_ptr<file_mount> mounted;
+    if (!runtime::make(wanted, rt) ||
+        !mount_directory(*rt, folder / "source", folder / "point", {}, mounted))
+        ::_exit(1);
+    const std::string seen = folder / "point/f";
+    const pid_t reader = ::fork();
+    struct stat facts {};
+    if (reader == 0) ::_exit(::stat(seen.c_str(), &facts) == 0 ? 0 : 1);
+    if (end_of(reader) != 0) ::_exit(2);
+    if (::fork() == 0) {
+        char ended = 0;
+        static_cast<void>(!::read(lives, &ended, 1));
+        ::_exit(0);
+    }
+    ::raise(SIGKILL);
+    ::_exit(3);
+}
+
+}  // namespace
+
+// The child has no thread that serves, and must not keep the kernel waiting for one.
+TEST(forked_server, leaves_nothing_open_in_its_child) {
+    if (const status s = mount::can_mount(); !s) GTEST_SKIP() << s.message;
+    const temporary_folder folder;
+    for (const char* name : {"source", "point"}) std::filesystem::create_directory(folder / name);
+    write_file(folder / "source/f", pattern(1, 100));
+    int lives[2];
+    ASSERT_EQ(::pipe(lives), 0);
+    const std::string unseen = folder / "point/g", point = folder / "point";
+    std::fflush(nullptr);
+    ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // the server's child becomes one of this process
+    const pid_t server = ::fork();
+    if (server == 0) {
+        ::close(lives[1]);
+        serve_and_die(folder, lives[0]);
+    }
+    int state = 0;
+    ASSERT_EQ(::waitpid(server, &state, 0), server);
+    EXPECT_TRUE(WIFSIGNALED(state)) << "it ended with " << WEXITSTATUS(state);
+    const pid_t reader = ::fork();
+    struct stat facts {};
+    if (reader == 0) ::_exit(::stat(unseen.c_str(), &facts) == 0 ? 0 : errno);
+    EXPECT_EQ(end_of(reader), ENOTCONN) << "a program hangs in the mount";
+    EXPECT_EQ(::write(lives[1], "", 1), 1);  // the child ends, and with it whatever it has open
+    while (::waitpid(-1, nullptr, 0) > 0) {
+    }
+    ::close(lives[1]);
+    ::close(lives[0]);
+    ::umount2(point.c_str(), MNT_DETACH);
 }
 
 INSTANTIATE_TEST_SUITE_P(on, forked_mount,
