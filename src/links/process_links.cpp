@@ -136,7 +136,9 @@ void process_links::leave() {
     neighbours_.clear();
 }
 
+// A fork of another thread has the lock: its child looks through what is mapped.
 void process_links::end() {
+    const std::lock_guard lock(mutex_);
     for (place& p : places_) unmap(p.mapped);
 }
 
