@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "os/link_socket.hpp"
+#include "os/not_inherited.hpp"
 #include "penstock/group/lane.hpp"
 
 namespace penstock::host {
@@ -37,7 +38,14 @@ int wait_for(int socket, std::uint64_t end_ns) {
 
 }  // namespace
 
+// A child of fork() has closed the socket: its number may be that of a file of the child's own.
+agent_store::~agent_store() {
+    if (owner_.here()) disconnect();
+    else abandon(std::make_unique<owned_fd>(std::move(socket_)));
+}
+
 void agent_store::disconnect() {
+    keep_in_children(socket_.get());
     socket_.reset();
     memory_.reset();
 }
@@ -52,6 +60,7 @@ int agent_store::connect(std::uint64_t end_ns) {
     std::memcpy(address.sun_path, path_.c_str(), path_.size() + 1);
     socket_.reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!socket_) return -errno;
+    close_in_children(socket_.get());
     if (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) !=
         0) {
         // -ENOENT is the word for a block that a store does not have.

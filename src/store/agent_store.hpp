@@ -45,6 +45,9 @@ static_assert(sizeof(agent_answer) == 24);
 class agent_store final : public block_store {
 public:
     explicit agent_store(std::string socket_path) : path_(std::move(socket_path)) {}
+    ~agent_store() override;
+    agent_store(const agent_store&) = delete;
+    agent_store& operator=(const agent_store&) = delete;
 
     std::int64_t get(const block_key& key, std::span<std::byte> to, std::uint64_t wait_ns,
                      bool reads_file) override;
