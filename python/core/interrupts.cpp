@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <memory>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -19,6 +20,14 @@ namespace {
 // Never freed: its thread waits while the process ends.
 struct watch_state {
     watch_state() { sem_init(&wake, 0, 0); }
+
+    // In a child of fork(), before it has threads: those of the parent may have held the mutex, and
+    // the calls that the parent was in do not go on here.
+    void begin_anew() {
+        std::construct_at(&mutex);
+        sem_init(&wake, 0, 0);
+        target = nullptr;
+    }
 
     sem_t wake{};
     std::mutex mutex;
@@ -53,13 +62,14 @@ void on_signal(int number, siginfo_t* info, void* context) {
     else s.before.sa_handler(number);
 }
 
-// The thread does not handle signals of the process. In a child of fork() there is none yet.
+// The thread does not handle signals of the process. A child of fork() has none yet.
 bool start_watch(watch_state& s) {
     if (s.process == getpid()) return true;
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     bool started = true;
+    if (s.process != 0) s.begin_anew();
     try {
         std::thread(run_watch, std::ref(s)).detach();
     } catch (const std::system_error&) {
@@ -77,9 +87,12 @@ bool is_main_thread() { return syscall(SYS_gettid) == getpid(); }
 interruptible_call::interruptible_call(runtime& rt) : rt_(rt) {
     if (!is_main_thread()) return;
     watch_state& s = state();
+    if (sigaction(SIGINT, nullptr, &before_) != 0) return;
+    // Of a call of the parent that was under way when another thread forked.
+    if (before_.sa_sigaction == on_signal && s.process != getpid()) before_ = s.before;
     // Ours already: a handler of Python runs inside of a call that is watched, and calls.
-    if (sigaction(SIGINT, nullptr, &before_) != 0 || before_.sa_handler == SIG_DFL ||
-        before_.sa_handler == SIG_IGN || before_.sa_sigaction == on_signal || !start_watch(s))
+    if (before_.sa_handler == SIG_DFL || before_.sa_handler == SIG_IGN ||
+        before_.sa_sigaction == on_signal || !start_watch(s))
         return;
     s.before = before_;
     s.seen.store(false);

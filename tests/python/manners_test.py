@@ -349,6 +349,38 @@ print(t.gather([2]).tolist(), handled)
         out, err = started.communicate(timeout=300)
         self.assertEqual((started.returncode, out), (0, f"[{list(range(16, 24))}] [1]\n"), err)
 
+    def test_ctrl_c_in_a_child_that_another_thread_made_during_a_call(self):
+        """The parent's call has the handler of the signal, and does not go on in the child."""
+        started = self.start("""
+import threading, time
+def fork():
+    time.sleep(0.5)
+    child = os.fork()
+    if child != 0:
+        os.waitpid(child, 0)
+        slow.close()
+        return
+    code = 1
+    try:
+        own = ps.Runtime("cpu", cache="2MiB", page="4KiB", io="pread", windows=0, log=None)
+        a = ps.open_array(sys.argv[1], dtype="int64", shape=(-1, 8), runtime=own)
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        threading.Timer(20, os._exit, (2,)).start()
+        a.gather([1])
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+        code = 0
+    finally:
+        os._exit(code)
+forking = threading.Thread(target=fork)
+forking.start()
+print("waiting", flush=True)
+print(t.gather([2]).tolist())
+""")
+        out, err = started.communicate(timeout=300)
+        self.assertEqual((started.returncode, out),
+                         (0, f"interrupted\n[{list(range(16, 24))}]\n"), err)
+
     def test_other_threads_run_meanwhile(self):
         started = self.start("""
 import threading
