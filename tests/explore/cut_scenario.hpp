@@ -58,7 +58,7 @@ private:
 // A lane holds a pointer to the page that is cut off, and has written there before. What it stores
 // through the pointer comes before the cut, and goes; or after it, and is there.
 struct held_cut_file : cut_file {
-    held_cut_file() : cut_file(3) {
+    held_cut_file() : held_cut_file(nothing_yet{}) {
         warm(1, 1);
         lane(cutter());
         lane([this](auto g) {
@@ -67,6 +67,11 @@ struct held_cut_file : cut_file {
             write_word(g);
             explore::require(unmap(g, w.fs(), mapped) == 0, "an unmap failed");
         });
+    }
+
+protected:
+    struct nothing_yet {};
+    explicit held_cut_file(nothing_yet) : cut_file(3) {
         check = [this] { compare_held(); };
     }
 
@@ -83,8 +88,41 @@ private:
         const engine::page_word seen = w.memory.words[1];
         const bool is_dirty = engine::is_valid(seen) && engine::is_dirty(seen);
         explore::require(size != page_bytes || !is_dirty, "bytes behind the cut go to the file");
+        for (std::uint64_t i = word; i < 2 * words_per_page; ++i)
+            explore::require(
+                size == page_bytes || marks_of(i) != 0 || w.memory.disk[i] == word_now(i),
+                "the file has a byte that the device does not have");
         explore::require(is_dirty || server.written_bytes == size,
                          "the size was not brought there");
+    }
+    // Of a word of the second page.
+    std::uint64_t marks_of(std::uint64_t number) const {
+        const engine::page_word seen = w.memory.words[1];
+        if (!engine::is_valid(seen)) return 0;
+        return w.memory.dirty_bits[engine::frame_of(seen)] >> (8 * (number - word)) & 0xff;
+    }
+};
+
+// A pointer holds the page, which has a word that was written before. Lanes cut the page off, bring
+// it to the file, as often as they find it dirty, and give the pointer back.
+struct synced_cut_file : held_cut_file {
+    synced_cut_file() : held_cut_file(nothing_yet{}) {
+        turned_dirty(1, 1, 0, value);
+        prepare = [this, before = prepare] {
+            before();
+            w.memory.pristine[1] = engine::pristine_of(2);
+            w.memory.frame_words[2] = engine::frame_copy;
+            std::memcpy(w.memory.frames + 2 * page_bytes, w.memory.frames + page_bytes, page_bytes);
+            w.memory.words[1] += engine::pin_one;
+            w.memory.writes[0].mappings = 1;
+        };
+        lane(cutter());
+    }
+    auto unmapper() {
+        return [this](auto g) {
+            const writable_mapping mapped{w.view.frame_address(1), page_bytes, 1, 1, 0};
+            explore::require(unmap(g, w.fs(), mapped) == 0, "an unmap failed");
+        };
     }
 };
 

@@ -47,6 +47,22 @@ TEST(cut, a_page_that_is_held_by_a_pointer) {
     expect_sound(s.run({.preemptions = 2}));
 }
 
+TEST(cut, a_page_that_a_pointer_holds_while_it_is_synchronised) {
+    synced_cut_file s;
+    s.lane([sync = s.flusher(), unmap = s.unmapper()](auto g) {
+        sync(g);
+        unmap(g);
+    });
+    expect_sound(s.run({.preemptions = 2}));
+}
+
+TEST(cut, a_page_that_one_synchronises_while_another_gives_it_back) {
+    synced_cut_file s;
+    s.lane(s.flusher());
+    s.lane(s.unmapper());
+    expect_sound(s.run({.preemptions = 1}));
+}
+
 TEST(cut, one_that_comes_late_takes_no_later_write) {
     late_cut_file s;
     expect_sound(s.run({.preemptions = 3}));

@@ -70,7 +70,7 @@ struct rows_of_file : read_through_file {
         lane([this, size_bytes](auto g) {
             engine::cut_to(w.view, 0, size_bytes);
             engine::cut_stored(w.view, 0, size_bytes);
-            explore::require(engine::cut_pages(g, w.view, 0, size_bytes, 2 * page_bytes) == 0,
+            explore::require(engine::cut_pages(g, w.view, 0, {size_bytes, 2 * page_bytes}) == 0,
                              "a cut failed");
         });
         lane([this](explore_lane g) {

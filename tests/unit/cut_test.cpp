@@ -8,6 +8,7 @@
 
 #include "penstock/file.hpp"
 #include "penstock/write.hpp"
+#include "rounds.hpp"
 #include "unit/support.hpp"
 
 namespace penstock::test {
@@ -239,6 +240,42 @@ TEST_F(cutting, what_was_written_before_goes_though_a_pointer_holds_the_page) {
             EXPECT_EQ(disk.substr(2 * page + 8, 2), "ab");
         }
         EXPECT_EQ(disk.substr(size_bytes), std::string(disk.size() - size_bytes, '\0'));
+    }
+}
+
+// While a pointer holds a page, each synchronisation finds the bytes that were written before.
+TEST_F(cutting, a_synchronisation_beside_it_brings_nothing_back) {
+    for (const std::uint64_t bytes : {std::uint64_t{4096}, std::uint64_t{65536}}) {
+        settings.page_bytes = bytes;
+        settings.cache_bytes = 64 * bytes;
+        settings.staging_bytes = std::uint64_t{4} << 20;
+        rt = make_runtime(settings);
+        ASSERT_NE(rt, nullptr);
+        const int fd = open_file(bytes);
+        const writable_mapping mapped = map_to_write(fd, 0, 16);
+        std::atomic<bool> ends{false};
+        other = std::thread([&] {
+            while (!ends) {
+                EXPECT_EQ(msync(lane{}, rt->ref(), mapped), 0);
+                EXPECT_EQ(rt->msync(fd, 0, static_cast<std::int64_t>(bytes)), 0);
+            }
+        });
+        const std::string late(bytes - 100, 'w');
+        for (int i = 0; i < rounds(400, 100) && !HasFailure(); ++i) {
+            EXPECT_EQ(rt->write(fd, late.data(), static_cast<std::int64_t>(late.size()), 100),
+                      static_cast<std::int64_t>(late.size()));
+            EXPECT_EQ(rt->truncate(fd, 100), 0);
+            EXPECT_EQ(on_disk().size(), 100u);
+            EXPECT_EQ(rt->write(fd, "y", 1, static_cast<std::int64_t>(bytes - 1)), 1);
+            EXPECT_EQ(rt->fsync(fd), 0);
+            EXPECT_TRUE(on_disk().substr(100) == std::string(bytes - 101, '\0') + 'y') << i;
+        }
+        ends = true;
+        other.join();
+        EXPECT_EQ(unmap(lane{}, rt->ref(), mapped), 0);
+        expect_agreement(fd);
+        rt.reset();
+        std::filesystem::remove(path);
     }
 }
 

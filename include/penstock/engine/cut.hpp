@@ -24,6 +24,28 @@
 // with the cut: the bytes, their marks, and the pristine copy are cleared, so that only what is
 // stored later counts as changed.
 //
+// A write-back goes in by no gate. While a page has a pristine copy, a write-back leaves the marks,
+// so after the flush of a cut the page is dirty as before. A write-back that took these marks
+// before the host cuts the file, and was written after, would bring old bytes behind the new end.
+// So:
+//
+//   (1) From the flush to the end of the cut no group marks a byte: those that do are in the gate.
+//       (A group that gave up waiting outside may; it was told that the cut may take its bytes.) So
+//       a page that has marks then is dirty, or has the lock of a write-back that is to look at
+//       them.
+//   (2) Before the host is asked, the cut takes the frame lock of each page behind the cut that is
+//       dirty. A group that has such a lock ends its write-back first. So all bytes that were sent
+//       come before the cut, and only the holder of a lock takes marks and sends more.
+//   (3) The cut gives a lock back when the page's marks are gone, or when the host refused the cut.
+//       If the host did not answer in time, it gives them back too: the cut that is taken up waits
+//       for each lock, takes the marks, and then asks the host once more.
+//
+// The cut holds these locks while it waits for other locks, for a ring slot and for the host. No
+// circle comes of that. A group that has the lock of a frame waits for no other lock, nor for the
+// gate, but only for a slot or an answer of the host; a group that has a slot waits for no lock
+// (engine/flush.hpp). The locks are in no list, so there may be any number; the cut finds its own
+// by their words (lock_of_cut).
+//
 // Progress: every wait is bounded. A group that waits outside holds no lock and no ring slot, but
 // maybe pins.
 //
@@ -95,25 +117,91 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t cut_page(const Group& g, const cache_
     }
 }
 
-// Leader only. Drops what the cache has of the bytes from `size_bytes` to `end_bytes`.
-template <typename Group>
-PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t cut_pages(const Group& g, const cache_view& c,
-                                                     std::uint32_t slot, std::uint64_t size_bytes,
-                                                     std::uint64_t end_bytes) {
-    if (end_bytes <= size_bytes) return 0;
-    const auto keep = static_cast<std::uint32_t>(size_bytes & (c.page_bytes() - 1));
-    const std::uint64_t first = size_bytes >> c.page_shift, end = pages_of(c, end_bytes);
+// Leader only. Calls visit(index of its word, is it the first) for each page of [first, end) that
+// has a word, until a call returns something else than 0; returns that.
+template <typename Visit>
+PENSTOCK_HD inline std::int64_t visit_words(const cache_view& c, std::uint32_t slot,
+                                            std::uint64_t first, std::uint64_t end,
+                                            const Visit& visit) {
     for (std::uint64_t page = first; page < end;) {
         const word_run run = words_from(c, slot, page);
         const std::uint64_t pages = run.pages < end - page ? run.pages : end - page;
         for (std::uint64_t i = 0; run.index != no_words && i < pages; ++i)
-            if (const std::int64_t code =
-                    cut_page(g, c, slot, run.index + i, page + i == first ? keep : 0);
-                code != 0)
+            if (const std::int64_t code = visit(run.index + i, page + i == first); code != 0)
                 return code;
         page += pages;
     }
     return 0;
+}
+
+// The bytes of a file that a cut takes.
+struct cut_range {
+    std::uint64_t size_bytes, end_bytes;
+};
+PENSTOCK_HD inline std::uint32_t kept_bytes(const cache_view& c, const cut_range& range) {
+    return static_cast<std::uint32_t>(range.size_bytes & (c.page_bytes() - 1));
+}
+
+// Leader only. Drops what the cache has of these bytes.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t cut_pages(const Group& g, const cache_view& c,
+                                                     std::uint32_t slot, const cut_range& range) {
+    if (range.end_bytes <= range.size_bytes) return 0;
+    return visit_words(c, slot, range.size_bytes >> c.page_shift, pages_of(c, range.end_bytes),
+                       [&](std::uint64_t word_index, bool first) {
+                           return cut_page(g, c, slot, word_index,
+                                           first ? kept_bytes(c, range) : 0);
+                       });
+}
+
+// Leader only, with the gate closed and no group in. Waits for the write-backs of pages that have
+// these bytes, and keeps the locks of those that are dirty: `kept` pages. Returns 0, or the code
+// that ended the wait; then `kept` counts those before it.
+template <typename Group>
+PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t keep_writes_back(const Group& g, const cache_view& c,
+                                                            std::uint32_t slot,
+                                                            const cut_range& range,
+                                                            std::uint64_t& kept) {
+    kept = 0;
+    if (range.end_bytes <= range.size_bytes || dirty_pages_of(c, slot) == 0) return 0;
+    wait_deadline waiting(g, 3 * c.request_wait_ns);  // for all of them
+    return visit_words(c, slot, range.size_bytes >> c.page_shift, pages_of(c, range.end_bytes),
+                       [&](std::uint64_t word_index, bool) {
+                           pending_write w{};
+                           for (std::uint32_t round = 0;; ++round) {
+                               const std::int64_t outcome = hold_dirty(c, word_index, w);
+                               if (outcome == 1) {
+                                   keep_for_cut(c, w.frame);
+                                   ++kept;
+                               }
+                               if (outcome != -EAGAIN) return std::int64_t{0};
+                               if (const std::int64_t late = waiting.check(g, c); late != 0)
+                                   return late == -ETIME ? std::int64_t{-ETIMEDOUT} : late;
+                               g.pause(round);
+                           }
+                       });
+}
+
+// Leader only, of a cut. Gives the locks back that keep_writes_back took. With `clears` what each
+// page has of these bytes goes before. Waits for nothing.
+PENSTOCK_HD PENSTOCK_NOINLINE inline void release_kept(const cache_view& c, std::uint32_t slot,
+                                                       const cut_range& range, std::uint64_t kept,
+                                                       bool clears) {
+    if (kept == 0) return;
+    visit_words(c, slot, range.size_bytes >> c.page_shift, pages_of(c, range.end_bytes),
+                [&](std::uint64_t word_index, bool first) {
+                    page_word* const word = &c.words[word_index];
+                    if (!is_dirty(load_relaxed(word))) return std::int64_t{0};
+                    // With a pin, for the frame may be another page's by now.
+                    const page_word seen = pin(word);
+                    const pending_write w{word_index, frame_of(seen), slot};
+                    const bool own = is_valid(seen) && is_kept_for_cut(c, w.frame);
+                    unpin(word);
+                    if (!own) return std::int64_t{0};
+                    if (clears) clear_rest(c, w, first ? kept_bytes(c, range) : 0);
+                    else let_go(c, w);
+                    return std::int64_t{--kept == 0};
+                });
 }
 
 // Leader only. Returns the host's result, or the code that ended a wait; then `left` is what is
@@ -141,14 +229,19 @@ template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t make_cut(const Group& g, const cache_view& c,
                                                     std::uint32_t slot, std::uint64_t size_bytes) {
     cut_order cut{cut_is_made, size_bytes, size_of(c, slot)};
-    std::int64_t code = ask_to_cut(g, c, slot, size_bytes, cut.left);
+    const cut_range range{size_bytes, cut.end_bytes};
+    std::uint64_t kept = 0;
+    std::int64_t code = keep_writes_back(g, c, slot, range, kept);
+    if (code == 0) code = ask_to_cut(g, c, slot, size_bytes, cut.left);
     const bool is_refused = code != 0 && cut.left == cut_is_made;
     if (code == 0) {
         cut_to(c, slot, size_bytes);
         cut_room(c, slot, size_bytes);
         cut_stored(c, slot, size_bytes);
-        code = cut_pages(g, c, slot, size_bytes, cut.end_bytes);
     }
+    // These first, for the wait for another page may fail.
+    release_kept(c, slot, range, kept, code == 0);
+    if (code == 0) code = cut_pages(g, c, slot, range);
     end_or_leave_cut(c, slot, cut, code != 0 && !is_refused);
     return code;
 }
@@ -170,7 +263,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t take_up_cut(const Group& g, const cac
     const std::uint64_t size = size_of(c, slot);
     if (cut.end_bytes < size) cut.end_bytes = size;
     cut_to(c, slot, cut.size_bytes);
-    std::int64_t code = cut_pages(g, c, slot, cut.size_bytes, cut.end_bytes);
+    std::int64_t code = cut_pages(g, c, slot, {cut.size_bytes, cut.end_bytes});
     if (code == 0 && cut.left != cut_is_made) {
         cut.left = cut_is_to_ask;
         code = ask_to_cut(g, c, slot, cut.size_bytes, cut.left);

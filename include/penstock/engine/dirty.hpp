@@ -7,8 +7,8 @@
 //   page word, dirty bit    per page        join_dirty, mark_dirty, clear_dirty
 //                                           (engine/page_word.hpp)
 //   write_locks[frame]      per frame       try_lock_frame, take_over (acquire), unlock_frame,
-//                                           leave_lock, offer_page (release), note_request
-//                                           (relaxed, by the holder)
+//                                           leave_lock, offer_page (release), note_request,
+//                                           keep_for_cut (relaxed, by the holder)
 //   size_bytes              per file        size_of (relaxed), grow_to (release), cut_to (release)
 //   append_end              per file        raise_room (acquire), take_room (acq_rel),
 //                                           give_room_back (relaxed), cut_room (release)
@@ -103,11 +103,12 @@ PENSTOCK_HD PENSTOCK_INLINE bool may_have_marks(page_word seen) {
 // copied; or a request alone, which its group gave up. A request has the ring in bits 63..56 and
 // ticket + 2 below bit 53. Bit 54: the page's marks have to be put back after it. Bit 53: every
 // byte of the copy is marked. 1 in place of a request: the lock is held, and any group may take it
-// over.
+// over. Bit 54 without a request: a cut of the file holds it (engine/cut.hpp).
 inline constexpr std::uint64_t lock_free = 0, lock_held = std::uint64_t{1} << 55,
                                lock_keeps_marks = std::uint64_t{1} << 54;
 inline constexpr std::uint64_t lock_sends_all = std::uint64_t{1} << 53,
-                               lock_offered = lock_held | 1;
+                               lock_offered = lock_held | 1,
+                               lock_of_cut = lock_held | lock_keeps_marks;
 inline constexpr std::uint32_t lock_ring_shift = 56;
 
 constexpr PENSTOCK_HD std::uint64_t lock_request(std::uint32_t ring, std::uint64_t ticket) {
@@ -156,6 +157,15 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t noted_request(const cache_view& c, std
 PENSTOCK_HD PENSTOCK_INLINE void leave_lock(const cache_view& c, std::uint32_t frame,
                                             std::uint32_t ring, std::uint64_t ticket) {
     atomic_store<order::release>(&c.write_locks[frame], lock_request(ring, ticket));
+}
+
+// Called by the holder, which cuts the page's file and later asks which locks it has, with a pin on
+// the page. One cut of a file goes on at a time, so such a lock on a page of the file is its own.
+PENSTOCK_HD PENSTOCK_INLINE void keep_for_cut(const cache_view& c, std::uint32_t frame) {
+    atomic_store<order::relaxed>(&c.write_locks[frame], lock_of_cut);
+}
+PENSTOCK_HD PENSTOCK_INLINE bool is_kept_for_cut(const cache_view& c, std::uint32_t frame) {
+    return atomic_load<order::relaxed>(&c.write_locks[frame]) == lock_of_cut;
 }
 
 // How many groups are writing pages back for a frame. A hint.

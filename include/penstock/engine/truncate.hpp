@@ -2,9 +2,9 @@
 //
 // A cut writes back the pages behind the cut first. Then the host cuts the file, then the size goes
 // down, and in the end the pages behind the cut are dropped. So if the host refuses, nothing is
-// lost, and no write-back that was under way makes the file longer again. Groups that write the
-// file come before or after it (engine/cut.hpp). A group that reads behind the cut at the same time
-// comes before or after it, page by page.
+// lost. Groups that write the file come before or after it, and no write-back makes the file longer
+// again (engine/cut.hpp). A group that reads behind the cut at the same time comes before or after
+// it, page by page.
 #pragma once
 
 #include "penstock/base/standard.hpp"

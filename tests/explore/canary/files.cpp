@@ -414,3 +414,28 @@ TEST(canary, cut_keeps_marks) {
 }  // namespace penstock::explore_kit
 
 #endif
+
+// A cut keeps no write-back from the pages that are dirty after its flush.
+#ifdef CANARY_cut_beside_a_write_back
+
+#include "penstock/engine/flush.hpp"
+#include "penstock/engine/pristine.hpp"
+
+#define hold_dirty(c, word_index, w) (static_cast<void>(w), std::int64_t{0})
+#include "penstock/engine/cut.hpp"
+#undef hold_dirty
+
+#include "explore/cut_scenario.hpp"
+
+namespace penstock::explore_kit {
+
+TEST(canary, cut_beside_a_write_back) {
+    synced_cut_file s;
+    s.lane(s.flusher());
+    s.lane(s.unmapper());
+    expect_caught(s.run({.preemptions = 1}), "the file reaches behind the device's end");
+}
+
+}  // namespace penstock::explore_kit
+
+#endif
