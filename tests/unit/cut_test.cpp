@@ -326,6 +326,30 @@ TEST_F(cutting, waits_for_no_frame_that_one_outside_holds) {
     EXPECT_EQ(expect_agreement(fd).size(), 15 * page);
 }
 
+// Where no page can be, nothing could be read or written.
+TEST_F(cutting, a_size_that_the_table_has_no_room_for_is_refused) {
+    settings.page_bytes = 512;
+    rt = make_runtime(settings);
+    const int fd = open_file(3 * 512);
+    const engine::cache_view& c = rt->ref().view;
+    const std::uint64_t known = c.file_records[engine::descriptor_slot(c, fd)].page_count;
+    const auto most = static_cast<std::int64_t>(
+        ((std::uint64_t{c.growth_entries} << c.leaf_shift) + known) << c.page_shift);
+    EXPECT_EQ(rt->write(fd, "ab", 2, 700), 2);
+    for (const std::int64_t bytes : {most + 1, std::int64_t{1} << 40, INT64_MAX})
+        EXPECT_EQ(rt->truncate(fd, bytes), -EFBIG) << bytes;
+    EXPECT_EQ(size(fd), 3u * 512);
+    EXPECT_EQ(on_disk().size(), 3u * 512);
+    EXPECT_EQ(on_disk()[700], 'o') << "it was not even flushed";
+    EXPECT_EQ(rt->truncate(fd, most), 0);
+    char last = '?';
+    EXPECT_EQ(rt->read(fd, &last, 1, most - 1), 1);
+    EXPECT_EQ(last, '\0');
+    EXPECT_EQ(rt->write(fd, "z", 1, most - 1), 1);
+    EXPECT_EQ(rt->truncate(fd, 710), 0);
+    EXPECT_EQ(expect_agreement(fd).substr(700), "aboooooooo");
+}
+
 // A descriptor that another group closes meanwhile is the program's mistake; the next file in its
 // slot is not closed by it.
 TEST_F(cutting, a_new_life_of_the_slot_has_an_open_gate) {

@@ -14,13 +14,16 @@
 namespace penstock::engine {
 
 // Whole group. Makes the file end at `size_bytes`; new bytes read as zeros. Returns 0 or a negative
-// errno.
+// errno; -EFBIG if the file could not be read or written up to there.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t truncate_file(const Group g, const cache_view& c,
                                                          std::uint32_t slot,
                                                          std::uint64_t size_bytes) {
     const std::uint64_t first = size_bytes >> c.page_shift;
     std::int64_t code = 0;
+    if (g.is_leader() && !can_grow_to(c, slot, size_bytes)) code = -EFBIG;
+    code = share_code(g, code);
+    if (code != 0) return code;
     // Twice: what takes long, while other groups go on; what they wrote meanwhile, without them.
     if (has_dirty_pages(g, c, slot)) code = flush_pages(g, c, slot, first, ~std::uint64_t{0});
     if (code != 0) return code;
