@@ -154,6 +154,35 @@ TEST_F(late_cut, takes_the_changes_of_an_unmap_that_did_not_wait_for_it) {
     EXPECT_EQ(on_disk().size(), 100u);
 }
 
+// The cut holds the lock of that page while it asks the host, and gives it back whatever comes.
+TEST_F(late_cut, lets_a_page_that_a_pointer_holds_be_written_back) {
+    create();
+    const int fd = open_and_fill('o');
+    const writable_mapping mapped = map_write(lane{}, rt->ref(), fd, 8192, 50);
+    ASSERT_EQ(mapped.bytes, 50);
+    ASSERT_EQ(rt->write(fd, "ab", 2, 9000), 2);
+    disk.set({.calls = call_truncate, .nth = 1, .error = -EIO});
+    EXPECT_EQ(rt->truncate(fd, 100), -EIO);
+    disk.clear();
+    EXPECT_EQ(msync(lane{}, rt->ref(), mapped), 0);
+    EXPECT_EQ(rt->fsync(fd), 0);
+    EXPECT_EQ(on_disk(), std::string(9000, 'o') + "ab" + std::string(bytes - 9002, 'o'));
+    disk.stall(call_truncate);
+    EXPECT_EQ(rt->truncate(fd, 100), -ETIMEDOUT);
+    EXPECT_EQ(rt->msync(fd, 0, bytes), 0) << "the lock is free";
+    disk.release();
+    while (rt->write(fd, "cd", 2, 50) < 0) {
+    }
+    EXPECT_EQ(size(fd), 100u);
+    EXPECT_EQ(rt->fsync(fd), 0);
+    EXPECT_EQ(on_disk(), std::string(50, 'o') + "cd" + std::string(48, 'o'));
+    EXPECT_EQ(unmap(lane{}, rt->ref(), mapped), 0);
+    EXPECT_EQ(rt->close(fd), 0);
+    const std::string now = on_disk();
+    EXPECT_EQ(now, std::string(50, 'o') + "cd" + std::string(48, 'o') +
+                       std::string(8192 + 50 - 100, '\0'));
+}
+
 TEST_F(late_cut, of_a_file_that_is_closed_leaves_the_next_life_alone) {
     create();
     const int fd = open_and_fill('a');
