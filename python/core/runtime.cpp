@@ -216,11 +216,14 @@ runtime_box::ending runtime_box::end(std::shared_ptr<runtime> last) {
     }
     // What could not be written before is tried again now.
     for (const auto& of : errors) of->clear();
-    out.is_last = last.use_count() == 1;
+    const bool has_others = last.use_count() > 1;
     status late;
-    for (std::uint32_t i = 0; is_ours && !out.is_last && i < last->device_count(); ++i)
+    for (std::uint32_t i = 0; is_ours && has_others && i < last->device_count(); ++i)
         if (status s = last->state(i).write_back_open_files(out.left); late.ok()) late = s;
+    const std::weak_ptr<runtime> ended = last;
     last.reset();
+    out.is_last = ended.expired();  // the others may have ended meanwhile
+    if (out.is_last) out.left.clear();
     if (is_ours && log != nullptr) log->close();
     for (const auto& of : errors)
         if (out.lost.ok()) out.lost = of->first();

@@ -305,11 +305,15 @@ class Runtime:
         told: list[Exception] = []
         with self._users_lock:
             self._closing = True
-        for user in self._open_users():
-            try:
-                user.close()
-            except Exception as error:
-                told.append(error)
+        try:
+            for user in self._open_users():
+                try:
+                    user.close()
+                except Exception as error:
+                    told.append(error)
+        except BaseException:  # an interrupt: the runtime is open as before
+            self._closing = False
+            raise
         try:
             for path in self._core.close():
                 logging.getLogger("penstock").warning(
@@ -370,11 +374,11 @@ def default(page: Size | None = None, *, writable: bool = False,
         page_bytes = _core.parse_size("page", _size_text("page", page))
     with _defaults_lock:
         found = _defaults.get((page_bytes, writable))
-        if found is None or found.closed:
+        if found is None or found._closing or found.closed:
             made = Runtime(page=page, writable=writable or None, log="logging", _suits=_suits)
             # A handler of a signal may have asked for it meanwhile, on this very thread.
             found = _defaults.get((page_bytes, writable))
-            if found is not None and not found.closed:
+            if found is not None and not found._closing and not found.closed:
                 made.close()
                 return found
             found = _defaults[page_bytes, writable] = made
@@ -393,6 +397,7 @@ def _close_all() -> None:
 # Lower than what multiprocessing and its users take, so that what they end comes before.
 _LAST_OF_WORKER = -1_000_000
 _watched_worker = 0  # process whose end as a worker is watched
+_ender: threading.Thread | None = None  # of that process; waits for its other threads
 
 
 def _watch_end_of_worker() -> None:
@@ -406,23 +411,33 @@ def _watch_end_of_worker() -> None:
 
     _watched_worker = os.getpid()
     Finalize(None, _end_of_worker, exitpriority=_LAST_OF_WORKER)
+    if threading.current_thread() is not threading.main_thread():
+        _await_threads()  # the worker's function may have ended, and with it all that was told
 
 
 def _end_of_worker() -> None:
     """Threads that are no daemons still work, as at the end of a program before atexit, and some
     end only when they are told so after this. So a thread of that kind waits for them."""
     if _working_threads():
-        threading.Thread(target=_close_after_threads, name="penstock end", daemon=False).start()
-    else:
+        _await_threads()
+    elif _ender is None:
         _close_all()
 
 
+def _await_threads() -> None:
+    global _ender
+    if _ender is None:
+        _ender = threading.Thread(target=_close_after_threads, name="penstock end", daemon=False)
+        _ender.start()
+
+
 def _working_threads() -> list[threading.Thread]:
-    own = (threading.main_thread(), threading.current_thread())
+    own = (threading.main_thread(), threading.current_thread(), _ender)
     return [each for each in threading.enumerate() if not each.daemon and each not in own]
 
 
 def _close_after_threads() -> None:
+    threading.main_thread().join()
     while working := _working_threads():
         for each in working:
             each.join()
@@ -431,8 +446,9 @@ def _close_after_threads() -> None:
 
 def _forget_in_child() -> None:
     """A child of fork() has none of the parent's threads: it makes runtimes of its own."""
-    global _defaults_lock
+    global _defaults_lock, _ender
     _defaults_lock = threading.RLock()
+    _ender = None
     for runtime in list(_runtimes):
         runtime._users_lock = threading.RLock()  # another thread may have held it
     _defaults.clear()

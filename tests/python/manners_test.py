@@ -136,6 +136,31 @@ print("the main program ends")
         rt.close()
         self.assertEqual((rt.closed, opened), (True, []))
 
+    def test_a_close_that_was_interrupted_leaves_the_runtime_open(self):
+        runtime = self.runtime()
+
+        class interrupted:
+            left = 1
+
+            def close(self):
+                self.left -= 1
+                if self.left == 0:
+                    raise KeyboardInterrupt
+
+            def _check(self):
+                pass
+
+        user = interrupted()
+        runtime._enter(user)
+        with self.assertRaises(KeyboardInterrupt):
+            runtime.close()
+        self.assertFalse(runtime.closed)
+        path = self.folder / "rows.bin"
+        np.zeros((4, 8), np.int64).tofile(path)
+        ps.open_array(str(path), dtype="int64", shape=(4, 8), runtime=runtime).close()
+        runtime.close()
+        self.assertTrue(runtime.closed)
+
     def test_a_process_without_proc_is_told(self):
         without = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh"]
         if shutil.which("unshare") is None or subprocess.run(

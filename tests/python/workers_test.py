@@ -56,6 +56,24 @@ def write_late(path):
     kept[1].submit(write, path, ROWS // 2)
 
 
+def write_late_alone(path):
+    """The worker's first array is opened after its function has ended."""
+    def work():
+        time.sleep(0.3)
+        write(path)
+
+    threading.Thread(target=work).start()
+
+
+def write_in_thread(path):
+    """The first array is opened beside the function, which uses it after that thread."""
+    thread = threading.Thread(target=write, args=(path, 0, ROWS // 2))
+    thread.start()
+    thread.join()
+    time.sleep(0.3)
+    write(path, ROWS // 2)
+
+
 def write_in_child(path):
     """A child of the worker is no worker itself, and closes what it opened."""
     write(path, 0, ROWS // 2)
@@ -81,7 +99,8 @@ class workers(common.Case):
     def test_a_process(self):
         for method in METHODS:
             for work, code in ((write, 0), (write_and_exit, 0), (write_and_fail, 1),
-                               (write_late, 0), (write_in_child, 0)):
+                               (write_late, 0), (write_late_alone, 0), (write_in_thread, 0),
+                               (write_in_child, 0)):
                 with self.subTest(method=method, work=work.__name__):
                     self.empty()
                     worker = multiprocessing.get_context(method).Process(target=work,
