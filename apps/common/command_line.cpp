@@ -106,9 +106,18 @@ class help_of_options final : public CLI::Formatter {
     }
 };
 
-// What CLI11 does not say where something else is missing besides: an argument that is no option,
-// a command that is none. Empty: its own words are good.
-std::string wrong_word(const CLI::App& app) {
+// CLI11's own words, last argument first as there; but those have marks, and end at the first one.
+std::string unexpected(const std::vector<std::string>& left) {
+    if (left.empty()) return {};
+    std::string text = left.size() > 1 ? "The following arguments were not expected:"
+                                       : "The following argument was not expected:";
+    for (auto word = left.rbegin(); word != left.rend(); ++word) text += " " + without_mark(*word);
+    return text;
+}
+
+// What CLI11 does not say where something else is missing besides, or not as it was given: an
+// argument that is no option, a command that is none. Empty: its own words are good.
+std::string wrong_word(const CLI::App& app, CLI::ExitCodes code) {
     const CLI::App* at = &app;  // the last one that was found
     while (!at->get_subcommands().empty()) at = at->get_subcommands().front();
     std::vector<std::string> names;
@@ -117,7 +126,7 @@ std::string wrong_word(const CLI::App& app) {
     const std::vector<std::string> left = at->remaining();
     if (!left.empty() && left.front().rfind('-', 0) == 0)
         return "The following argument was not expected: " + without_mark(left.front());
-    if (names.empty()) return {};
+    if (names.empty()) return code == CLI::ExitCodes::ExtrasError ? unexpected(left) : "";
     if (left.empty() && at->get_require_subcommand_min() == 0) return {};
     return (left.empty() ? "no command given"
                          : shown(without_mark(left.front())) + " is no command") +
@@ -306,10 +315,9 @@ std::optional<int> parse_command_line(CLI::App& app, int argc, char** argv) {
         return printed.ok() ? exit_done : exit_failed;
     } catch (const CLI::ParseError& mistake) {
         std::string text;
-        const int code = mistake.get_exit_code();
-        if (code == static_cast<int>(CLI::ExitCodes::RequiredError) ||
-            code == static_cast<int>(CLI::ExitCodes::ExtrasError))
-            text = wrong_word(app);
+        const auto code = static_cast<CLI::ExitCodes>(mistake.get_exit_code());
+        if (code == CLI::ExitCodes::RequiredError || code == CLI::ExitCodes::ExtrasError)
+            text = wrong_word(app, code);
         if (text.empty()) text = mistake.what();
         while (!text.empty() && (text.back() == '\n' || text.back() == '.')) text.pop_back();
         say(text + "; see --help");

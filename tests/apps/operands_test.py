@@ -85,7 +85,8 @@ class OfPenstock(programs.InFolder):
                 self.assertEqual(done.returncode, 2)
                 self.assert_one_line(done.stderr, f"'{name}' is no command")
                 done = self.run_here("penstock", "info", name)
-                self.assertNotIn(b"\0", done.stderr + done.stdout)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn(f"\nFile system of {name}\n", done.stdout.decode())
 
 
 @unittest.skipUnless(programs.is_there("penstock-grep"), "penstock-grep was not built")
@@ -121,6 +122,11 @@ class OfMatch(programs.InFolder):
         report = json.loads(done.stdout)
         self.assertIn(5, report.values())
         self.assertTrue((self.folder / "[out]").exists())
+
+    def test_messages_show_every_operand_too_many(self):
+        done = programs.run("penstock-match", "make", "a", "b", "[x]", "z", cwd=self.folder)
+        self.assertEqual(done.returncode, 2)
+        self.assert_one_line(done.stderr, "arguments were not expected: z [x] b; see --help")
 
 
 if __name__ == "__main__":
