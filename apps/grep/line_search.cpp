@@ -288,8 +288,7 @@ status print_lines_by_host(const dictionary& words, const file_list& files, bool
         int code = open_of_size(file.path.c_str(), file.bytes, fd);
         if (code == 0) code = apps::read_all(fd, text.data(), file.bytes, 0);
         struct stat now {};
-        if (code == 0 && (::fstat(fd, &now) != 0 || host::identity_of(now) != file.version))
-            code = -ESTALE;
+        if (code == 0 && (::fstat(fd, &now) != 0 || !has_same_bytes(now, file))) code = -ESTALE;
         if (code != 0) {
             report.errors.push_back({i, code});
             continue;

@@ -185,6 +185,12 @@ int open_of_size(const char* path, std::uint64_t bytes, apps::unique_fd& out) {
     return static_cast<std::uint64_t>(info.st_size) == bytes ? 0 : -ESTALE;
 }
 
+bool has_same_bytes(const struct stat& now, const input_file& found) {
+    const host::file_identity is = host::identity_of(now);
+    return is.same_file(found.version) && is.size_bytes == found.version.size_bytes &&
+           is.modified_ns == found.version.modified_ns;
+}
+
 // A look costs about a microsecond, so all files are looked at, also those that took one read: a
 // kernel's read is none of one moment, it is of pages.
 void note_changed(const std::vector<input_file>& files, std::vector<std::int32_t>& codes) {
@@ -199,7 +205,7 @@ void note_changed(const std::vector<input_file>& files, std::vector<std::int32_t
                 struct stat now {};
                 if (codes[i] != 0) continue;
                 if (::stat(files[i].path.c_str(), &now) != 0) codes[i] = -errno;
-                else if (host::identity_of(now) != files[i].version) codes[i] = -ESTALE;
+                else if (!has_same_bytes(now, files[i])) codes[i] = -ESTALE;
             }
     });
 }

@@ -112,6 +112,12 @@ std::uint64_t choose_piece_bytes(std::uint64_t total_bytes, std::uint64_t groups
 // Opens a file for reading. 0 or a negative errno; -ESTALE if its size is not this one.
 int open_of_size(const char* path, std::uint64_t bytes, apps::unique_fd& out);
 
+// Is this the file that was found, with the bytes that it had then? Every write and every store to
+// a mapping sets the time of modification. The time of change is not asked: a new link, other
+// rights, another owner and a new name set it too, and change no byte. A program that writes and
+// then sets the other time back is not seen.
+bool has_same_bytes(const struct stat& now, const input_file& found);
+
 // To be called when all has been read. A file of which this is another version than the one that
 // was found gets the code -ESTALE, and one that cannot be looked at any more its errno; a code that
 // is not 0 stays. Pieces of a file are read one after the other, and a line's number hangs on all

@@ -238,38 +238,72 @@ def case_changing(program, directory):
                     "the others are counted, that one is not")
 
 
+def change_before_first_read(program, directory, change, *arguments):
+    """Runs it, and calls `change` between its look at the files and its first read. Its exit
+    status, output and messages."""
+    out = os.path.join(directory, "out")
+    os.mkfifo(out)
+    with subprocess.Popen([program, *support.backend_flags(), "--quiet", "--out", out, *arguments],
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        # The pipe without a reader holds the program there, for two seconds at most.
+        wait_until_caught(process, signal.SIGTERM)
+        time.sleep(0.5)
+        change()
+        with open(out, "rb") as pipe:
+            found = pipe.read()
+        _, err = process.communicate(timeout=1000)
+    os.unlink(out)
+    return process.returncode, found, err
+
+
+def ways_to_read():
+    return [(flags, method) for flags in ([], ["--lines"]) for method in support.methods()
+            if not (flags and method == "cuda")]  # which prints no lines
+
+
 def case_rewritten(program, directory):
     """A file whose bytes change while it is read, but not its size, is named and left out: what was
     read is of no version of it."""
     words = write(os.path.join(directory, "words"), b"word\n")
     texts = [b"word\n" * 200000, b"\n\n\n\n\n" * 200000]
     steady = write(os.path.join(directory, "steady"), b"no word\nword word\n")
-    for flags in [["--lines"], []]:
-        for method in support.methods():
-            if flags and method == "cuda":
-                continue  # prints no lines
-            changing = write(os.path.join(directory, "changing"), texts[0])
-            out = os.path.join(directory, "out")
-            os.mkfifo(out)
-            with (open(changing, "r+b", buffering=0) as file,
-                  subprocess.Popen([program, *support.backend_flags(), "--quiet", "--method",
-                                    method, *flags, "--dict", words, "--piece", "16KiB", "--out",
-                                    out, changing, steady],
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process):
-                # The pipe without a reader holds the program between its look at the files and its
-                # first read, for two seconds at most.
-                wait_until_caught(process, signal.SIGTERM)
-                time.sleep(0.5)
-                file.write(texts[1])
-                with open(out, "rb") as pipe:
-                    found = pipe.read()
-                _, err = process.communicate(timeout=1000)
-            support.require(process.returncode == 1 and err.count(b"\n") == 1
-                            and b"changing'" in err and b"ESTALE" in err,
-                            f"{method} {flags}: {process.returncode}, {err!r}")
-            support.require(b"changing" not in found and steady.encode() in found,
-                            f"{method} {flags}: {found[:200]!r}")
-            os.unlink(out)
+    for flags, method in ways_to_read():
+        changing = write(os.path.join(directory, "changing"), texts[0])
+        with open(changing, "r+b", buffering=0) as file:
+            status, found, err = change_before_first_read(
+                program, directory, lambda file=file: file.write(texts[1]), "--method", method,
+                *flags, "--dict", words, "--piece", "16KiB", changing, steady)
+        support.require(status == 1 and err.count(b"\n") == 1
+                        and b"changing'" in err and b"ESTALE" in err,
+                        f"{method} {flags}: {status}, {err!r}")
+        support.require(b"changing" not in found and steady.encode() in found,
+                        f"{method} {flags}: {found[:200]!r}")
+
+
+def case_touched(program, directory):
+    """A file of which no byte changes is counted, whatever else changes of it while it is read: its
+    links, rights and name."""
+    words = write(os.path.join(directory, "words"), b"word\n")
+    text = write(os.path.join(directory, "text"), b"no word\nword word\n" * 20000)
+    other = os.path.join(directory, "other")
+
+    def link():
+        os.link(text, other)
+        os.unlink(other)
+
+    def rename():
+        os.rename(text, other)
+        os.rename(other, text)
+
+    for flags, method in ways_to_read():
+        arguments = ["--method", method, *flags, "--dict", words, "--piece", "16KiB", text]
+        expected = run(program, "--quiet", *arguments).stdout
+        for change in [link, rename, lambda: os.chmod(text, 0o640), lambda: os.chmod(text, 0o644)]:
+            before = os.stat(text).st_ctime_ns
+            done = change_before_first_read(program, directory, change, *arguments)
+            support.require(os.stat(text).st_ctime_ns != before, "nothing was changed")
+            support.require(done == (0, expected, b""),
+                            f"{method} {flags}: {done[0]}, {done[1][:200]!r}, {done[2]!r}")
 
 
 def case_large(program, directory):
