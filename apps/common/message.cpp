@@ -64,17 +64,23 @@ void say(const std::string& text) {
     static_cast<void>(!::write(STDERR_FILENO, line.data(), line.size()));
 }
 
-// The name was set before any handler was. If standard error is gone, this cannot be reported.
+// In one write, as by say(): another thread may end the program at any time. The name was set
+// before any handler was. If standard error is gone, this cannot be reported.
 void say_in_handler(const char* text) {
-    const std::string& name = program_name();
-    const auto put = [](const char* from, std::size_t bytes) {
-        static_cast<void>(!::write(STDERR_FILENO, from, bytes));
+    char line[512];
+    std::size_t bytes = 0;
+    const auto put = [&](const char* from, std::size_t count) {
+        count = std::min(count, sizeof line - 1 - bytes);  // the line end has room
+        std::memcpy(line + bytes, from, count);
+        bytes += count;
     };
+    const std::string& name = program_name();
     if (bar_stands.exchange(false)) put("\r\033[K", 4);
     put(name.data(), name.size());
     put(": ", 2);
     put(text, std::strlen(text));
-    put("\n", 1);
+    line[bytes++] = '\n';
+    static_cast<void>(!::write(STDERR_FILENO, line, bytes));
 }
 
 std::string shown(const std::string& value) {

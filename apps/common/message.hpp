@@ -20,7 +20,7 @@ inline constexpr int exit_usage = 2;
 void set_program_name(const std::string& name);
 
 // The same line as by say(), for the handler of a signal after which the program ends: allocates
-// nothing and takes no lock. `text` has no characters to escape.
+// nothing and takes no lock. `text` has no characters to escape; the line ends after 511 bytes.
 void say_in_handler(const char* text);
 
 // Prints "NAME: text" as one line in one write. Line ends inside the text are shown as \n, so that

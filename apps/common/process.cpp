@@ -158,11 +158,13 @@ std::atomic<handler> library_handler{nullptr};
 std::atomic<bool> was_told{false};
 std::atomic<int> turned_into{0};
 
-// The usual effect, which is that the program ends: first set, so that a mistake in tidying ends it
-// too.
+// The usual effect, which is that the program ends, is set last: before that it would end the
+// program for another thread that the same signal meets, and what is not yet tidied would stay. A
+// mistake in tidying itself still ends it: the kernel does where the handler blocks its signal, and
+// the handler of another one waits some seconds at most.
 void end_at_once(int number) {
-    ::signal(number, SIG_DFL);
     tidy_leftovers();
+    ::signal(number, SIG_DFL);
     sigset_t this_one;
     ::sigemptyset(&this_one);
     ::sigaddset(&this_one, number);
@@ -170,13 +172,19 @@ void end_at_once(int number) {
     ::raise(number);
 }
 
-// By an address, and not sent by another program. Several threads may meet it.
+// By an address, and not sent by another program. Several threads may meet it: one says it, and
+// none ends the program before that is done, or standard error takes nothing for some seconds.
 void end_by_bus_error(int number, siginfo_t* about, void*) {
-    static std::atomic<bool> was_said{false};
-    if (about->si_code == BUS_ADRERR && !was_said.exchange(true))
-        say_in_handler(
-            "a file that this program reads through a memory map became shorter meanwhile, or its "
-            "disk failed or is full (SIGBUS); run again when no program changes it");
+    static std::atomic<bool> was_begun{false}, was_said{false};
+    if (about->si_code == BUS_ADRERR) {
+        if (!was_begun.exchange(true)) {
+            say_in_handler(
+                "a file that this program reads through a memory map became shorter meanwhile, or "
+                "its disk failed or is full (SIGBUS); run again when no program changes it");
+            was_said.store(true);
+        }
+        for (int i = 0; i < 2000 && !was_said.load(); ++i) nap();
+    }
     end_at_once(number);
 }
 

@@ -170,26 +170,6 @@ class SignalsTest(programs.InFolder):
                 (child.returncode, mounts_below(self.folder), self.listing()), (-number, [], [])
             )
 
-    def test_a_mapped_file_that_is_cut_is_one_line(self):
-        if not programs.is_there("penstock-match"):
-            self.skipTest("not built")
-        images = programs.write_images(self.folder / "images", 20000)
-        child = programs.start(
-            *["penstock-match", images, images, "--method", "cpu", "--threshold", "0.000001"],
-            *["--quiet", "--out", self.folder / "out", *programs.BACKEND],
-        )
-
-        def is_mapped():
-            with open(f"/proc/{child.pid}/maps", encoding="utf-8") as maps:
-                return str(images) in maps.read()
-
-        wait_until(lambda: child.poll() is not None or is_mapped(), "nothing was mapped")
-        os.truncate(images, 0)
-        out, said = child.communicate(timeout=100)
-        self.assertEqual((child.returncode, out), (-signal.SIGBUS, b""), said)
-        self.assert_one_line(said, "penstock-match: ", "became shorter", "SIGBUS")
-        self.assertEqual(self.listing(), ["images"])
-
     def test_nohup_keeps_a_program_running(self):
         if not programs.is_there("penstock-sssp"):
             self.skipTest("not built")
