@@ -129,8 +129,8 @@ int run_loop(fuse_session* session, thread_counts threads) {
     fuse_loop_cfg_set_max_threads(config.get(), threads.most);
     fuse_loop_cfg_set_idle_threads(config.get(), threads.kept);
     // One descriptor for all threads, whose number is known: a child of fork() has to close it.
-    // With one for each, two processors answered no more requests (measured with 1, 4 and 16
-    // clients).
+    // With one for each, 2 and 16 processors answered no more requests of 16 clients
+    // (bench/results/h200/2026-11-30-end.txt).
     fuse_loop_cfg_set_clone_fd(config.get(), 0);
     return fuse_session_loop_mt(session, config.get());
 }
