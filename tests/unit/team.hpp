@@ -14,6 +14,7 @@
 
 #include "penstock/group/concept.hpp"
 #include "penstock/group/lane.hpp"
+#include "penstock/group/racing_lane.hpp"
 
 namespace penstock::test {
 
@@ -78,26 +79,27 @@ public:
     [[nodiscard]] std::uint64_t now_ns() const { return lane{}.now_ns(); }
     void pause(std::uint32_t looks) const { lane{}.pause(looks); }
     void wake(host_doorbell* bell) const { lane{}.wake(bell); }
-    static constexpr bool copies_race() { return lane::copies_race(); }
+    // As on a GPU, and under sanitizers too: else the engine has each thread pin for itself.
+    static constexpr bool copies_race() { return true; }
 
     // Each thread has a half of every copy.
     void copy_out(std::byte* to, const std::byte* from, std::size_t bytes) const {
-        halve(to, from, bytes, [](auto... half) { lane{}.copy_out(half...); });
+        halve(to, from, bytes, [](auto... half) { racing_lane{}.copy_out(half...); });
     }
     void copy_through(std::byte* to, const std::byte* from, std::size_t bytes) const {
-        halve(to, from, bytes, [](auto... half) { lane{}.copy_through(half...); });
+        halve(to, from, bytes, [](auto... half) { racing_lane{}.copy_through(half...); });
     }
     void copy_in(std::byte* to, const std::byte* from, std::size_t bytes) const {
-        halve(to, from, bytes, [](auto... half) { lane{}.copy_in(half...); });
+        halve(to, from, bytes, [](auto... half) { racing_lane{}.copy_in(half...); });
     }
     void copy_store(std::byte* to, const std::byte* from, std::size_t bytes) const {
-        halve(to, from, bytes, [](auto... half) { lane{}.copy_store(half...); });
+        halve(to, from, bytes, [](auto... half) { racing_lane{}.copy_store(half...); });
     }
     void copy_written(std::byte* to, const std::byte* from, std::size_t bytes) const {
-        halve(to, from, bytes, [](auto... half) { lane{}.copy_written(half...); });
+        halve(to, from, bytes, [](auto... half) { racing_lane{}.copy_written(half...); });
     }
     void copy_frame(std::byte* to, const std::byte* from, std::size_t bytes) const {
-        halve(to, from, bytes, [](auto... half) { lane{}.copy_frame(half...); });
+        halve(to, from, bytes, [](auto... half) { racing_lane{}.copy_frame(half...); });
     }
     void zero(std::byte* to, std::size_t bytes) const {
         const auto [begin, end] = half_of(bytes);

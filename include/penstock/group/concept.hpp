@@ -21,7 +21,8 @@
 //   copies_race()  true if copy_out may run while another thread overwrites the frame: then the
 //                  engine copies without a pin and checks afterwards. False: the engine pins first,
 //                  because an ordinary memcpy must not race. This holds for a host lane under a
-//                  sanitizer, or on a processor that host_copy.hpp does not know.
+//                  sanitizer, or on a processor that host_copy.hpp does not know; for no group of
+//                  several threads, since each would pin for itself and could see another page.
 //   copy_out(to, from, n)   from a frame to the caller's memory (any alignment)
 //   copy_through(to, from, n)    from a window, host memory that shows a file, or from a frame of a
 //                           linked cache, to the caller's memory (any alignment)
