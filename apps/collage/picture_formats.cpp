@@ -90,7 +90,9 @@ struct jpeg_errors {
 // Errors that are about the kind of picture and not about its bytes.
 jpeg_end end_of_error(int code) {
     switch (code) {
+#if JPEG_LIB_VERSION < 70  // later versions read arithmetic coding and have no such error
         case JERR_ARITH_NOTIMPL:
+#endif
         case JERR_BAD_PRECISION:
         case JERR_CCIR601_NOTIMPL:
         case JERR_COMPONENT_COUNT:
