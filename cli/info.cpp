@@ -461,6 +461,7 @@ private:
         text_ += "\nOptions in force\n";
         for (const settings::option_entry& option : settings::option_entries())
             tell_option(option, in_force);
+        tell_other_variables();
         text_ += "\nRuntime\n";
         for (const std::string& said : log) line("note", said);
         if (made.ok()) tell_made(facts);
@@ -515,12 +516,28 @@ private:
                  link["kind"].get<std::string>() + ": " + link["reason"].get<std::string>());
     }
 
+    // `device` and `devices` are one choice: a flag for either counts more than both variables,
+    // and where devices are named the first of them is the device.
+    static bool is_device_choice(const settings::option_entry& option) {
+        return std::string_view(option.flag).starts_with("--device");
+    }
+    static bool is_set(const char* variable) {
+        const char* const text = std::getenv(variable);
+        return text != nullptr && *text != '\0';
+    }
+    [[nodiscard]] bool is_flagged(const settings::option_entry& option) const {
+        if (is_device_choice(option)) return !common.device.empty() || !common.devices.empty();
+        return !apps::flag_text(common, option.flag).empty();
+    }
+    static bool is_in_environment(const settings::option_entry& option) {
+        return is_set(option.variable) || (is_device_choice(option) && is_set("PENSTOCK_DEVICES"));
+    }
+
     void tell_option(const settings::option_entry& option, const options& in_force) {
-        const char* const set = std::getenv(option.variable);
-        const char* const source = !apps::flag_text(common, option.flag).empty() ? "command line"
-                                   : set != nullptr && *set != '\0'              ? "environment"
-                                   : settings::is_automatic(option, settings)    ? "automatic"
-                                                                                 : "default";
+        const char* const source = is_flagged(option)                         ? "command line"
+                                   : is_in_environment(option)                ? "environment"
+                                   : settings::is_automatic(option, settings) ? "automatic"
+                                                                              : "default";
         const std::string unit = option.unit == settings::unit::bytes ? "bytes"
                                  : option.unit == settings::unit::ms  ? "ms"
                                                                       : "",
@@ -535,6 +552,21 @@ private:
         text_ += "  " + in_column(option.name, 18) +
                  in_column(settings::shown_text(option, in_force), 24) + in_column(source, 14) +
                  option.variable + "\n";
+    }
+
+    // Variables that begin as those of options, and are of none: misspelled ones, and those of
+    // other programs, which cannot be told from them.
+    void tell_other_variables() {
+        const auto options = settings::option_entries();
+        object_["other_variables"] = json::array();
+        for (char** at = ::environ; *at != nullptr; ++at) {
+            const std::string name(*at, std::strcspn(*at, "="));
+            if (!name.starts_with("PENSTOCK_") ||
+                std::ranges::any_of(options, [&](const auto& o) { return name == o.variable; }))
+                continue;
+            object_["other_variables"].push_back(name);
+            text_ += "  " + name + " is set, and is the variable of no option\n";
+        }
     }
 
     std::vector<std::string> paths_;

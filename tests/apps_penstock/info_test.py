@@ -105,6 +105,36 @@ class Info(InFolder):
                               PENSTOCK_BACKEND="cpu")["runtime"]
         self.assertEqual([d["number"] for d in runtime["devices"]], [4, 2])
 
+    # The value of the one, and not what its own variable has, follows from the other.
+    def test_device_and_devices_have_one_source(self):
+        for flags, variables, device, devices, source in [
+                (["--device", "3"], {"PENSTOCK_DEVICES": "0,1"}, 3, None, "command line"),
+                (["--devices", "4,2"], {"PENSTOCK_DEVICE": "6"}, 4, "4,2", "command line"),
+                (["--devices", "4"], {}, 4, "4", "command line"),
+                ([], {"PENSTOCK_DEVICES": "4,5"}, 4, "4,5", "environment"),
+                ([], {"PENSTOCK_DEVICES": "4,5", "PENSTOCK_DEVICE": "6"}, 4, "4,5", "environment")]:
+            report = self.report(*flags, "--cache", "8MiB", PENSTOCK_BACKEND="cpu", **variables)
+            rows = {row["name"]: row for row in report["options"]}
+            with self.subTest(flags=flags, **variables):
+                self.assertEqual((rows["device"]["value"], rows["device"]["source"]),
+                                 (str(device), source))
+                self.assertEqual((rows["devices"]["value"], rows["devices"]["source"]),
+                                 (devices, source))
+
+    def test_a_device_of_its_own_variable_names_no_devices(self):
+        rows = {row["name"]: row for row in self.report(PENSTOCK_DEVICE="6")["options"]}
+        self.assertEqual((rows["device"]["value"], rows["device"]["source"]), ("6", "environment"))
+        self.assertEqual(rows["devices"]["source"], "default")
+
+    def test_a_variable_of_no_option_is_named(self):
+        self.assertEqual(self.report(PENSTOCK_PAGE="4KiB")["other_variables"], [])
+        wrong = {"PENSTOCK_PAEG": "4KiB", "PENSTOCK_CACHE_BYTES": "8MiB", "PENSTOCKING": "1"}
+        self.assertEqual(sorted(self.report(**wrong)["other_variables"]),
+                         ["PENSTOCK_CACHE_BYTES", "PENSTOCK_PAEG"])
+        ran = penstock("info", *FLAGS, environment=clean_environment(PENSTOCK_PAEG="4KiB"))
+        self.assertEqual((ran.returncode, ran.stderr), (0, b""))
+        self.assertIn(b"PENSTOCK_PAEG is set, and is the variable of no option\n", ran.stdout)
+
     def test_other_commands_refuse_several_devices(self):
         data = self.make("data", b"1234")
         several = clean_environment(PENSTOCK_DEVICES="3,5", PENSTOCK_BACKEND="cpu")
