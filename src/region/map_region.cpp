@@ -132,13 +132,15 @@ status place(const order& o, std::unique_ptr<region::region_body>& out) {
     if (status s = region::choose_placement(facts, choice); !s.ok())
         return refused(s.code, o.path, s.message);
     const bool automatic = facts.wanted == region_placement::automatic;
-    if (choice.where != region_placement::filled) {
+    while (out == nullptr && choice.where != region_placement::filled) {
         const status s = make_in_place(o, choice.where, out);
-        if (!s.ok() && !automatic) return refused(s.code, o.path, s.message);
-        if (!s.ok())
-            choice = {
-                region_placement::filled,
-                choice.reason + ", and " + region::name_of(choice.where) + " failed: " + s.message};
+        if (s.ok()) break;
+        if (!automatic) return refused(s.code, o.path, s.message);
+        // The next choice is another one.
+        (choice.where == region_placement::system ? facts.system_tried : facts.in_place_tried) = {
+            s.code, "failed: " + s.message};
+        if (const status next = region::choose_placement(facts, choice); !next.ok())
+            return refused(next.code, o.path, next.message);
     }
     if (out == nullptr)
         if (status s = make_filled(o, out); !s.ok()) return s;

@@ -67,11 +67,13 @@ placement_choice choose_automatically(const placement_facts& facts) {
                             (room == UINT64_MAX ? "" : ", " + format_size(room))};
     std::string reason = "its " + format_size(facts.bytes) + " do not fit in the " +
                          format_size(room) + " of device memory that it may use";
-    const status no_place = why_not_in_place(facts);
+    const status no_place =
+        facts.in_place_tried.ok() ? why_not_in_place(facts) : facts.in_place_tried;
     if (no_place.ok()) return {in_place, reason};
     reason += ", and in place " + no_place.message;
-    const status no_system = why_not_system(facts);
+    const status no_system = facts.system_tried.ok() ? why_not_system(facts) : facts.system_tried;
     if (no_system.ok()) return {system, reason};
+    if (!facts.system_tried.ok()) reason += ", and system " + no_system.message;
     return {filled, reason};
 }
 

@@ -19,6 +19,8 @@ struct placement_facts {
     std::uint64_t pinnable_bytes = UINT64_MAX;  // of host memory; 0: not known
     bool changes_elsewhere = false;             // host::environment::changes_elsewhere
     bool has_mounts = false;                    // the process serves files through FUSE
+    // For automatic: why the placement failed when it was tried ("failed: ..."), or ok.
+    status in_place_tried, system_tried;
 };
 
 struct placement_choice {

@@ -391,6 +391,13 @@ TEST(placements, follow_from_the_facts) {
     EXPECT_EQ(chosen(g, "do not fit"), region_placement::in_place);
     g.has_mounts = true;
     EXPECT_EQ(chosen(g, "mounts"), region_placement::filled);
+    g = f;
+    g.in_place_tried = {-ENOMEM, "failed: out of memory"};
+    EXPECT_EQ(chosen(g, "in place failed: out of memory"), region_placement::filled);
+    g.device.reads_pageable = true;
+    EXPECT_EQ(chosen(g, "in place failed: out of memory"), region_placement::system);
+    g.system_tried = {-ENODEV, "failed: no device"};
+    EXPECT_EQ(chosen(g, "system failed: no device"), region_placement::filled);
 }
 
 TEST(placements, that_cannot_be_had_are_refused_with_the_cure) {

@@ -313,6 +313,17 @@ TEST(in_place_faults, a_mapping_that_is_refused_is_an_error_and_automatic_fills)
     EXPECT_EQ(peek(*r, backend::cpu, 0, 1 << 20), pattern(7, 1 << 20));
 }
 
+TEST(in_place_faults, automatic_tries_system_where_in_place_fails) {
+    faulty_files f;
+    std::unique_ptr<file_region> r;
+    f.env.set({.calls = fault::call_map, .nth = 1, .error = -ENOMEM});
+    const status s = f.map({.device_bytes = 4096, .placement = region_placement::automatic}, r);
+    ASSERT_TRUE(s.ok()) << s.message;
+    EXPECT_EQ(r->placement(), region_placement::system);
+    EXPECT_NE(r->placement_reason().find("in place failed"), std::string::npos);
+    EXPECT_EQ(peek(*r, backend::cpu, 0, 1 << 20), pattern(7, 1 << 20));
+}
+
 TEST(in_place_faults, a_size_that_cannot_be_asked_for_fails_that_acquire_alone) {
     faulty_files f;
     std::unique_ptr<file_region> r;
