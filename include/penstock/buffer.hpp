@@ -113,7 +113,8 @@ public:
     virtual void unfix(const fixed_page& page, bool changed) = 0;
 
     // Read or write bytes of a file through fixed pages. Returns the count, which is less at the
-    // end of the file, or a negative errno if no byte was copied.
+    // end of the file, or a negative errno if no byte was copied: those of fix, but -EBADF where
+    // there is no such file.
     virtual std::int64_t read(std::uint32_t file, std::uint64_t offset, std::byte* to,
                               std::uint64_t bytes) = 0;
     virtual std::int64_t write(std::uint32_t file, std::uint64_t offset, const std::byte* from,
@@ -121,13 +122,13 @@ public:
 
     // Writes every page that was unfixed as changed before to its file, and to storage. Returns 0
     // or the first error; then the pages that were not written stay dirty, and the next flush tries
-    // again. -ETIMEDOUT: another session has such a page fixed for writing (`native` and `gram`,
-    // which have no other copy of it). -EIO on every flush: the device failed, and it had the only
-    // copy of a changed page; or storage failed in an earlier flush. The error of storage itself is
-    // different: the pages are written and clean, and the operating system may have dropped their
-    // bytes (Linux does so) and tells of it once. So no later flush of the file gives 0. Discard
-    // the file, open it anew, and write once more what was changed since the last flush that gave
-    // 0.
+    // again. -EINVAL: no such file. -ETIMEDOUT: another session has such a page fixed for writing
+    // (`native` and `gram`, which have no other copy of it). -EIO on every flush: the device
+    // failed, and it had the only copy of a changed page; or storage failed in an earlier flush.
+    // The error of storage itself is different: the pages are written and clean, and the operating
+    // system may have dropped their bytes (Linux does so) and tells of it once. So no later flush
+    // of the file gives 0. Discard the file, open it anew, and write once more what was changed
+    // since the last flush that gave 0.
     virtual int flush(std::uint32_t file) = 0;
 
     // Sets the size of the file in the buffer to `bytes`. The file below does not change: a caller
@@ -204,7 +205,9 @@ public:
     // while it is open here, unless the caller tells sessions by forget(). If the file cannot be
     // read past the page cache, or could not be written past it since its size is no whole number
     // of pages, its reads and writes go through the page cache. Costs four bytes of memory for each
-    // page. -EBUSY if the file is open here already.
+    // page. Errors, with the cure: -EBUSY, the file is open here already; -EINVAL, no regular file
+    // (a directory to read_write: -EISDIR); -EMFILE, as many files are open as
+    // buffer_options::max_files says; -ENOMEM; errors of opening the file.
     status open_file(const std::string& path, buffer::file_access access, std::uint32_t& number);
     // Flushes the file, and gives its number back. Waits for sessions that have a page of it fixed;
     // meanwhile no other page of it can be fixed (-EBADF), and pages that sessions unfix as changed

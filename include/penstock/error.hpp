@@ -27,8 +27,17 @@
 //   -ECHILD     the runtime, region or pool belongs to the parent of this process
 //   -ENODEV     the program reset the device (cudaDeviceReset) while the runtime lived
 //   -EBADMSG    of a table's layout: the file is damaged, or not of the format that it is taken for
-//   -EBUSY      the stream is being captured, or it is the legacy stream and another one is
-//   -ENODATA    of pieces of a file: not expected, so a kernel must not touch them
+//   -EBUSY      the stream is being captured, or it is the legacy stream and another one is; of a
+//               mount: mounted already; of a buffer_pool: it has the file open, or the session has
+//               too many pages fixed
+//   -ENODATA    of pieces of a file: not expected, so a kernel must not touch them; of a table's
+//               layout: no rows, or rows of no bytes
+//   -EEXIST     of an open with open_exclusive: the file is there
+//   -EFBIG      the file cannot grow so far (docs/guide/writing.md), or not by the limit of the
+//               process
+//   -EMFILE     of a region: 8 regions share the file; of a buffer_pool: it has max_files open;
+//               else the process or the machine has as many files open as it may
+//   -ENOTEMPTY, -ENOSYS  of mount_directory: the mount point has files; no libfuse in the build
 #pragma once
 
 #include <cerrno>

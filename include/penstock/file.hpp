@@ -120,11 +120,13 @@ PENSTOCK_HD int open(const Group& g, const runtime_ref& fs, const char* path,
 }
 
 // Gives one reference back. Returns 0 or -EBADF. The file's pages stay in the cache. Waits for
-// nothing, unless the file was written and this is its last reference. Then the call writes back
-// all bytes that the file does not have yet, so that every program that opens it afterwards sees
-// them (they are on storage only after fsync). If bytes could not be written, now or earlier
-// without a caller being told, the result is that error. The descriptor is closed all the same, the
-// pages stay dirty in the cache, and the next open of the file finds them.
+// nothing if the file was not written. Else the last close of the file writes back all bytes that
+// the file does not have yet, so that every program that opens it afterwards sees them (they are on
+// storage only after fsync). An earlier close of a descriptor that may write writes back a share of
+// the dirty pages if there are many, and may wait for its turn to do so (docs/guide/writing.md). If
+// bytes could not be written, now or earlier without a caller being told, the result is that error.
+// The descriptor is closed all the same, the pages stay dirty in the cache, and the next open of
+// the file finds them.
 template <group Group>
 PENSTOCK_HD int close(const Group& g, const runtime_ref& fs, int fd) {
     std::int64_t result = 0;

@@ -184,7 +184,8 @@ class table {
 public:
     // Opens the files of the layout, each once. On failure `out` stays as it was, and the status
     // names the file and the cure: errors of runtime::open; -EINVAL, a layout of no rows, or of a
-    // row that does not lie in its file; -ENOMEM, no room for the list of files. Takes some tens of
+    // row that does not lie in its file; -ESTALE, another file has the name by now, and the runtime
+    // has the one before open; -ENOMEM, no room for the list of files. Takes some tens of
     // microseconds for each file. On gpu the first table of a runtime allocates memory, so make it
     // between kernels.
     static status make(runtime& rt, const table_layout& layout, const table_options& settings,
