@@ -130,6 +130,9 @@ status check_block_store(const options& o) {
                          std::to_string(most_socket_path) + " bytes, as penstock-agent prints it"};
 }
 
+// The price of max_files, and the table in docs/guide/limits.md, name it.
+static_assert(sizeof(engine::write_record) == 128);
+
 constexpr option_entry entries[] = {
     {{"where", "PENSTOCK_BACKEND", "--backend", part::place},
      {&options::where},
@@ -193,7 +196,7 @@ constexpr option_entry entries[] = {
     {{"max_files", "PENSTOCK_MAX_FILES", "", part::cache},
      {&options::max_files, unit::none, 16, 1u << 19},
      {"", "", "`open` gives `ENFILE`, or many more files are visited again and again",
-      "about 350 bytes of device memory a file, 64 more with `writable`"}},
+      "about 350 bytes of device memory a file, 128 more with `writable`"}},
     {{"service_threads", "PENSTOCK_SERVICE_THREADS", "", part::way},
      {&options::service_threads, unit::none, 1, 64},
      {": one for every four processors, 1 to 4", " threads, each with rings of its own",
