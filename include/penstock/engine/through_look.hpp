@@ -122,6 +122,7 @@ PENSTOCK_HD PENSTOCK_INLINE void look_through(const cache_view& c, const file_ha
     look_at_words(c, f, first, pages, out.seen);
     if (stop_code(c) != 0 || !may_read_past(out.seen[0])) return;
     if (out.window != 0) look_in_window(c, offset, wanted, pages, out);
+    // Without a look at the tier: a load from there fetches all of the page and takes a frame.
     if (linked && out.length == 0) look_next_door(c, f, offset, wanted, by_bus, by_bus, out);
 }
 
