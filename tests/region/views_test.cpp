@@ -13,6 +13,7 @@
 #include "fault/faulty_environment.hpp"
 #include "region/program_reads.hpp"
 #include "region/support.hpp"
+#include "rounds.hpp"
 
 namespace penstock::test {
 
@@ -179,14 +180,14 @@ TEST_F(region_views, nothing_is_lost_of_pages_that_all_change) {
     // A page comes home in many pieces, between which a program might look.
     plan.longest_write = 128;
     env_.set(plan);
-    EXPECT_EQ(lost_words(600), 0u);
+    EXPECT_EQ(lost_words(rounds(600u, 100u)), 0u);
     EXPECT_GT(kernel_->taken(), 0);
 }
 
 // The same where programs read from devices whenever they may.
 TEST_F(region_views, nothing_is_lost_where_devices_answer_programs) {
     env_.say_cached(0);
-    EXPECT_EQ(lost_words(600), 0u);
+    EXPECT_EQ(lost_words(rounds(600u, 100u)), 0u);
     EXPECT_GT(kernel_->from_devices(), 0);
 }
 
