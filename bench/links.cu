@@ -7,7 +7,8 @@
 //   R12      what linking costs when the runtime is made
 //
 // Without links each GPU has a runtime of its own. Windows are open on all of them before the time
-// begins. Each GPU has a launch of its own; the time is from before the first to after the last.
+// begins. Each GPU has a launch of its own; the time is from before the first to after the last,
+// and the threads that launch are there before.
 #include "links.cuh"
 
 #include "zipf.cuh"
@@ -92,7 +93,7 @@ struct readers {
 void working_set(context& here, std::uint32_t gpus, const reading& what) {
     const auto cache = static_cast<std::uint64_t>(static_cast<double>(here.bytes()) / what.caches) /
                        what.page * what.page;
-    const std::uint64_t pages = here.bytes() / what.page, warm = what.zipf ? 24 : 8;
+    const std::uint64_t pages = here.bytes() / what.page, warm = warm_runs(what.zipf);
     const options o = options_with(here, what.page, cache);
     const file_on_gpus linked(here, o, gpus, true, true), alone(here, o, gpus, false, true);
     std::unique_ptr<tables_on_gpus> linked_rows, alone_rows;
@@ -124,8 +125,7 @@ void working_set(context& here, std::uint32_t gpus, const reading& what) {
     all.judge(linked, linked_rows.get());
     here.add(what.goal(), what.name(gpus), what.page, "GB/s", rates,
              "a runtime for each GPU, no links",
-             sources(before, now, all.count()) +
-                 text_of("; after %llu runs", static_cast<unsigned long long>(warm)));
+             sources(before, now, all.count()) + after_runs(warm));
 }
 
 // R7.

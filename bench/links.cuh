@@ -6,6 +6,7 @@
 #include "table_rows.hpp"
 
 #include <algorithm>
+#include <barrier>
 #include <thread>
 
 #include "gpu.cuh"
@@ -37,6 +38,13 @@ inline std::uint32_t gpus_here() { return std::min(gpu_count(), 8u); }
 
 inline std::string gpus_text(std::uint32_t gpus) {
     return gpus == 2 ? "two GPUs" : std::to_string(gpus) + " GPUs";
+}
+
+// Runs before the timed ones, the same in all cases of linked caches: where pages lie settles
+// meanwhile, by Zipf's law later.
+inline std::uint64_t warm_runs(bool zipf) { return zipf ? 24 : 16; }
+inline std::string after_runs(std::uint64_t warm) {
+    return "; after " + std::to_string(warm) + " runs";
 }
 
 // The first `count` GPUs.
@@ -73,20 +81,26 @@ struct file_on_gpus {
     }
     [[nodiscard]] statistics stats(std::uint32_t gpu) const { return of(gpu).stats(place(gpu)); }
 
-    // body(gpu) on a thread for each of the first `used` GPUs; seconds for all.
+    // body(gpu) on a thread for each of the first `used` GPUs; seconds from the moment all of them
+    // stand ready until the last is done.
     template <typename Body>
     static double seconds(std::uint32_t used, const Body& body) {
-        const stopwatch watch;
+        std::barrier ready(static_cast<std::ptrdiff_t>(used));
         std::vector<std::thread> threads;
         std::vector<int> codes(used);
+        std::vector<double> began(used), ended(used);
         for (std::uint32_t gpu = 0; gpu < used; ++gpu)
             threads.emplace_back([&, gpu] {
                 cudaSetDevice(static_cast<int>(gpu));
+                ready.arrive_and_wait();
+                began[gpu] = now_s();
                 codes[gpu] = body(gpu);
+                ended[gpu] = now_s();
             });
         for (std::thread& thread : threads) thread.join();
         for (const int code : codes) require(code, "launch");
-        return watch.seconds();
+        return *std::max_element(ended.begin(), ended.end()) -
+               *std::min_element(began.begin(), began.end());
     }
 };
 

@@ -5,7 +5,8 @@
 //   R11      a file that a keeper holds, read by a new process on the same GPU
 //
 // Each process is this program again (part_process.hpp). Windows are open before the time begins,
-// but where the first read of a process is timed.
+// but where the first read of a process is timed. Ranks begin at one moment, and the time is from
+// the first one's begin to the last one's end.
 #include "rank_part.cuh"
 
 #include "part_process.hpp"
@@ -18,6 +19,12 @@ std::string new_share() {
     static int number = 0;
     return "bench-" + std::to_string(::getpid()) + "-" + std::to_string(++number);
 }
+
+// How long the ranks of a job took together, and what each of them counted.
+struct together {
+    double seconds;
+    std::vector<std::vector<double>> counts;
+};
 
 // Ranks of one job, all of which do the same at a time.
 class job {
@@ -44,21 +51,51 @@ public:
     std::vector<std::vector<double>> ask_all(const std::string& line) {
         return ask([&](std::uint32_t) { return line; });
     }
-    void make(const std::string& share, std::uint64_t cache, std::uint64_t file) {
-        ask_all(text_of("make %s %llu %llu", share.c_str(), static_cast<unsigned long long>(cache),
-                        static_cast<unsigned long long>(file)));
-        if (share != "-") ask_all("linked " + std::to_string(size() - 1));
+    // The same for a line that has the moment at which all begin behind it. They answer when they
+    // began and ended, in seconds after that moment, and their counts.
+    template <typename Line>
+    together begin_together(const Line& line) {
+        constexpr std::uint64_t ready_ns = 5'000'000;  // to get the line and stand ready
+        const auto moment = static_cast<std::uint64_t>(1e9 * now_s()) + ready_ns;
+        together out{
+            0, ask([&](std::uint32_t rank) { return line(rank) + " " + std::to_string(moment); })};
+        double began = out.counts.at(0).at(0), ended = out.counts.at(0).at(1);
+        for (auto& answer : out.counts) {
+            began = std::min(began, answer.at(0));
+            ended = std::max(ended, answer.at(1));
+            answer.erase(answer.begin(), answer.begin() + 2);
+        }
+        out.seconds = ended - began;
+        return out;
+    }
+
+    // Milliseconds of the slowest runtime.
+    double make(const std::string& share, std::uint64_t cache, std::uint64_t file) {
+        double slowest_s = 0;
+        for (const auto& answer : ask_all(text_of("make %s %llu %llu", share.c_str(),
+                                                  static_cast<unsigned long long>(cache),
+                                                  static_cast<unsigned long long>(file))))
+            slowest_s = std::max(slowest_s, answer.at(0));
+        if (share != "-" && size() > 1) ask_all("linked " + std::to_string(size() - 1));
+        return 1e3 * slowest_s;
+    }
+    // Each rank has a list of its own, other ones with each seed.
+    together gather(std::uint64_t count, std::uint64_t seed) {
+        ask([&](std::uint32_t rank) {
+            return text_of("choose %llu %llu", static_cast<unsigned long long>(count),
+                           static_cast<unsigned long long>(seed * size() + rank + 1));
+        });
+        return begin_together([](std::uint32_t) { return std::string("gather"); });
+    }
+    // The whole file into all caches.
+    together load() {
+        return begin_together(
+            [&](std::uint32_t rank) { return text_of("load %u %u", rank, size()); });
     }
 
 private:
     std::vector<std::unique_ptr<part_process>> all_;
 };
-
-double slowest(const std::vector<std::vector<double>>& answers) {
-    double out = 0;
-    for (const auto& answer : answers) out = std::max(out, answer.at(0));
-    return out;
-}
 
 // R1, between processes.
 void union_of_ranks(context& here, std::uint32_t ranks) {
@@ -68,19 +105,15 @@ void union_of_ranks(context& here, std::uint32_t ranks) {
     linked.make(new_share(), cache, here.bytes());
     alone.make("-", cache, here.bytes());
     for (job* const side : {&linked, &alone}) side->ask_all("windows");
-    constexpr std::uint64_t warm = 16;
+    const std::uint64_t warm = warm_runs(false);
     measured rates;
     std::vector<double> last;
     for (std::uint64_t repeat = 0; repeat < warm + here.repeats(5); ++repeat) {
-        const auto gather = [&](std::uint32_t rank) {
-            return text_of("gather %llu %llu", static_cast<unsigned long long>(count),
-                           static_cast<unsigned long long>(repeat * ranks + rank + 1));
-        };
-        const double alone_s = slowest(alone.ask(gather));
-        const auto answers = linked.ask(gather);
+        const double alone_s = alone.gather(count, repeat).seconds;
+        const together ours = linked.gather(count, repeat);
         if (repeat < warm) continue;
-        last = answers.at(0);
-        rates.ours.add(gigabytes_a_second(ranks * count * row_bytes, slowest(answers)));
+        last = ours.counts.at(0);
+        rates.ours.add(gigabytes_a_second(ranks * count * row_bytes, ours.seconds));
         rates.baseline.add(gigabytes_a_second(ranks * count * row_bytes, alone_s));
         rates.cores.add(0);
     }
@@ -89,10 +122,10 @@ void union_of_ranks(context& here, std::uint32_t ranks) {
                      "caches, all together",
                      ranks),
              row_bytes, "GB/s", rates, "the same without a share name",
-             text_of("slowest kernel; of a row %.3f own, %.3f read through a neighbour, %.3f "
-                     "copied from one, %.3f through windows; after %llu runs",
-                     last.at(1), last.at(2), last.at(3), last.at(4),
-                     static_cast<unsigned long long>(warm)));
+             text_of("of a row %.3f own, %.3f read through a neighbour, %.3f copied from one, %.3f "
+                     "through windows",
+                     last.at(0), last.at(1), last.at(2), last.at(3)) +
+                 after_runs(warm));
 }
 
 // R7, between processes.
@@ -105,11 +138,10 @@ void once_for_ranks(context& here, std::uint32_t ranks) {
             job all(here, ranks);
             all.make(shared ? new_share() : "-", here.bytes() + here.bytes() / 8, here.bytes());
             all.ask_all("windows");
-            const auto answers =
-                all.ask([&](std::uint32_t rank) { return text_of("load %u %u", rank, ranks); });
-            seconds[shared ? 1 : 0] = slowest(answers);
+            const together loaded = all.load();
+            seconds[shared ? 1 : 0] = loaded.seconds;
             double bytes = 0;
-            for (const auto& answer : answers) bytes += answer.at(1);
+            for (const auto& counts : loaded.counts) bytes += counts.at(0);
             files = bytes / static_cast<double>(here.bytes());
         }
         rates.ours.add(gigabytes_a_second(ranks * here.bytes(), seconds[1]));
@@ -119,7 +151,7 @@ void once_for_ranks(context& here, std::uint32_t ranks) {
     here.add("R7",
              text_of("%u processes, a GPU each, one file into all caches, by prefetch", ranks),
              row_bytes, "GB/s", rates, "the same without a share name",
-             text_of("slowest process; %.3f files crossed the bus", files));
+             text_of("%.3f files crossed the bus", files));
 }
 
 // penstock keep on the first GPU, with the file in its cache.
@@ -134,42 +166,47 @@ std::unique_ptr<part_process> keeper(const context& here, const std::string& sha
     return out;
 }
 
+// What a new process on the first GPU does: it begins, reads, and gathers rows.
+struct new_process {
+    double made_ms, first_ms;
+    double rate;  // GB/s of rows
+
+    // It is started here and gone in the end, so its start holds no other's.
+    new_process(context& here, const std::string& share, std::uint64_t cache, std::uint64_t seed) {
+        constexpr std::uint64_t count = std::uint64_t{1} << 19;
+        const bool has_keeper = share != "-";
+        job fresh(here, 1);
+        made_ms = fresh.make(share, cache, here.bytes());
+        first_ms = 1e3 * fresh.ask_all("first").at(0).at(0);
+        // A job of one waits for no link, so the keeper is asked for by name.
+        if (has_keeper) fresh.ask_all("linked 1");
+        else fresh.load();
+        fresh.gather(count, seed);  // the first touches what was never used before
+        rate = gigabytes_a_second(count * row_bytes, fresh.gather(count, seed).seconds);
+    }
+};
+
 // R11.
 void kept_file(context& here) {
-    const std::uint64_t count = std::uint64_t{1} << 19, whole = here.bytes() + here.bytes() / 8,
-                        small = here.bytes() / 64;
+    const std::uint64_t whole = here.bytes() + here.bytes() / 8, small = here.bytes() / 64;
     const std::string share = new_share();
     const auto holder = keeper(here, share, whole);
     measured first, rates;
-    for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat) {
-        job kept(here, 1), alone(here, 1);
-        alone.make("-", whole, here.bytes());
-        const double alone_ms = 1e3 * slowest(alone.ask_all("first"));
-        // A job of one waits for no link, so the keeper is asked for by name.
-        kept[0].tell(text_of("make %s %llu %llu", share.c_str(),
-                             static_cast<unsigned long long>(small),
-                             static_cast<unsigned long long>(here.bytes())));
-        const double made_s = kept[0].answer().at(0);
-        const double kept_ms = 1e3 * slowest(kept.ask_all("first"));
-        kept.ask_all("linked 1");
-        alone.ask_all("load 0 1");
-        const auto gather = [&](std::uint32_t) {
-            return text_of("gather %llu %llu", static_cast<unsigned long long>(count),
-                           static_cast<unsigned long long>(repeat + 1));
-        };
-        for (job* const side : {&kept, &alone}) side->ask(gather);  // the first makes its table
-        const auto near = kept.ask(gather), own = alone.ask(gather);
-        first.ours.add(kept_ms);
-        first.baseline.add(alone_ms);
-        first.cores.add(made_s);
-        rates.ours.add(gigabytes_a_second(count * row_bytes, slowest(near)));
-        rates.baseline.add(gigabytes_a_second(count * row_bytes, slowest(own)));
-        rates.cores.add(0);
-    }
+    series made;
+    for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat)
+        // In turns, so that neither always comes first.
+        for (const bool has_keeper : {repeat % 2 == 0, repeat % 2 != 0}) {
+            const new_process got(here, has_keeper ? share : "-", has_keeper ? small : whole,
+                                  repeat);
+            (has_keeper ? first.ours : first.baseline).add(got.first_ms);
+            (has_keeper ? rates.ours : rates.baseline).add(got.rate);
+            if (has_keeper) made.add(got.made_ms);
+        }
     here.add("R11", "first read of a new process, a keeper on its GPU has the file", row_bytes,
-             "ms", {first.ours, first.baseline}, "the same without a keeper",
-             text_of("since the process began; its runtime took %.0f ms of it",
-                     1e3 * first.cores.median()));
+             "ms", first, "the same without a keeper",
+             text_of("since the process began, each started when the one before was gone; its "
+                     "runtime took %.0f ms of it",
+                     made.median()));
     here.add("R11", "rows of a page that a keeper on the same GPU holds, by a table", row_bytes,
              "GB/s", rates, "a process that has them in its own cache",
              "the reader's cache holds a 64th of the file");
@@ -192,18 +229,15 @@ void memory_after_kill(context& here) {
             std::unique_ptr<job> reader;
             if (with_reader) {
                 reader = std::make_unique<job>(here, 1);
-                (*reader)[0].tell(text_of("make %s %llu %llu", share.c_str(),
-                                          static_cast<unsigned long long>(here.bytes() / 64),
-                                          static_cast<unsigned long long>(here.bytes())));
-                (*reader)[0].answer();
-                reader->ask_all("gather 65536 1");
+                reader->make(share, here.bytes() / 64, here.bytes());
+                reader->gather(65536, 1);
             }
             const double before = free_bytes();
             const auto holder = keeper(here, share, cache);
             if (with_reader) {
                 reader->ask_all("linked 1");
-                reader->ask_all("gather 65536 2");
-                for (int i = 0; i < 50; ++i) (*reader)[0].tell("gather 65536 3");
+                reader->gather(65536, 2);
+                for (int i = 0; i < 50; ++i) (*reader)[0].tell("gather 0");
             }
             const stopwatch watch;
             holder->kill();

@@ -27,8 +27,10 @@ public:
         else if (words.at(0) == "linked") wait_for_links(std::atoi(words.at(1).c_str()));
         else if (words.at(0) == "windows") open_windows();
         else if (words.at(0) == "first") first_read();
-        else if (words.at(0) == "gather") gather(size(words.at(1)), size(words.at(2)));
-        else if (words.at(0) == "load") load(size(words.at(1)), size(words.at(2)));
+        else if (words.at(0) == "choose") choose(size(words.at(1)), size(words.at(2)));
+        else if (words.at(0) == "gather") gather(size(words.at(1)));
+        else if (words.at(0) == "load")
+            load(size(words.at(1)), size(words.at(2)), size(words.at(3)));
         else throw failure(-EINVAL, "a part does not know " + words.at(0));
     }
 
@@ -74,8 +76,8 @@ private:
         say_numbers({now_s() - began_s});
     }
 
-    // Rows at random, as many and with such a seed.
-    void gather(std::uint64_t count, std::uint64_t seed) {
+    // Which rows the next gathers fetch, at random.
+    void choose(std::uint64_t count, std::uint64_t seed) {
         if (rows_ == nullptr) {
             table_layout layout;
             layout.row_bytes = row_bytes;
@@ -85,46 +87,65 @@ private:
             out_ = memory(backend::gpu, count * row_bytes);
             wrong_ = memory(backend::gpu, 8);
         }
-        auto* const numbers = numbers_.as<std::int64_t>();
-        require(launch<width::lane>(*rt_, count,
-                                    choose_uniform{numbers, file_bytes_ / row_bytes, seed}),
+        count_ = count;
+        require(launch<width::lane>(
+                    *rt_, count,
+                    choose_uniform{numbers_.as<std::int64_t>(), file_bytes_ / row_bytes, seed}),
                 "launch");
+        say_numbers({0});
+    }
+
+    // Waits for a moment of the steady clock, which all processes have in common. Returns it in
+    // seconds.
+    static double stand_ready(std::uint64_t moment_ns) {
+        const double moment_s = 1e-9 * static_cast<double>(moment_ns);
+        while (now_s() < moment_s) {
+        }
+        return moment_s;
+    }
+
+    void gather(std::uint64_t moment_ns) {
         const statistics before = rt_->stats();
-        const double seconds = kernel_seconds(
-            [&] { require(rows_->gather(numbers, count, out_.as<void>()), "gather"); });
+        const double moment_s = stand_ready(moment_ns), began_gather_s = now_s();
+        require(rows_->gather(numbers_.as<std::int64_t>(), count_, out_.as<void>()), "gather");
+        require_cuda(cudaDeviceSynchronize(), "gather");
+        const double ended_s = now_s();
         const statistics now = rt_->stats();
-        require(launch<width::warp>(*rt_, count,
-                                    count_wrong_rows{out_.as<std::uint64_t>(), numbers,
-                                                     row_bytes / 8, wrong_.as()}),
+        require(launch<width::warp>(
+                    *rt_, count_,
+                    count_wrong_rows{out_.as<std::uint64_t>(), numbers_.as<std::int64_t>(),
+                                     row_bytes / 8, wrong_.as()}),
                 "launch");
         require(rows_->check());
         require_none(wrong_, "words of rows are wrong or were not delivered");
         const auto share = [&](std::uint64_t statistics::*of) {
-            return static_cast<double>(now.*of - before.*of) / static_cast<double>(count);
+            return static_cast<double>(now.*of - before.*of) / static_cast<double>(count_);
         };
-        say_numbers({seconds, share(&statistics::hits), share(&statistics::neighbour_reads),
-                     share(&statistics::neighbour_loads), share(&statistics::through_reads)});
+        say_numbers({began_gather_s - moment_s, ended_s - moment_s, share(&statistics::hits),
+                     share(&statistics::neighbour_reads), share(&statistics::neighbour_loads),
+                     share(&statistics::through_reads)});
     }
 
     // The whole file, from this rank's share of it on.
-    void load(std::uint64_t rank, std::uint64_t ranks) const {
+    void load(std::uint64_t rank, std::uint64_t ranks, std::uint64_t moment_ns) const {
         const std::uint64_t first = file_bytes_ / ranks * rank / row_bytes * row_bytes;
-        const stopwatch watch;
+        const double moment_s = stand_ready(moment_ns), began_load_s = now_s();
         require_all(rt_->prefetch(fd_, static_cast<std::int64_t>(first),
                                   static_cast<std::int64_t>(file_bytes_ - first)),
                     file_bytes_ - first, not_resident);
         if (first != 0)
             require_all(rt_->prefetch(fd_, 0, static_cast<std::int64_t>(first)), first,
                         not_resident);
-        const double seconds = watch.seconds();
+        const double ended_s = now_s();
         const statistics s = rt_->stats();
-        say_numbers({seconds, static_cast<double>(s.bytes_loaded - s.neighbour_loads * row_bytes)});
+        say_numbers({began_load_s - moment_s, ended_s - moment_s,
+                     static_cast<double>(s.bytes_loaded - s.neighbour_loads * row_bytes)});
     }
 
     const context& here_;
     std::string path_;
     int gpu_ = 0, fd_ = -1;
-    std::uint64_t file_bytes_ = 0;
+    std::uint64_t file_bytes_ = 0, count_ = 0;
     std::unique_ptr<runtime> rt_;
     std::unique_ptr<table> rows_;
     memory numbers_, out_, wrong_;

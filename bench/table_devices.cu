@@ -105,7 +105,7 @@ void by_gpus(context& here, std::uint32_t gpus, bool zipf) {
     const gathering_gpus by = gathering_on(gpus);
     measured of_single, of_whole;
     statistics before, now;
-    const std::uint64_t warm = zipf ? 12 : 6;
+    const std::uint64_t warm = warm_runs(zipf);
     for (std::uint64_t repeat = 0; repeat < warm + here.repeats(5); ++repeat) {
         together.choose(by, zipf, repeat);
         const double single_rate = single.rate(by);
@@ -129,8 +129,7 @@ void by_gpus(context& here, std::uint32_t gpus, bool zipf) {
     const std::string name = "rows of 1 KiB of a table by " + std::to_string(gpus) +
                              " GPUs, a list each, " + (zipf ? "Zipf 0.99" : "uniform") +
                              ", table of 1.8 caches",
-                      note = sources(before, now, gpus * all_rows) +
-                             text_of("; after %llu runs", static_cast<unsigned long long>(warm));
+                      note = sources(before, now, gpus * all_rows) + after_runs(warm);
     const std::uint64_t page = together.rt->settings().page_bytes;
     here.add("36g", name, page, "GB/s", of_single, "one GPU with the same cache", note);
     here.add("36g", name, page, "GB/s", of_whole, "one GPU that holds the whole table", note);
