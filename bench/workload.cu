@@ -79,8 +79,12 @@ run_result run_reads(const opened_file& file, const pattern& reads, caller kind,
     require(code, "the kernel failed");
     require_none(wrong, "of " + std::to_string(reads.groups * reads.rounds) +
                             " reads failed or gave wrong bytes");
-    out.loaded_bytes = static_cast<double>(after.misses - before.misses) *
-                       static_cast<double>(rt.settings().page_bytes);
+    // A page that enters the cache comes as a whole, one that is read through as far as it was
+    // asked for.
+    const std::uint64_t page = rt.settings().page_bytes;
+    out.loaded_bytes = static_cast<double>((after.misses - before.misses) * page) +
+                       static_cast<double>(after.through_reads - before.through_reads) *
+                           static_cast<double>(reads.block_bytes) / reads.pages_of_a_block(page);
     if (const std::uint64_t batches = after.batches - before.batches; batches != 0)
         out.batch_requests =
             static_cast<double>(after.requests - before.requests) / static_cast<double>(batches);

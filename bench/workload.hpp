@@ -102,6 +102,14 @@ struct pattern {
         return block % blocks * step_bytes;
     }
     [[nodiscard]] std::uint64_t total_bytes() const { return block_bytes * groups * rounds; }
+    // How many pages of that size a block lies in, in the mean.
+    [[nodiscard]] double pages_of_a_block(std::uint64_t page_bytes) const {
+        const std::uint64_t places = std::clamp(page_bytes / step_bytes, std::uint64_t{1}, blocks);
+        std::uint64_t pages = 0;
+        for (std::uint64_t at = 0; at < places * step_bytes; at += step_bytes)
+            pages += (at + block_bytes - 1) / page_bytes - at / page_bytes + 1;
+        return static_cast<double>(pages) / static_cast<double>(places);
+    }
 };
 
 // About `total_bytes` of blocks of the file by that many groups. 0: a step is a block.
@@ -116,7 +124,7 @@ struct run_result {
     double seconds = 0;
     double cores = 0;
     double rate = 0;          // GB/s of the pattern's blocks
-    double loaded_bytes = 0;  // into the cache
+    double loaded_bytes = 0;  // into the cache, or from a window straight to a group
     // Requests that a service thread took together, in the mean; 0: none.
     double batch_requests = 0;
 
