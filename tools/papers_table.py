@@ -16,7 +16,7 @@ none is written by hand:
                                    their figure in place of the page, and as case "CURVE at X", or
                                    what the row of the paper says
   {/a/0/b}                         what the JSON has there
-  {=0.527}                         what the file, a text, has so
+  {=0.527|LINE}                    what the file, a text, has so in a line with the words LINE
 
 A place may end with *N, a factor. tools/papers_plots.py draws the entries that have `draw`. Exit
 status: 0 written, or with --check equal to the page; 1 not equal, or an entry cannot be used; each
@@ -120,9 +120,13 @@ def value_at(path, where):
 
 def looked_up(path, where):
     if where.startswith("="):
-        if not re.search(rf"(?<![\d.]){re.escape(where[1:])}(?!\.?\d)", text_of(path)):
-            raise Mistake(f"{{{where}}}: {path.parent.name}/{path.name} does not have it")
-        return where[1:]
+        number, _, words = where[1:].partition("|")
+        if not words:
+            raise Mistake(f"{{{where}}}: names no line; give some words of it, as {{=1.5|CASE}}")
+        if not any(re.search(rf"(?<![\d.]){re.escape(number)}(?!\.?\d)", line)
+                   for line in text_of(path).split("\n") if words in line):
+            raise Mistake(f"{{{where}}}: {path.parent.name}/{path.name} has no such line with it")
+        return number
     return shown(value_at(path, where))
 
 

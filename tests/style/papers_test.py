@@ -66,10 +66,14 @@ PLANTED = [
     (with_text("{4096|hit*|value}"), "2 figures fit"),
     (with_text("{4096|hit, map*|gone}"), "the file has no figure there"),
     (with_text("{/machine/gone}"), "the file has no such place"),
-    (with_text("{=298}"), "does not have it"),
+    (with_text("{=2981}"), "names no line"),
+    (with_text("{=298|hit, copying}"), "has no such line with it"),
+    # In the file, but of another row.
+    (with_text("{=2942.6|hit, copying}"), "has no such line with it"),
     (with_text("2981 GB/s"), "'1 GB/s' is looked up in no file"),
     (with_entry(1, why="It takes 4 ms."), "'4 ms' is looked up in no file"),
-    (with_text("{=1}", "h100/2026-11-24-grep-table.txt"), "does not have it"),
+    (with_text("{=1|penstock-grep}", "h100/2026-11-24-grep-table.txt"),
+     "has no such line with it"),
     (with_text("{/a}", "h100/2026-11-24-grep-table.txt"), "is no JSON"),
 ]
 
