@@ -65,13 +65,11 @@ def warm(path: pathlib.Path) -> None:
 
 
 def drop(path: pathlib.Path) -> None:
-    """Takes a file out of the operating system's page cache; pages not yet written would stay."""
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-    finally:
-        os.close(fd)
+    """Takes a file out of the operating system's page cache; one that stays is not cold."""
+    stayed = bench_machine.drop_from_page_cache(path)
+    if stayed > bench_machine.MOST_THAT_STAYS:
+        raise UsageError(f"{path}: {100 * stayed:.1f} % of it stays in memory when it is dropped, "
+                         "so it is not cold; name a DATA_DIR on a disk, or give --state warm")
 
 
 def run_words(words: list[str], folder: pathlib.Path | None, limit: float, out: pathlib.Path,

@@ -1,4 +1,6 @@
 """The machine, the commit and the numbers of a measurement, in the form of bench/results."""
+import ctypes
+import mmap
 import os
 import pathlib
 import platform
@@ -23,6 +25,37 @@ def said_by(*command: str) -> str:
 def commit_here() -> str:
     here = str(pathlib.Path(__file__).resolve().parent)
     return said_by("git", "-C", here, "rev-parse", "--short", "HEAD") or "unknown"
+
+
+def resident_share(path: str | os.PathLike[str]) -> float:
+    """How much of a file is in the operating system's page cache, from 0 to 1."""
+    size = os.path.getsize(path)
+    if size == 0:
+        return 0.0
+    there = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as mapped:
+        room = ctypes.c_char.from_buffer(mapped)
+        failed = ctypes.CDLL(None, use_errno=True).mincore(
+            ctypes.c_void_p(ctypes.addressof(room)), ctypes.c_size_t(size), there)
+        del room  # a mapping that is looked at cannot be closed
+    if failed:
+        raise OSError(ctypes.get_errno(), "mincore is needed to know what is in memory", str(path))
+    return sum(state & 1 for state in there) / len(there)
+
+
+def drop_from_page_cache(path: str | os.PathLike[str]) -> float:
+    """Puts a file on storage and takes it out of the page cache. The share that stayed there all
+    the same: on a file system in memory all of it."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(fd)
+    return resident_share(path)
+
+
+MOST_THAT_STAYS = 0.01  # of a file that is called cold
 
 
 def machine_of(folder: str | os.PathLike[str], commit: str) -> dict[str, str | int]:

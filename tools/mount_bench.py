@@ -115,8 +115,10 @@ def read_file(path, bytes_):
 def read_pages(path, bytes_, count):
     fd = os.open(path, os.O_RDONLY)
     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+    page = bytes(range(256)) * 16
     for i in range(count):
-        os.pread(fd, 4096, i * 2654435761 % (bytes_ // 4096) * 4096)
+        if os.pread(fd, 4096, i * 2654435761 % (bytes_ // 4096) * 4096) != page:
+            sys.exit(f"{path}: a page that was read is not what was written")
     os.close(fd)
 
 
