@@ -44,12 +44,11 @@ struct signed_input {
 
     // GB/s by so many threads.
     double sign(signature_kind kind, std::uint64_t threads) {
-        const stopwatch watch;
-        apps::on_threads(static_cast<std::uint32_t>(threads), [&](std::uint32_t t) {
+        const double seconds = seconds_of_threads(threads, [&](std::uint64_t t) {
             for (std::uint64_t i = count * t / threads; i < count * (t + 1) / threads; ++i)
                 found[i] = buffer::hash_of(kind, block(i), signed_block_bytes);
         });
-        return gigabytes_a_second(bytes(), watch.seconds());
+        return gigabytes_a_second(bytes(), seconds);
     }
 };
 
@@ -145,13 +144,13 @@ public:
     }
     // GB that came to the host in a second.
     [[nodiscard]] double measure(buffer::device_frames& frames, std::uint64_t times) const {
-        const stopwatch watch;
-        apps::on_threads(static_cast<std::uint32_t>(lists_.size()), [&](std::uint32_t t) {
+        const double seconds = seconds_of_threads(lists_.size(), [&](std::uint64_t t) {
             for (std::uint64_t i = 0; i < times; ++i)
                 for (const auto& batch : lists_[t])
-                    expect(frames.move(t, batch) == 0, "the device failed to move pages");
+                    expect(frames.move(static_cast<unsigned>(t), batch) == 0,
+                           "the device failed to move pages");
         });
-        return gigabytes_a_second(times * pages() * frame_bytes, watch.seconds());
+        return gigabytes_a_second(times * pages() * frame_bytes, seconds);
     }
     // Each thread's own.
     [[nodiscard]] const std::vector<std::vector<std::vector<frame_move>>>& lists() const {
@@ -167,32 +166,44 @@ private:
     std::vector<std::vector<std::vector<frame_move>>> lists_;
 };
 
-// GB/s of the copy engine, or of memcpy where there is none.
-series plain_copies(context& here, std::uint64_t bytes) {
-    series out;
+// What the bus can do: the copy engine, or memcpy where there is none.
+class plain_copy {
+public:
+    plain_copy([[maybe_unused]] const context& here, std::uint64_t bytes) {
 #if defined(__CUDACC__)
-    if (here.on_gpu()) {
-        constexpr std::uint64_t piece = 64 * mib;
-        const memory near(backend::gpu, piece), far = memory::pinned(piece);
-        for (std::uint64_t repeat = 0; repeat < here.repeats(7); ++repeat) {
+        if (here.on_gpu()) {
+            near_ = memory(backend::gpu, piece);
+            far_ = memory::pinned(piece);
+            return;
+        }
+#endif
+        from_.assign(bytes, std::byte{1});
+        to_.assign(bytes, std::byte{2});
+    }
+    // GB/s.
+    [[nodiscard]] double rate() {
+#if defined(__CUDACC__)
+        if (from_.empty()) {
             const double seconds = kernel_seconds([&] {
                 for (int i = 0; i < 16; ++i)
-                    cudaMemcpyAsync(far.as<void>(), near.as<void>(), piece, cudaMemcpyDeviceToHost);
+                    cudaMemcpyAsync(far_.as<void>(), near_.as<void>(), piece,
+                                    cudaMemcpyDeviceToHost);
             });
-            out.add(gigabytes_a_second(16 * piece, seconds));
+            return gigabytes_a_second(16 * piece, seconds);
         }
-        return out;
-    }
 #endif
-    std::vector<std::byte> from(bytes, std::byte{1}), to(bytes, std::byte{2});
-    for (std::uint64_t repeat = 0; repeat < here.repeats(7); ++repeat) {
         const stopwatch watch;
-        std::memcpy(to.data(), from.data(), bytes);
-        out.add(gigabytes_a_second(bytes, watch.seconds()));
+        std::memcpy(to_.data(), from_.data(), from_.size());
+        const double seconds = watch.seconds();
+        expect(to_.back() == std::byte{1}, "memcpy did not");
+        return gigabytes_a_second(from_.size(), seconds);
     }
-    expect(to.back() == std::byte{1}, "memcpy did not");
-    return out;
-}
+
+private:
+    static constexpr std::uint64_t piece = 64 * mib;
+    memory near_, far_;
+    std::vector<std::byte> from_, to_;
+};
 
 // The same pages to the host by a copy of the API for each, and one wait for a batch: what a buffer
 // without a kernel of its own would do. GB/s.
@@ -206,10 +217,12 @@ series copies_by_page([[maybe_unused]] context& here, [[maybe_unused]] const bat
     std::byte* const far = frames.host_frames();
     for (std::uint64_t repeat = 0; repeat < here.repeats(7) + 1; ++repeat) {
         std::atomic<std::uint64_t> pages{0};
-        const stopwatch watch;
-        apps::on_threads(static_cast<std::uint32_t>(all.lists().size()), [&](std::uint32_t t) {
-            cudaStream_t stream = nullptr;
-            cudaError_t code = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+        std::vector<apps::gpu_stream> streams(all.lists().size());
+        for (apps::gpu_stream& stream : streams)
+            require_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
+        const double seconds = seconds_of_threads(streams.size(), [&](std::uint64_t t) {
+            const cudaStream_t stream = streams[t];
+            cudaError_t code = cudaSuccess;
             std::uint64_t own = 0;
             for (std::size_t i = 0; i < all.lists()[t].size() && own < most_pages; ++i) {
                 for (const frame_move& page : all.lists()[t][i])
@@ -221,10 +234,9 @@ series copies_by_page([[maybe_unused]] context& here, [[maybe_unused]] const bat
                 own += all.lists()[t][i].size();
             }
             expect(code == cudaSuccess, "a copy of a page failed");
-            cudaStreamDestroy(stream);
             pages += own;
         });
-        if (repeat != 0) out.add(gigabytes_a_second(pages * frame_bytes, watch.seconds()));
+        if (repeat != 0) out.add(gigabytes_a_second(pages * frame_bytes, seconds));
     }
 #endif
     return out;
@@ -243,7 +255,7 @@ void exchange_path(context& here) {
                                       : buffer::make_cpu_frames(shape, why);
     if (frames == nullptr) throw failure(-ENOMEM, "exchange: " + why + "; give a smaller --file");
     std::memset(frames->host_frames(), 1, frames_each * frame_bytes);
-    const series bus = plain_copies(here, frames_each * frame_bytes);
+    plain_copy bus(here, frames_each * frame_bytes);
     for (const direction way : {direction::exchange, direction::to_host})
         for (const std::uint32_t size : {1u, 16u, 64u, 256u, 1024u, 4096u}) {
             const batches all(frames_each, queues, size, way);
@@ -258,15 +270,17 @@ void exchange_path(context& here) {
                 here.on_gpu() && size >= 64
                     ? std::max<std::uint64_t>(1, gib / (all.pages() * frame_bytes))
                     : 1;
-            series moved;
-            for (std::uint64_t repeat = 0; repeat < here.repeats(7); ++repeat)
-                moved.add(all.measure(*frames, times));
-            here.add("S14", name, frame_bytes, "GB/s", {moved, bus},
+            measured moved;
+            for (std::uint64_t repeat = 0; repeat < here.repeats(7); ++repeat) {
+                moved.ours.add(all.measure(*frames, times));
+                moved.baseline.add(bus.rate());
+            }
+            here.add("S14", name, frame_bytes, "GB/s", moved,
                      here.on_gpu() ? "the copy engine, 64 MiB at a time to the host" : "memcpy",
                      "GB that come to the host");
             if (here.on_gpu() && way == direction::to_host)
                 here.add("D18", name, frame_bytes, "GB/s",
-                         {moved, copies_by_page(here, all, *frames, frames_each)},
+                         {moved.ours, copies_by_page(here, all, *frames, frames_each)},
                          "a copy of the API for each page, one wait for a batch",
                          "GB that come to the host");
         }
@@ -291,11 +305,9 @@ template <typename Work>
 double looks_a_second(std::uint64_t pages, std::uint64_t threads, std::uint64_t looks,
                       const Work& work) {
     apps::first_error errors;
-    const stopwatch watch;
-    apps::on_threads(static_cast<std::uint32_t>(threads), [&](std::uint32_t t) {
+    const double seconds = seconds_of_threads(threads, [&](std::uint64_t t) {
         work([=](std::uint64_t i) { return mix64(i * threads + t + 1) % pages; }, errors);
     });
-    const double seconds = watch.seconds();
     require(errors.get());
     return 1e-6 * (threads * looks) / seconds;
 }

@@ -21,6 +21,12 @@ series series::times(double factor) const {
     return out;
 }
 
+series series::under(double amount) const {
+    series out = *this;
+    for (double& value : out.values_) value = amount / value;
+    return out;
+}
+
 std::string series::spread() const {
     const double middle = median();
     if (values_.empty() || middle == 0) return "none";
@@ -154,6 +160,14 @@ void context::leave_out(const std::string& text, const std::string& why) const {
     apps::say("bench: " + text + " left out: " + why);
 }
 
+bool context::is_cold(const std::string& text, double stayed) const {
+    if (stayed <= 0.01) return true;
+    leave_out(text, text_of("%.1f %% of the file stayed in memory when it was dropped, so it would "
+                            "not be the disk that is measured; name a --dir on a disk",
+                            100 * stayed));
+    return false;
+}
+
 void context::add(const std::string& goal, const std::string& name, std::uint64_t page_bytes,
                   const std::string& unit, const measured& values, const std::string& baseline,
                   const std::string& note, const std::string& where) {
@@ -166,8 +180,9 @@ void context::add(const std::string& goal, const std::string& name, std::uint64_
                           std::to_string(theirs) +
                           "; nothing was measured, give a larger --file or more --repeats");
     // Times and ratios of waste: the quotient is turned round, so that more is better in every row.
-    const bool less_is_better =
-        unit == "us" || unit == "ms" || unit == "s" || unit == "bytes loaded per byte asked for";
+    const bool less_is_better = unit == "us" || unit == "ms" || unit == "s" ||
+                                unit == "bytes loaded per byte asked for" ||
+                                unit == "% of the file";
     // Four digits are more than any of these figures is good for, and fewer hide a change of a
     // tenth of a percent.
     const auto rounded = [](double value) { return json::parse(text_of("%.5g", value)); };

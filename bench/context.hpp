@@ -56,6 +56,8 @@ public:
     [[nodiscard]] double last() const { return values_.back(); }
     [[nodiscard]] double median() const;
     [[nodiscard]] series times(double factor) const;
+    // So much over each value.
+    [[nodiscard]] series under(double amount) const;
     // "-1.2 to +3.4 %": smallest and largest around the median.
     [[nodiscard]] std::string spread() const;
 
@@ -89,9 +91,6 @@ struct measured {
 
 // "1 thread", "2 threads"
 std::string counted(std::uint64_t count, const std::string& noun);
-
-// What is said where a file that should be gone from memory is not.
-inline constexpr const char* not_cold = ": NOT a cold file, so these figures are not the disk's";
 
 // A runtime for one measurement. 0: the default, or what the environment says.
 struct runtime_shape {
@@ -166,6 +165,14 @@ public:
     void progress(const std::string& text) const;
     // A case, or a part of one, that cannot be run here; its rows are left out.
     void leave_out(const std::string& text, const std::string& why) const;
+
+    // False, and said, where more than a hundredth of the file stayed in memory when it was
+    // dropped: the figures would not be the disk's.
+    [[nodiscard]] bool is_cold(const std::string& text, double stayed) const;
+    // The same before anything is measured: drops the file.
+    [[nodiscard]] bool can_be_cold(const std::string& text) const {
+        return is_cold(text, file_.drop_from_page_cache());
+    }
 
     // Adds a row of the report: Penstock and its baseline in the same run. A figure that is no
     // positive number fails the run: something was not measured. `goal`: a row of the goals, or the

@@ -190,7 +190,7 @@ struct element_run {
             expect(expected == got, "the elements differ from the file");
         }
         here.add("S3", name, page, "billion/s", sums, "the same loads from plain memory",
-                 text_of("%.3f times slower; ", sums.baseline.median() / sums.ours.median()) +
+                 text_of("%.3f times as long; ", sums.baseline.median() / sums.ours.median()) +
                      counted(threads, "thread") + ", " + format_size(elements * 8) + " resident");
     }
 };

@@ -66,60 +66,87 @@ miss_shape shape_for(std::uint64_t file_bytes, std::uint64_t page, std::uint64_t
         static_cast<std::uint32_t>(std::max<std::uint64_t>(moved / page / (blocks * groups), 1))};
 }
 
-// GB/s and cores of `kernel`, which runs once to warm up and then `repeats` times.
 template <typename Kernel>
-measured timed(const miss_shape& shape, std::uint64_t repeats, const Kernel& kernel) {
+timed_run timed(const miss_shape& shape, const Kernel& kernel) {
+    const stopwatch watch;
+    kernel();
+    require_cuda(cudaGetLastError(), "launch");
+    require_cuda(cudaDeviceSynchronize(), "kernel");
+    const double seconds = watch.seconds();
+    return {seconds, watch.cores(seconds)};
+}
+
+// GB/s of ours(number) and theirs(number), which move so many bytes, in turns, so that neither
+// always comes first. Each runs once more, to warm up.
+template <typename Ours, typename Theirs>
+measured in_turns(std::uint64_t bytes, std::uint64_t theirs_bytes, std::uint64_t repeats,
+                  const Ours& ours, const Theirs& theirs) {
     measured out;
     for (std::uint64_t i = 0; i <= repeats; ++i) {
-        const stopwatch watch;
-        kernel(i);
-        require_cuda(cudaGetLastError(), "launch");
-        require_cuda(cudaDeviceSynchronize(), "kernel");
-        const double seconds = watch.seconds();
-        if (i != 0) out.add(gigabytes_a_second(shape.moved_bytes(), seconds), watch, seconds);
+        timed_run mine{}, other{};
+        if (i % 2 == 0) mine = ours(i);
+        other = theirs(i);
+        if (i % 2 != 0) mine = ours(i);
+        if (i == 0) continue;
+        out.ours.add(gigabytes_a_second(bytes, mine.seconds));
+        out.cores.add(mine.cores);
+        out.baseline.add(gigabytes_a_second(theirs_bytes, other.seconds));
     }
     return out;
 }
 
-// Rates at which warps copy random pages of plain host memory, against which misses are measured.
-series measure_limits(context& here, const miss_shape& shape, const memory& plain,
-                      const memory& device) {
-    const auto copies = [&](const std::byte* from) {
-        return timed(shape, here.repeats(5), [&](std::uint64_t seed) {
-            plain_pages<<<shape.blocks, 256>>>(from, device.as<std::byte>(), shape.pages,
-                                               static_cast<std::uint32_t>(shape.page_bytes),
-                                               shape.rounds, seed);
+// What misses are measured against: warps that copy random pages of plain host memory.
+struct plain_copies {
+    miss_shape shape;
+    const memory& plain;
+    memory device{backend::gpu, shape.groups() * shape.page_bytes};
+
+    [[nodiscard]] timed_run run(std::uint64_t seed, const std::byte* from = nullptr) const {
+        return timed(shape, [&] {
+            plain_pages<<<shape.blocks, 256>>>(
+                from != nullptr ? from : plain.as<std::byte>(), device.as<std::byte>(), shape.pages,
+                static_cast<std::uint32_t>(shape.page_bytes), shape.rounds, seed);
         });
-    };
-    const series limit = copies(plain.as<std::byte>()).ours;
-    // The file's pages in the page cache: what a window can give at most.
+    }
+};
+
+constexpr const char* plain_copies_name = "warps copying random pages of registered host memory";
+
+// The file's pages in the page cache: what a window can give at most.
+void page_cache_row(context& here, const plain_copies& limit) {
     const apps::unique_fd fd = here.file().open(O_RDONLY);
     const mapped_memory mapped(here.bytes(), PROT_READ, MAP_SHARED, fd);
     const registered_memory registered(mapped.as<void>(), here.bytes(), cudaHostRegisterReadOnly);
-    measured scattered = copies(mapped.as<std::byte>());
-    scattered.baseline = limit;
-    here.add(shape.page_bytes == 512 ? "S5" : "S4",
+    const measured rates = in_turns(
+        limit.shape.moved_bytes(), limit.shape.moved_bytes(), here.repeats(5),
+        [&](std::uint64_t seed) { return limit.run(seed, mapped.as<std::byte>()); },
+        [&](std::uint64_t seed) { return limit.run(seed); });
+    here.add(limit.shape.page_bytes == 512 ? "S5" : "S4",
              "no Penstock: warps copying random pages of the file's registered page cache",
-             shape.page_bytes, "GB/s", scattered,
-             "warps copying random pages of registered host memory");
-    return limit;
+             limit.shape.page_bytes, "GB/s", rates, plain_copies_name);
 }
 
 template <std::uint32_t Lanes>
 void through_windows(context& here, const miss_shape& shape, std::uint64_t cache,
-                     const memory& device, const series& limit) {
+                     const plain_copies& limit) {
     const std::uint64_t page = shape.page_bytes;
-    const memory wrong = memory::pinned(8);
+    const memory device(backend::gpu, shape.groups() * page), wrong = memory::pinned(8);
     const opened_file file = here.open({.page_bytes = page, .cache_bytes = cache});
     const stopwatch watch;
     open_all_windows(here, file);
     const double opening = watch.seconds();
     const statistics before = file.rt->stats();
-    const measured windows = timed(shape, here.repeats(5), [&](std::uint64_t seed) {
-        missing_pages<Lanes><<<shape.blocks, 256>>>(
-            file.rt->ref(), file.fd, device.as<std::byte>(), shape.pages,
-            static_cast<std::uint32_t>(page), shape.rounds, seed, wrong.as<unsigned long long>());
-    });
+    measured windows = in_turns(
+        shape.moved_bytes(), limit.shape.moved_bytes(), here.repeats(5),
+        [&](std::uint64_t seed) {
+            return timed(shape, [&] {
+                missing_pages<Lanes>
+                    <<<shape.blocks, 256>>>(file.rt->ref(), file.fd, device.as<std::byte>(),
+                                            shape.pages, static_cast<std::uint32_t>(page),
+                                            shape.rounds, seed, wrong.as<unsigned long long>());
+            });
+        },
+        [&](std::uint64_t seed) { return limit.run(seed); });
     const statistics after = file.rt->stats();
     require_none(wrong, "reads failed or gave wrong bytes");
     // Over the bus go only the pages that were not in the cache, whether they entered it or were
@@ -127,30 +154,27 @@ void through_windows(context& here, const miss_shape& shape, std::uint64_t cache
     const double runs = static_cast<double>(windows.ours.size() + 1);
     const double all_pages = runs * static_cast<double>(shape.moved_bytes() / page),
                  entered = static_cast<double>(after.misses - before.misses) / all_pages,
-                 past = static_cast<double>(after.through_reads - before.through_reads) / all_pages;
-    const series brought = windows.ours.times(entered + past);
+                 past = static_cast<double>(after.through_reads - before.through_reads) / all_pages,
+                 delivered = windows.ours.median();
+    windows.ours = windows.ours.times(entered + past);
     const std::string by = Lanes == 32 ? "" : "by tiles of " + std::to_string(Lanes) + " lanes, ";
     here.add(
         page == 512 ? "S5" : "S4",
         "reads of random pages through windows that miss, " + by + here.cache_label(cache), page,
-        "GB/s", {brought, limit, windows.cores},
-        "warps copying random pages of registered host memory",
+        "GB/s", windows, plain_copies_name,
         text_of("%.1f million such pages/s; of the pages %.3f entered the cache, %.3f were read "
                 "through; %.1f GB/s delivered; opening %.1f GB of windows took %.2f s",
-                1e3 * brought.median() / page, entered, past, windows.ours.median(),
-                1e-9 * here.bytes(), opening));
+                1e3 * windows.ours.median() / page, entered, past, delivered, 1e-9 * here.bytes(),
+                opening));
 }
 
 // A page of 512 bytes gives the 32 lanes of a warp 16 bytes each, and the misses of a group come
 // one after the other: smaller groups have more of them on their way at once.
 template <std::uint32_t Lanes>
-void tiles_through_windows(context& here, const series& limit) {
+void tiles_through_windows(context& here, const plain_copies& limit) {
     constexpr std::uint64_t page = 512;
-    for (const std::uint64_t cache : here.caches(page)) {
-        const miss_shape shape = shape_for(here.bytes(), page, cache, Lanes);
-        const memory device(backend::gpu, shape.groups() * page);
-        through_windows<Lanes>(here, shape, cache, device, limit);
-    }
+    for (const std::uint64_t cache : here.caches(page))
+        through_windows<Lanes>(here, shape_for(here.bytes(), page, cache, Lanes), cache, limit);
 }
 
 }  // namespace
@@ -160,11 +184,10 @@ void miss_on_gpu(context& here) {
     const memory plain = memory::pinned(file_bytes);
     for (const std::uint64_t page : here.pages({4 * kib, 512, 64 * kib})) {
         const std::vector<std::uint64_t> caches = here.caches(page);
-        const miss_shape shape = shape_for(file_bytes, page, caches.front(), 32);
-        const memory device(backend::gpu, shape.groups() * page);
-        const series limit = measure_limits(here, shape, plain, device);
+        const plain_copies limit{shape_for(file_bytes, page, caches.front(), 32), plain};
+        page_cache_row(here, limit);
         for (const std::uint64_t cache : caches)
-            through_windows<32>(here, shape, cache, device, limit);
+            through_windows<32>(here, limit.shape, cache, limit);
         if (page == 512) {
             tiles_through_windows<8>(here, limit);
             tiles_through_windows<4>(here, limit);
@@ -176,16 +199,16 @@ void miss_on_gpu(context& here) {
 
 namespace {
 
-constexpr const char* pipeline_name =
-    "all cores: pread into pinned buffers, two a core, and cudaMemcpyAsync";
-
 // The ways of a whole file into the cache; and what has no part of Penstock.
 struct ways {
-    measured windows, requests, again;
-    series with_opening, hand, hand_page, engine;
+    explicit ways(const by_hand& by) : hand(by.tried()), hand_page(by.tried()) {}
+    measured windows, with_opening, requests, again;
+    by_threads hand, hand_page;
+    series engine;
 };
 
-void measure_once(context& here, std::uint64_t page, const by_hand& hand, ways& out) {
+void measure_once(context& here, std::uint64_t page, const by_hand& hand, bool is_first,
+                  ways& out) {
     const std::uint64_t bytes = here.file().bytes();
     const runtime_shape shape{.page_bytes = page, .cache_bytes = bytes + bytes / 8};
     const auto rate = [&](double seconds) { return gigabytes_a_second(bytes, seconds); };
@@ -194,31 +217,40 @@ void measure_once(context& here, std::uint64_t page, const by_hand& hand, ways& 
         const stopwatch watch;
         open_all_windows(here, file);
         add_prefetch(file, out.windows);
-        out.with_opening.add(rate(watch.seconds()));
+        const double seconds = watch.seconds();
+        out.with_opening.add(rate(seconds), watch, seconds);
         add_prefetch(file, out.again);
         file.rt->close_windows();
     }
     add_prefetch(here.open(shape), out.requests);
-    out.hand.add(rate(hand.seconds(piece_bytes)));
-    if (here.asked().sweep) out.hand_page.add(rate(hand.seconds(page)));
+    out.hand.measure([&](std::uint64_t threads) {
+        if (is_first) hand.clear();
+        const timed_run took = hand.run(piece_bytes, threads);
+        if (is_first) hand.expect_right();
+        return took;
+    });
+    if (here.asked().sweep)
+        out.hand_page.measure([&](std::uint64_t threads) { return hand.run(page, threads); });
     out.engine.add(rate(hand.engine_seconds()));
 }
 
 void add_rows(context& here, std::uint64_t page, ways& all) {
-    const auto add = [&](const char* name, const series& ours, const series& cores,
-                         const char* note, const char* goal = "S6") {
-        here.add(goal, name, page, "GB/s", {ours, all.hand, cores}, pipeline_name, note);
+    const double gigabytes = 1e-9 * static_cast<double>(here.file().bytes());
+    const series by_hand_rates = all.hand.seconds().under(gigabytes);
+    const auto add = [&](const char* name, const measured& ours, const char* note,
+                         const char* goal = "S6") {
+        here.add(goal, name, page, "GB/s", {ours.ours, by_hand_rates, ours.cores},
+                 pipeline_name(all.hand), note);
     };
-    add("whole file, windows open", all.windows.ours, all.windows.cores, "");
-    add("whole file, windows opened first, in the time", all.with_opening, series(1),
-        "one thread registers");
-    add("whole file, by requests", all.requests.ours, all.requests.cores,
-        "nothing opened before, default options", "S6f");
+    add("whole file, windows open", all.windows, "");
+    add("whole file, windows opened first, in the time", all.with_opening, "one thread registers");
+    add("whole file, by requests", all.requests, "nothing opened before, default options", "S6f");
     all.again.baseline = all.windows.ours;
     here.add("S6", "whole file, in the cache already: look-ups only", page, "GB/s", all.again,
              "the same when it had to be loaded, windows open", "no byte is copied");
     if (here.asked().sweep)
-        add("no Penstock: pipeline by hand, pieces of a page", all.hand_page, {}, "");
+        add("no Penstock: pipeline by hand, pieces of a page",
+            {all.hand_page.seconds().under(gigabytes), {}}, all.hand_page.name().c_str());
 }
 
 }  // namespace
@@ -226,22 +258,23 @@ void add_rows(context& here, std::uint64_t page, ways& all) {
 void sequential_on_gpu(context& here) {
     const std::uint64_t bytes = here.use_file(here.file_bytes(8 * gib));
     const by_hand hand(here);
-    ways last;
+    ways last(hand);
     for (const std::uint64_t page : here.pages({64 * kib})) {
-        last = {};
+        last = ways(hand);
         for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat)
-            measure_once(here, page, hand, last);
+            measure_once(here, page, hand, repeat == 0, last);
         add_rows(here, page, last);
     }
+    const series by_hand_rates = last.hand.seconds().under(1e-9 * static_cast<double>(bytes));
     here.add("S6", "no Penstock: pipeline by hand, pieces of 4 MiB", 0, "GB/s",
-             {last.hand, last.engine}, "the copy engine, pieces of 64 MiB");
+             {by_hand_rates, last.engine}, "the copy engine, pieces of 64 MiB", last.hand.name());
     if (!here.asked().sweep) return;
     const memory whole = memory::pinned(bytes);
     series rates;
     for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat)
         rates.add(gigabytes_a_second(bytes, hand.seconds_in_one_piece(whole)));
-    here.add("S6", "no Penstock: the file in one piece", 0, "GB/s", {rates, last.hand},
-             pipeline_name);
+    here.add("S6", "no Penstock: the file in one piece", 0, "GB/s", {rates, by_hand_rates},
+             pipeline_name(last.hand));
 }
 
 }  // namespace penstock::bench

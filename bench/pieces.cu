@@ -75,16 +75,18 @@ void pieces_on_gpu(context& here) {
             rates.ours.add(gigabytes_a_second(bytes, ours_s));
             rates.cores.add(used);
         };
-        measured rates, rested;
-        for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat) {
+        const auto add_copies = [&](measured& beside) {
             const double bus_s = seconds_of_copies(pinned.get(), bytes, target);
-            rates.baseline.add(gigabytes_a_second(bytes, bus_s));
-        }
-        rested.baseline = rates.baseline;
+            beside.baseline.add(gigabytes_a_second(bytes, bus_s));
+        };
+        // The copies come before the passes that follow each other, and after each that rested.
+        measured rates, rested;
+        for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat) add_copies(rates);
         for (std::uint64_t repeat = 0; repeat <= here.repeats(5); ++repeat) add_pass(rates);
         for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat) {
             std::this_thread::sleep_for(rest_before_pass);
             add_pass(rested);
+            add_copies(rested);
         }
         const piece_traffic t = file->traffic();
         const std::string name = "CUB's sums of a file of 1.5 rooms in parts of " +

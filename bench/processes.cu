@@ -32,7 +32,8 @@ public:
     job(const context& here, std::uint32_t ranks) {
         for (std::uint32_t rank = 0; rank < ranks; ++rank)
             all_.push_back(std::make_unique<part_process>(
-                std::vector<std::string>{"bench", "processes", "--quiet", "--backend", "gpu"},
+                std::vector<std::string>{"bench", "processes", "--quiet", "--commit", "of the case",
+                                         "--backend", "gpu"},
                 part_process::variables{"LOCAL_RANK=" + std::to_string(rank),
                                         "PENSTOCK_DEVICE=" + std::to_string(rank),
                                         std::string(part_variable) + "=" + here.file().path()}));

@@ -231,7 +231,9 @@ private:
 
     void report() {
         const std::string rows = "rows of " + format_size(from_.row_bytes),
-                          way = from_.direct ? "io_uring by hand with O_DIRECT"
+                          name = "cold " + rows + " of a table";
+        if (!here_.is_cold(name, left_)) return;
+        const std::string way = from_.direct ? "io_uring by hand with O_DIRECT"
                                              : "io_uring by hand through the page cache";
         const hand_rates& of_disk = best(&hand_rates::reads);
         for (const auto& each : tables_) report(*each, rows, way);
@@ -273,8 +275,8 @@ private:
                    "the page cache a row; ",
                    with.rates.ours.median() * row_kilobytes,
                    static_cast<unsigned long long>(count_), with.first_rate, direct / fetched) +
-               text_of("%.2f %% of the file stayed in the page cache when it was dropped%s",
-                       100 * left_, left_ > 0.01 ? not_cold : "");
+               text_of("%.2f %% of the file stayed in the page cache when it was dropped",
+                       100 * left_);
     }
 
     context& here_;
@@ -297,6 +299,7 @@ void cold_rows(context& here) {
     if (const std::string why = why_no_uring(); !why.empty())
         return here.leave_out("cold rows of a table", why);
     here.use_file(here.file_bytes(2 * gib, gib));
+    if (!here.can_be_cold("cold rows of a table")) return;
     const bool direct = has_direct_reads(here.file());
     for (const std::uint64_t row_bytes : {4096, 512})
         cold_bench(here, {here.file().path(), row_bytes, direct}).measure();

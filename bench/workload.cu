@@ -54,6 +54,26 @@ int launch_reads(runtime& rt, const read_blocks& body, caller kind, std::uint32_
 
 }  // namespace
 
+by_threads::by_threads(std::initializer_list<std::uint64_t> few, std::uint64_t all) {
+    for (const std::uint64_t threads : few)
+        if (threads < all) entries_.push_back({threads});
+    entries_.push_back({all});
+}
+
+const by_threads::entry& by_threads::best() const {
+    return *std::min_element(entries_.begin(), entries_.end(), [](const entry& a, const entry& b) {
+        return a.seconds.median() < b.seconds.median();
+    });
+}
+
+std::string by_threads::name() const {
+    std::string tried;
+    for (const entry& each : entries_)
+        tried += (tried.empty() ? ", the best of " : ", ") + std::to_string(each.threads);
+    return counted(best().threads, "thread") + (entries_.size() > 1 ? tried : "") +
+           text_of("; %.1f cores", best().cores.median());
+}
+
 pattern make_pattern(const context& here, std::uint64_t block_bytes, std::uint64_t groups,
                      std::uint64_t total_bytes, bool in_order, std::uint64_t step_bytes) {
     pattern out;
@@ -98,14 +118,14 @@ run_result run_preads(const std::string& path, const pattern& reads, bool direct
     for (std::uint64_t t = 0; t < reads.groups; ++t)
         buffers.emplace_back(backend::cpu, reads.block_bytes);
     const stopwatch watch;
-    apps::on_new_threads(static_cast<std::uint32_t>(reads.groups), [&](std::uint32_t t) {
+    const double seconds = seconds_of_threads(reads.groups, [&](std::uint64_t t) {
         for (std::uint64_t i = 0; i < reads.rounds; ++i) {
             const std::uint64_t at = reads.offset_bytes(t, i);
             require(apps::read_all(fd, buffers[t].as<void>(), reads.block_bytes, at), act);
             if (*buffers[t].as() != mix64(at / 8)) require(-EIO, act);
         }
     });
-    return {watch, reads};
+    return {watch, seconds, reads};
 }
 
 std::string pread_by_all(const context& here) {

@@ -24,16 +24,13 @@
 namespace penstock::bench {
 
 // Seconds for work(thread) on each of `threads` threads, from the moment all of them stand ready
-// until the last is done: what it takes to make threads and to spread them is not the work's.
-template <typename Work>
-double seconds_together(std::uint64_t threads, const Work& work) {
+// until the last is done: what it takes to make threads, and prepare(thread), is not the work's.
+template <typename Prepare, typename Work>
+double seconds_of_threads(std::uint64_t threads, const Prepare& prepare, const Work& work) {
     std::barrier ready(static_cast<std::ptrdiff_t>(threads));
     std::vector<double> began(threads), ended(threads);
     apps::on_new_threads(static_cast<std::uint32_t>(threads), [&](std::uint32_t t) {
-        cpu_set_t processors;
-        CPU_ZERO(&processors);
-        CPU_SET(t % std::max(1u, std::thread::hardware_concurrency()), &processors);
-        ::sched_setaffinity(0, sizeof processors, &processors);
+        prepare(t);
         ready.arrive_and_wait();
         began[t] = now_s();
         work(t);
@@ -41,6 +38,24 @@ double seconds_together(std::uint64_t threads, const Work& work) {
     });
     return *std::max_element(ended.begin(), ended.end()) -
            *std::min_element(began.begin(), began.end());
+}
+// The system places the threads.
+template <typename Work>
+double seconds_of_threads(std::uint64_t threads, const Work& work) {
+    return seconds_of_threads(
+        threads, [](std::uint32_t) {}, work);
+}
+
+// The same, with a processor for each thread as far as there are so many.
+template <typename Work>
+double seconds_together(std::uint64_t threads, const Work& work) {
+    const auto take_processor = [](std::uint32_t t) {
+        cpu_set_t processors;
+        CPU_ZERO(&processors);
+        CPU_SET(t % std::max(1u, std::thread::hardware_concurrency()), &processors);
+        ::sched_setaffinity(0, sizeof processors, &processors);
+    };
+    return seconds_of_threads(threads, take_processor, work);
 }
 
 // The same for visit(thread, number) with `rounds` random numbers below `count` on each thread.
@@ -51,6 +66,39 @@ double seconds_at_random(std::uint64_t threads, std::uint64_t rounds, std::uint6
         for (std::uint64_t i = 0; i < rounds; ++i) visit(t, mix64(t * rounds + i) % count);
     });
 }
+
+// How long a run took, and how many processors it kept busy.
+struct timed_run {
+    double seconds, cores;
+};
+
+// A baseline by few threads and by all, in turns. The best counts: the lock of a file or the bus
+// may leave nothing for more.
+class by_threads {
+public:
+    // Of `few` those below `all`.
+    by_threads(std::initializer_list<std::uint64_t> few, std::uint64_t all);
+    // run(threads) gives a timed_run.
+    template <typename Run>
+    void measure(const Run& run) {
+        for (entry& each : entries_) {
+            const timed_run took = run(each.threads);
+            each.seconds.add(took.seconds);
+            each.cores.add(took.cores);
+        }
+    }
+    [[nodiscard]] const series& seconds() const { return best().seconds; }
+    // "4 threads, the best of 1, 4 and 16; 3.9 cores"
+    [[nodiscard]] std::string name() const;
+
+private:
+    struct entry {
+        std::uint64_t threads;
+        series seconds{}, cores{};
+    };
+    [[nodiscard]] const entry& best() const;
+    std::vector<entry> entries_;
+};
 
 // take(offset, bytes) for the pieces of a whole, each by the thread that comes first.
 template <typename Take>
@@ -129,7 +177,10 @@ struct run_result {
     double batch_requests = 0;
 
     run_result(const stopwatch& watch, const pattern& blocks)
-        : seconds(watch.seconds()),
+        : run_result(watch, watch.seconds(), blocks) {}
+    // For a run that took a part of the watch's time.
+    run_result(const stopwatch& watch, double seconds_of_run, const pattern& blocks)
+        : seconds(seconds_of_run),
           cores(watch.cores(seconds)),
           rate(gigabytes_a_second(blocks.total_bytes(), seconds)) {}
 };

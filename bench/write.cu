@@ -1,6 +1,6 @@
 // Writes: what a kernel made goes to a file in the operating system's page cache, by write from the
 // kernel and a close, of the host or of the kernel itself; against what one would do by hand: copy
-// it back to pinned memory in pieces and pwrite from all processors.
+// it back to pinned memory in pieces and pwrite from few or all processors, whatever is best.
 
 #include "cases.hpp"
 #include "penstock/write.hpp"
@@ -60,27 +60,39 @@ private:
 };
 #endif
 
-// The baseline: a programmer's way without Penstock to bring the output of a kernel to a file. GB/s
-// of the whole file from `output`, memory of that back end.
-double write_by_hand(const context& here, const std::byte* output) {
+// The baseline: a programmer's way without Penstock to bring the output of a kernel to a file, by
+// so many threads. `output`: memory of that back end, as long as the file.
+timed_run write_by_hand(const context& here, const std::byte* output, std::uint64_t threads) {
     const scratch_file& to = here.file();
-    const std::uint64_t bytes = to.bytes(), threads = here.host_threads();
+    const std::uint64_t bytes = to.bytes();
     const apps::unique_fd file = to.open(O_WRONLY);
     std::atomic<std::uint64_t> next{0};
 #if defined(__CUDACC__)
     if (here.on_gpu()) {
         const hand_of_gpu hand(threads);
-        return gigabytes_a_second(bytes, seconds_together(threads, [&](std::uint64_t thread) {
-                                      hand.part(thread, to.path(), file, output, bytes, next);
-                                  }));
+        const stopwatch watch;
+        const double seconds = seconds_together(threads, [&](std::uint64_t thread) {
+            hand.part(thread, to.path(), file, output, bytes, next);
+        });
+        return {seconds, watch.cores(seconds)};
     }
 #endif
+    const stopwatch watch;
     const double seconds = seconds_together(threads, [&](std::uint64_t) {
         take_pieces(next, bytes, written_piece_bytes, [&](std::uint64_t at, std::uint64_t n) {
             require(apps::write_exactly(to.path(), file, output + at, n, at));
         });
     });
-    return gigabytes_a_second(bytes, seconds);
+    return {seconds, watch.cores(seconds)};
+}
+
+// The lock of the file leaves little for many threads.
+by_threads tried_by_hand(const context& here) { return {{1, 4}, here.host_threads()}; }
+
+std::string name_by_hand(const context& here, const by_threads& by) {
+    return (here.on_gpu() ? "cudaMemcpyAsync to pinned buffers, two a thread, and pwrite, "
+                          : "pwrite, ") +
+           by.name();
 }
 
 // Each group computes for a while and writes its page. `launch` gives out its groups in order, so
@@ -134,10 +146,19 @@ void clear_file(const context& here) {
     });
 }
 
+void measure_by_hand(const context& here, const std::byte* output, by_threads& by) {
+    by.measure([&](std::uint64_t threads) {
+        clear_file(here);
+        const timed_run took = write_by_hand(here, output, threads);
+        check_file(here);
+        return took;
+    });
+}
+
 // Writes the file once, each group at work for `busy_seconds` in all, and closes it. `by_hand`:
 // afterwards the same output by hand, for a baseline.
 statistics write_output(context& here, const runtime_shape& shape, double busy_seconds,
-                        measured& out, bool by_hand = false) {
+                        measured& out, by_threads* by_hand = nullptr) {
     const std::uint64_t bytes = here.bytes(),
                         pages = (bytes + shape.page_bytes - 1) / shape.page_bytes;
     clear_file(here);
@@ -165,11 +186,7 @@ statistics write_output(context& here, const runtime_shape& shape, double busy_s
     const statistics counted = rt->stats();
     require_none(failures, "writes failed");
     check_file(here);
-    if (by_hand) {
-        clear_file(here);
-        out.baseline.add(write_by_hand(here, output.as<std::byte>()));
-        check_file(here);
-    }
+    if (by_hand != nullptr) measure_by_hand(here, output.as<std::byte>(), *by_hand);
     return counted;
 }
 
@@ -178,15 +195,15 @@ statistics write_output(context& here, const runtime_shape& shape, double busy_s
 measured write_only(context& here, const runtime_shape& shape) {
     measured rates;
     statistics counted;
+    by_threads by_hand = tried_by_hand(here);
     for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat)
-        counted = write_output(here, shape, 0, rates, true);
+        counted = write_output(here, shape, 0, rates, &by_hand);
+    rates.baseline = by_hand.seconds().under(1e-9 * static_cast<double>(here.bytes()));
     here.add("S9",
              "output of a kernel to a file, written and closed, " +
                  (shape.cache_bytes > here.bytes() ? "the cache holds it all"
                                                    : here.cache_label(shape.cache_bytes)),
-             shape.page_bytes, "GB/s", rates,
-             here.on_gpu() ? "all cores: cudaMemcpyAsync to pinned buffers, two a core, and pwrite"
-                           : "all cores: pwrite",
+             shape.page_bytes, "GB/s", rates, name_by_hand(here, by_hand),
              std::to_string(counted.dirty_victims) + " pages written for their frame and " +
                  std::to_string(counted.written_behind) + " behind in the last run, " +
                  std::to_string(counted.file_write_bytes /
@@ -280,7 +297,7 @@ enum class closing_style { original, pieces };
 
 // A kernel whose groups write the file and close it; the host has it never open.
 statistics write_closing(context& here, const runtime_shape& shape, closing_style style,
-                         measured& out) {
+                         measured& out, by_threads& by_hand) {
     constexpr std::uint64_t piece_of_group = 64 * kib;
     clear_file(here);
     const auto rt = here.make_runtime(shape);
@@ -315,9 +332,7 @@ statistics write_closing(context& here, const runtime_shape& shape, closing_styl
     require_none(failures, "groups failed to open, write or close");
     check_file(here);
     const statistics counted = rt->stats();
-    clear_file(here);
-    out.baseline.add(write_by_hand(here, output.as<std::byte>()));
-    check_file(here);
+    measure_by_hand(here, output.as<std::byte>(), by_hand);
     return counted;
 }
 
@@ -325,8 +340,10 @@ void write_and_close_rows(context& here, const runtime_shape& shape) {
     for (const closing_style style : {closing_style::original, closing_style::pieces}) {
         measured rates;
         statistics counted;
+        by_threads by_hand = tried_by_hand(here);
         for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat)
-            counted = write_closing(here, shape, style, rates);
+            counted = write_closing(here, shape, style, rates, by_hand);
+        rates.baseline = by_hand.seconds().under(1e-9 * static_cast<double>(here.bytes()));
         const char* const title =
             style == closing_style::pieces
                 ? "a kernel whose groups each open the file, write 64 KiB and close it"
@@ -334,10 +351,7 @@ void write_and_close_rows(context& here, const runtime_shape& shape) {
                               "pages (gwrite) and closes it (gclose)"
                             : "a kernel like GPUfs's: each group opens the file, writes its pages "
                               "and closes it";
-        here.add("S9c", title, shape.page_bytes, "GB/s", rates,
-                 here.on_gpu() ? "all cores: cudaMemcpyAsync to pinned buffers, two a core, and "
-                                 "pwrite"
-                               : "all cores: pwrite",
+        here.add("S9c", title, shape.page_bytes, "GB/s", rates, name_by_hand(here, by_hand),
                  std::to_string(counted.written_behind) + " of " +
                      std::to_string(counted.write_backs) +
                      " pages written before the last close in the last run, " +
