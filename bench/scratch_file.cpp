@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <fcntl.h>
 #include <fstream>
@@ -11,6 +12,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/sysmacros.h>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
@@ -93,10 +95,15 @@ void scratch_file::make_empty(const std::string& directory, std::uint64_t bytes)
 
 double scratch_file::drop_from_page_cache() const {
     const apps::unique_fd fd = open(O_RDONLY);
-    int code = ::fsync(fd) == 0 ? 0 : -errno;
-    if (code == 0) code = -::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-    if (code != 0) fail(code, "give another --dir");
-    return resident_share();
+    // Pages that the system still has in hand stay, and go a moment later.
+    for (int attempt = 0;; ++attempt) {
+        int code = ::fsync(fd) == 0 ? 0 : -errno;
+        if (code == 0) code = -::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+        if (code != 0) fail(code, "give another --dir");
+        const double stayed = resident_share();
+        if (stayed == 0 || attempt == 5) return stayed;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1 << attempt));
+    }
 }
 
 void scratch_file::bring_into_page_cache() const {
