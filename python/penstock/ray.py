@@ -14,9 +14,7 @@ reach (docs/guide/many-nodes.md). What dies costs time and no bytes: runtimes th
 file system."""
 from __future__ import annotations
 
-import argparse
 import errno
-import operator
 import os
 import shutil
 import socket as sockets
@@ -29,8 +27,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from . import _children, _core
+from . import _children, _core, _job_values
 from ._errors import Path, path_text
+from ._runtime import Size
 from ._seats import BLOCK_BYTES, Seats
 
 try:
@@ -45,11 +44,31 @@ __all__ = ["Nodes", "start", "warm"]
 
 
 _LOOK_SECONDS = 1.0  # between two looks for nodes that came or went
-_KEEPER_PAGE = 64 << 10
+_ASK_SECONDS = 10.0  # between two questions to a keeper
+_LONGEST_REST = 60.0  # before another keeper is started where they failed
 _MOST_SAID = 1024  # texts that a job remembers, to say each of them once
 # For so long blocks cannot be put, at the most: an agent that died is started again, and Mooncake
 # takes a node that is gone for one that is there for 10 s.
 _WARM_SECONDS = 30.0
+
+
+def _plain(function: Any) -> Any:
+    """A function of Ray without its wrapper, which starts a cluster where there is none."""
+    return getattr(function, "__wrapped__", function)
+
+
+def _session() -> tuple[str, str] | None:
+    """What no other session of Ray has, in this process or another; None: there is none now. Nodes
+    are made anew with a cluster, and a cluster numbers its jobs."""
+    if not _ray.is_initialized():
+        return None
+    try:
+        here = _plain(_ray.get_runtime_context)()
+        return str(here.get_node_id()), str(here.get_job_id())
+    except Exception:
+        if _ray.is_initialized():
+            raise
+        return None  # it ended just now
 
 
 def _program(name: str) -> str:
@@ -103,10 +122,13 @@ class _Agent:
             state = self._kept.state()
             if state["ends"] >= before + 3 or time.monotonic() > until:
                 here = _ray.util.get_node_ip_address()
+                how = "it runs" if state["process"] else "it does not run"
+                if state["ends"]:
+                    how = (f"it ended {state['ends']} times, the last time with status "
+                           f"{state['status']}")
                 raise TimeoutError(
-                    errno.ETIMEDOUT, f"the agent of node {here} does not answer; it ended "
-                    f"{state['ends']} times, the last time with status {state['status']}; Ray's "
-                    "log of this actor has its words")
+                    errno.ETIMEDOUT, f"the agent of node {here} does not answer; {how}; Ray's log "
+                    "of this actor has its words")
             time.sleep(0.05)
 
     def warm(self, path: str, blocks: Sequence[int]) -> dict[str, int]:
@@ -150,7 +172,8 @@ class _Keeper:
         rows = os.stat(path).st_size // page
         if rows == 0:
             return
-        array = open_array(path, dtype="uint8", shape=(rows, page), runtime=self._runtime)
+        array = open_array(path, dtype="uint8", shape=(rows, page), offset=0,
+                           runtime=self._runtime)  # 0: the bytes, also of a file with a header
         self._arrays.append(array)
         room = _core.parse_size("cache", self._runtime.settings()["cache_bytes"])
         for block in blocks:
@@ -168,33 +191,77 @@ class _Keeper:
         return os.getpid()
 
 
+class _Answers:
+    """What keepers say, by the names of their nodes, asked without waiting for them. The caller has
+    the lock of their job."""
+
+    def __init__(self) -> None:
+        self.kept_bytes: dict[str, int] = {}
+        self.failures: Counter[str] = Counter()
+        self._calls: dict[str, Any] = {}  # that have no answer yet
+        self._next: dict[str, float] = {}  # when to ask again, or to start another keeper
+
+    def may_start(self, node: str) -> bool:
+        return time.monotonic() >= self._next.get(node, 0.0)
+
+    def ask(self, node: str, keeper: Any) -> Exception | None:
+        """The error of a keeper that has ended, and that Ray does not start again."""
+        if node not in self._calls:
+            if not self.may_start(node):
+                return None
+            self._calls[node] = keeper.kept_bytes.remote()
+        if not _plain(_ray.wait)([self._calls[node]], timeout=0)[0]:
+            return None
+        self._next[node] = time.monotonic() + _ASK_SECONDS
+        self.kept_bytes[node] = 0
+        try:
+            self.kept_bytes[node] = int(_plain(_ray.get)(self._calls.pop(node)))
+        except _ray.exceptions.ActorUnavailableError:  # it is started again just now
+            pass
+        except _ray.exceptions.RayError as error:
+            self.failures[node] += 1
+            rest = min(2.0 ** min(self.failures[node], 10), _LONGEST_REST)
+            self._next[node] = time.monotonic() + rest
+            failed: Exception = error
+            return failed
+        return None
+
+    def forget(self, node: str) -> None:
+        for known in (self.kept_bytes, self.failures, self._calls, self._next):
+            known.pop(node, None)
+
+
 class Nodes:
     """The nodes of a cluster with their agents and keepers: what ``start`` gives.
 
     A thread of it looks every second for nodes that came or went, and gives each new one an agent
     and a keeper. Ray starts again what died on a node that lives. All of them end with ``stop``, at
-    the end of a ``with`` statement, or with the job.
+    the end of a ``with`` statement, or with the job: after ``ray.shutdown()`` this is as stopped,
+    also in a later session of Ray.
 
     Attributes: ``env`` has the environment for processes that are to use the store and the keepers;
     ``master`` the address of the store's master."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = dict(settings)
-        self._paths = [os.path.abspath(path) for path in settings["paths"]]
+        self._paths: list[str] = settings["paths"]
+        self._session = _session()
         self._lock = threading.Lock()
         self._agents: dict[str, Any] = {}
         self._keepers: dict[str, Any] = {}
+        self._answers = _Answers()
         self._stopped = threading.Event()
         self._said: set[str] = set()
         self._master: Any = None
         self.env: dict[str, str] = {"PENSTOCK_STORE": settings["socket"]}
-        trust = settings["trust_times"] or os.environ.get("PENSTOCK_TRUST_TIMES")
+        trust = settings["trust_times"]
         self._trust = {"PENSTOCK_TRUST_TIMES": trust} if trust else {}
         self.env.update(self._trust)
         if settings["wait_ms"] is not None:
             self.env["PENSTOCK_STORE_WAIT_MS"] = str(settings["wait_ms"])
         if self._paths:
             self.env["PENSTOCK_SHARE"] = settings["share"]
+            self.env["PENSTOCK_PAGE"] = str(settings["page"])
         self._seats = Seats(self._living_nodes())
         self.master = settings["master"] or self._start_master()
         self._watcher = threading.Thread(target=self._watch, name="penstock nodes", daemon=True)
@@ -223,7 +290,7 @@ class Nodes:
         settings = self._settings
         shares = {path: self._seats.shares(path, os.stat(path).st_size, self._seats.names)[name]
                   for path in self._paths}
-        options = {"cache": settings["cache"], "page": _KEEPER_PAGE, "share": settings["share"]}
+        options = {"cache": settings["cache"], "page": settings["page"], "share": settings["share"]}
         self._keepers[name] = _on(name, _Keeper, **settings["keeper_options"]).remote(
             options, shares, {key: self.env[key] for key in self.env if key != "PENSTOCK_SHARE"})
 
@@ -243,7 +310,8 @@ class Nodes:
             try:
                 self.look()
             except Exception as error:  # Ray is ending: the next look will tell
-                self._say(f"penstock.ray: looking for nodes: {error}")
+                if _ray.is_initialized():
+                    self._say(f"penstock.ray: looking for nodes: {error}")
 
     def _say(self, text: str) -> None:
         """What is so at each look is said once."""
@@ -253,23 +321,69 @@ class Nodes:
             self._said.add(text)
             print(text, file=sys.stderr)
 
+    def _is_over(self) -> bool:
+        """Whether these nodes were stopped, or their session of Ray has ended, and with it all that
+        was started. Then a call of Ray would start a cluster, or disturb the next session."""
+        if not self._stopped.is_set() and _session() != self._session:
+            self._forget()
+        return self._stopped.is_set()
+
+    def _forget(self) -> list[Any]:
+        """Ends the thread. The actors, of which none is known any more."""
+        self._stopped.set()
+        with self._lock:
+            actors = [*self._keepers.values(), *self._agents.values(), self._master]
+            self._keepers.clear()
+            self._agents.clear()
+            self._answers = _Answers()
+            self._master = None
+        return [actor for actor in actors if actor is not None]
+
+    def _require_session(self, call: str) -> None:
+        if self._is_over():
+            raise ValueError(f"{call}: these nodes are stopped, or their session of Ray has ended; "
+                             "call start again")
+
     def look(self) -> list[str]:
-        """Looks for nodes that came or went, and gives the names of the living ones. Done every
-        second by itself."""
-        living = self._living_nodes()
+        """Looks for nodes that came or went, and gives the names of the living ones: none after
+        ``stop``. Done every second by itself."""
+        if self._is_over():
+            return []
+        try:
+            living = self._living_nodes()
+        except Exception:
+            if self._is_over():
+                return []
+            raise
+        if self._is_over():  # they may be of the next session
+            return []
         with self._lock:
             if not self._stopped.is_set():
                 for gone in set(self._agents) - set(living):
                     self._agents.pop(gone, None)
                     self._keepers.pop(gone, None)
+                    self._answers.forget(gone)
                 self._seats.replace(living)
                 for name in living:
                     if name not in self._agents:
                         self._start_agent(name)
                 for name in living:
-                    if name not in self._keepers:
-                        self._start_missing_keeper(name)
+                    self._look_for_keeper(name)
             return [name for name in living if name in self._agents]
+
+    def _look_for_keeper(self, name: str) -> None:
+        """The caller has the lock."""
+        keeper = self._keepers.get(name)
+        if keeper is None:
+            if self._answers.may_start(name):
+                self._start_missing_keeper(name)
+            return
+        error = self._answers.ask(name, keeper)
+        if error is not None:
+            del self._keepers[name]
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            self._say(f"penstock.ray: the keeper of node {name} failed, and another is tried "
+                      f"later: {lines[-1] if lines else type(error).__name__}")
 
     def _start_missing_keeper(self, name: str) -> None:
         try:
@@ -280,12 +394,15 @@ class Nodes:
     def near(self, path: Path, part: int, of: int) -> dict[str, Any]:
         """Options for a Ray task that works on part `part` of `of` equal parts of the file: it runs
         on the node that reads most of the part's blocks for the store, and on another one if that
-        node is gone. The environment of the task names the store.
+        node is gone. The environment of the task names the store, and with ``paths`` the keepers
+        and the size of their pages.
 
-        ValueError: there is no such part. OSError: the file is not there."""
+        ValueError: there is no such part, or the nodes are stopped. OSError: the file is not
+        there."""
         name = os.path.abspath(path_text(path))
         size = os.stat(name).st_size
         living = self.look()
+        self._require_session("near")
         with self._lock:
             node = self._seats.near(name, size, part, of, living)
         return {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=True),
@@ -293,28 +410,38 @@ class Nodes:
 
     def state(self) -> dict[str, dict[str, int]]:
         """For each node, by its Ray identifier: how often its agent was started and ended, and
-        the status of the last end. A node that does not answer is left out."""
+        the status of the last end. With ``paths`` also what its keeper said up to 10 s ago:
+        ``kept_bytes``, 0 until it has read its blocks, and ``keeper_failures``, how many keepers
+        ended with an error, which standard error has. A node whose agent does not answer is left
+        out; after ``stop`` there is none."""
+        if self._is_over():
+            return {}
         with self._lock:
-            agents = dict(self._agents)
-        found = {}
+            agents, answers = dict(self._agents), self._answers
+        found: dict[str, dict[str, int]] = {}
         for name, agent in agents.items():
+            if self._is_over():
+                return {}
             try:
-                found[name] = dict(_ray.get(agent.state.remote(), timeout=5))
+                found[name] = dict(_plain(_ray.get)(agent.state.remote(), timeout=5))
             except _ray.exceptions.RayError:
                 continue
+            if self._paths:
+                found[name].update(kept_bytes=answers.kept_bytes.get(name, 0),
+                                   keeper_failures=answers.failures[name])
         return found
 
     def stop(self) -> None:
-        """Ends agents, keepers and master. Blocks that lay in them are gone."""
-        self._stopped.set()
-        with self._lock:
-            actors = [*self._keepers.values(), *self._agents.values(), self._master]
-            self._keepers.clear()
-            self._agents.clear()
-            self._master = None
-        for actor in actors:
-            if actor is not None:
-                _ray.kill(actor)
+        """Ends agents, keepers and master. Blocks that lay in them are gone. Does nothing where the
+        session of Ray has ended, and they with it."""
+        if self._is_over():
+            return
+        for actor in self._forget():
+            try:
+                _plain(_ray.kill)(actor)
+            except Exception as error:  # the others are to end all the same
+                if _ray.is_initialized():
+                    self._say(f"penstock.ray: ending {actor}: {error}")
 
     def __enter__(self) -> Nodes:
         return self
@@ -331,6 +458,7 @@ class Nodes:
         # Each round but the last loses a node, or an actor that Ray starts again.
         for _ in range(2 * len(self._seats) + 2):
             living = self.look()
+            self._require_session("warm")
             with self._lock:
                 shares = self._seats.shares(path, size, living)
                 agents = dict(self._agents)
@@ -340,7 +468,7 @@ class Nodes:
                      if blocks and name in agents]
             for blocks, call in calls:
                 try:
-                    total.update(_ray.get(call))
+                    total.update(_plain(_ray.get)(call))
                     left.difference_update(blocks)
                 except _ray.exceptions.RayTaskError:
                     raise
@@ -360,29 +488,10 @@ def _on(node: str, kind: type, **more: Any) -> Any:
         scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False), **options)
 
 
-def _list_of(paths: Path | Iterable[Path] | None) -> list[str]:
-    if paths is None:
-        return []
-    given = [paths] if isinstance(paths, (str, bytes, os.PathLike)) else paths
-    return [path_text(path) for path in given]
-
-
-def _checked_size(memory: int | str) -> int:
-    from . import agent
-
-    try:
-        size = agent.size_of(memory) if isinstance(memory, str) else operator.index(memory)
-    except argparse.ArgumentTypeError as error:
-        raise ValueError(f"memory: {error}") from None
-    if size < 1:
-        raise ValueError(f"memory: {memory!r} is no size; give for instance 4GiB")
-    return size
-
-
 def start(memory: int | str, paths: Path | Iterable[Path] | None = None, *,
-          cache: int | str | None = None, share: str = "ray",
-          master: str | None = None, socket: str | None = None,
-          wait_ms: int | None = None, trust_times: str | None = None,
+          cache: Size | None = None, page: Size | None = None, share: str = "ray",
+          master: str | None = None, socket: Path | None = None,
+          wait_ms: int | None = None, trust_times: str | bool | None = None,
           agent_options: Sequence[str] = (),
           keeper_options: Mapping[str, Any] | None = None, seconds: float = 60) -> Nodes:
     """An agent on each node of the cluster, and with ``paths`` a keeper; waits until all agents
@@ -397,6 +506,11 @@ def start(memory: int | str, paths: Path | Iterable[Path] | None = None, *,
         their rest.
     cache
         Bytes of a keeper's cache; None: as ``Runtime`` chooses.
+    page
+        Bytes of the keepers' pages: only a runtime with pages of that size finds what they hold.
+        Give ``describe(path, ...).page_bytes`` for programs that call ``open_array`` without a
+        runtime. None: that, if the first file is a ``.npy``; else 64 KiB, as ``Runtime()`` has.
+        ``Nodes.env`` has it for runtimes of which no size of pages is said.
     share
         The name by which processes of a node find its keeper.
     master
@@ -417,18 +531,20 @@ def start(memory: int | str, paths: Path | Iterable[Path] | None = None, *,
 
     ValueError: a value that cannot be used. FileNotFoundError: there is no mooncake_master, or no
     such file. What was started ends then. TimeoutError (in a RayTaskError): an agent did
-    not answer within ``seconds``."""
+    not answer within ``seconds``. A keeper that fails is told of on standard error and by
+    ``state``, and another one is tried."""
     if not _ray.is_initialized():
         raise ValueError('start: Ray is not connected; call ray.init("auto") first')
-    if socket is not None and not os.path.isabs(path_text(socket)):
-        raise ValueError(f"socket: {socket!r} is another file in each working directory; give an "
-                         "absolute path")
-    settings = {"memory": _checked_size(memory), "paths": _list_of(paths), "cache": cache,
-                "share": share, "master": master, "wait_ms": wait_ms,
-                "trust_times": trust_times,
-                "socket": socket or f"/tmp/penstock-{os.getuid()}/ray-agent",
-                "agent_options": [str(word) for word in agent_options],
+    files = _job_values.files_of(paths)
+    settings = {"memory": _job_values.memory_of(memory), "paths": files,
+                "cache": _job_values.cache_of(cache), "page": _job_values.page_of(page, files),
+                "share": _job_values.share_of(share), "master": _job_values.master_of(master),
+                "wait_ms": _job_values.wait_of(wait_ms),
+                "trust_times": _job_values.trust_of(trust_times),
+                "socket": _job_values.socket_of(socket),
+                "agent_options": _job_values.words_of(agent_options),
                 "keeper_options": dict(keeper_options or {})}
+    seconds = _job_values.seconds_of(seconds)
     if master is None:
         _program("mooncake_master")
     nodes = Nodes(settings)
@@ -442,8 +558,9 @@ def warm(paths: Path | Iterable[Path], over: Nodes) -> dict[str, int]:
 
     Gives counts of blocks: ``blocks`` in all, ``had`` by the store already, ``put``, and ``full``
     where it had no room. The blocks of a node that dies meanwhile are read by the others. OSError:
-    a file cannot be read (in a RayTaskError), or no node read a block."""
+    a file cannot be read (in a RayTaskError), or no node read a block. ValueError: the nodes are
+    stopped."""
     total: Counter[str] = Counter()
-    for name in _list_of(paths):
+    for name in _job_values.list_of(paths):
         total.update(over._warm(os.path.abspath(name)))
     return dict(total)

@@ -133,6 +133,24 @@ class nodes_of_ray(common.Case):
             self.nodes.near(self.path, part=3, of=3)
         with self.assertRaises(FileNotFoundError):
             pr.warm(self.folder / "none", over=self.nodes)
+        self.check_the_next_job()
+
+    def check_the_next_job(self):
+        """The session's end ends all that it started. The next job of the cluster gets the socket,
+        and nothing of the first job gets into it."""
+        ray.shutdown()
+        self.nodes.stop()
+        self.assertEqual(self.nodes.state(), {})
+        self.assertFalse(ray.is_initialized())
+        self.nodes._watcher.join(WAIT_SECONDS)
+        self.assertFalse(self.nodes._watcher.is_alive())
+        ray.init(self.cluster.address, log_to_driver=False)
+        with pr.start(memory="64MiB", paths=[self.path], cache="16MiB", share="ray-test",
+                      socket=str(self.folder / "agent"), seconds=WAIT_SECONDS) as again:
+            self.assertEqual(self.nodes.look(), [])
+            self.assertEqual(pr.warm(self.path, over=again)["blocks"], BLOCKS)
+            wait_for("the keepers", lambda: BLOCKS * BLOCK == sum(
+                state["kept_bytes"] for state in again.state().values()))
 
 
 if __name__ == "__main__":
