@@ -11,7 +11,7 @@ from typing import Any, NoReturn, SupportsIndex
 from . import _core
 from ._errors import FormatError, Path, path_text
 from ._frameworks import NUMPY, framework_of, stream_of
-from ._memory import Framework, Numbers, not_numbers
+from ._memory import Framework, Numbers, is_truth, no_memory, not_numbers
 from ._opened import Opened
 from ._runtime import Runtime, default
 
@@ -312,8 +312,7 @@ class Array(Opened[_core.Table]):
             out = framework.empty(shape, self._dtype, ids)
         rows = kind.rows(out, shape, self._dtype, len(numbers.shape))
         if numbers.size and not (numbers.address and rows.address):
-            raise ValueError("ids or out have no memory, as tensors that stand for others in a "
-                             "transformation of the program; call gather outside of it")
+            raise no_memory()
         place = -1
         if numbers.device >= 0 or rows.device >= 0:
             place = self._place_of(numbers, rows.device)
@@ -359,18 +358,13 @@ class Array(Opened[_core.Table]):
         if isinstance(key, tuple) or key is None or key is Ellipsis:
             raise TypeError("an Array is indexed by rows alone: t[3], t[a:b] or t[ids]; index the "
                             "result further")
-        if isinstance(key, bool):
-            raise not_numbers(key, "a truth value is no number of a row")
-        try:
-            row = operator.index(key) if getattr(key, "ndim", 0) == 0 else None
-        except TypeError:
-            row = None
+        row = _row_of(key)
         if row is None:
             return self.gather(key)
         if row < 0:
             row += len(self)
         if not 0 <= row < len(self):
-            raise IndexError(f"row {operator.index(key)} of {len(self)}")
+            raise IndexError(f"row {row if row >= 0 else row - len(self)} of {len(self)}")
         return self.gather([row])[0]
 
     # Rows ahead of their use, and changes
@@ -502,8 +496,26 @@ class Array(Opened[_core.Table]):
         self._core.close()
 
 
+def _row_of(key: Any) -> int | None:
+    """The number of a single row; None: it is no number. ValueError: it is a truth value, or stands
+    for numbers that are not there yet."""
+    if getattr(key, "ndim", 0) != 0:
+        return None
+    if is_truth(key):
+        raise not_numbers(key, "a truth value is no number of a row")
+    try:
+        return operator.index(key)
+    except TypeError:
+        return None
+    except RuntimeError:
+        framework_of(key).numbers(key)  # says it, if that is why
+        raise
+
+
 def _padding(pad: SupportsIndex, ids: object) -> int:
     """``pad`` by the bits that the core compares."""
+    if is_truth(pad):
+        raise ValueError(f"pad: {pad!r} is no number; give one of 64 bits")
     number = operator.index(pad)
     is_wide = number >= 1 << 63 and str(getattr(ids, "dtype", "")).endswith("uint64")
     if not -(1 << 63) <= number < 1 << (64 if is_wide else 63):
@@ -551,7 +563,8 @@ class View:
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
             return View(self._array, self._rows[key])
-        return self._array[self._rows[operator.index(key)]]
+        row = _row_of(key)
+        return self._array[self._rows[operator.index(key) if row is None else row]]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         import numpy as np

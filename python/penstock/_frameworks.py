@@ -10,8 +10,8 @@ from typing import Any
 from . import _core
 from ._dlpack import Exchanged
 from ._memory import (NUMBER_TYPES, TYPESTRS, Framework, Numbers, Rows, Unordered, check_shape,
-                      device_of, is_of, item_bytes_of, not_numbers, numpy_dtype, row_stride,
-                      wrong_out)
+                      device_of, is_of, item_bytes_of, no_memory, not_numbers, numpy_dtype,
+                      row_stride, wrong_out)
 
 
 class Numpy(Unordered):
@@ -121,7 +121,17 @@ class Torch:
             where = -1
         else:
             raise not_numbers(ids, f"they lie on {device}, where nothing can read them")
-        return Numbers(ids.data_ptr(), number, ids.numel(), tuple(ids.shape), where, ids)
+        return Numbers(self.address(ids), number, ids.numel(), tuple(ids.shape), where, ids)
+
+    def address(self, tensor: Any) -> int:
+        """ValueError: it stands for other tensors, and none of them is there yet."""
+        try:
+            address = int(tensor.data_ptr())
+        except RuntimeError as error:  # whose text speaks of kernels of torch
+            raise no_memory() from error
+        if address == 0 and tensor.numel():
+            raise no_memory()
+        return address
 
     def dtype(self, name: str) -> Any:
         """uint8 for elements of a byte that this torch lacks. ValueError: it lacks wider ones."""
@@ -172,7 +182,7 @@ class Torch:
         device = out.device
         if device.type not in ("cpu", "cuda"):
             raise wrong_out(f"it lies on {device}; give one of the host or of a GPU", for_writing)
-        return Rows(out.data_ptr(), stride, device.index if device.type == "cuda" else -1,
+        return Rows(self.address(out), stride, device.index if device.type == "cuda" else -1,
                     out.element_size())
 
     def stream(self, ids: Any) -> int:

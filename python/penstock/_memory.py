@@ -61,6 +61,17 @@ def not_numbers(ids: object, text: str) -> ValueError:
                       f"cupy, jax or numba, and not {type(ids).__name__}")
 
 
+def no_memory() -> ValueError:
+    return ValueError("ids or rows have no memory, as tensors that stand for others in a "
+                      "transformation of the program (vmap, torch.func); make the call outside of "
+                      "it")
+
+
+def is_truth(number: object) -> bool:
+    """Whether it is a truth value: Python, and what it asks, would take it for 0 or 1."""
+    return isinstance(number, bool) or str(getattr(number, "dtype", "")).endswith("bool")
+
+
 def wrong_out(text: str, for_writing: bool = True) -> ValueError:
     return ValueError(f"{'out' if for_writing else 'values'}: {text}")
 

@@ -177,6 +177,14 @@ class raw_files(common.Case):
         for key in (None, (0, 1), ...):
             with self.assertRaises(TypeError):
                 array[key]
+        for truth in (True, False, np.bool_(True), np.array(True)):
+            for name, call in (("t[i]", lambda: array[truth]), ("view", lambda: array[2:][truth]),
+                               ("gather", lambda: array.gather(truth)),
+                               ("list", lambda: array.gather([truth])),
+                               ("prefetch", lambda: array.prefetch(truth)),
+                               ("pad", lambda: array.gather([0], pad=truth))):
+                with self.subTest(call=name, truth=truth), self.assertRaises(ValueError):
+                    call()
         array.close()
         array.close()
         self.assertTrue(array.closed)

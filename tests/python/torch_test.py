@@ -69,6 +69,34 @@ class tensors(common.Case):
             for wrong in (torch.bool, torch.float32):
                 with self.assertRaisesRegex(ValueError, "counts no rows"):
                     array.gather(ids.to(wrong))
+            for truth in (torch.tensor(True), torch.tensor(False)):
+                for name, call in (("t[i]", lambda: array[truth]),
+                                   ("view", lambda: array[2:][truth]),
+                                   ("gather", lambda: array.gather(truth)),
+                                   ("scatter", lambda: array.scatter(truth, self.rows[0])),
+                                   ("pad", lambda: array.gather([0], pad=truth))):
+                    with self.subTest(call=name, truth=truth), self.assertRaises(ValueError):
+                        call()
+
+    @unittest.skipUnless(hasattr(torch, "func"), "torch.func came with PyTorch 2.0")
+    def test_tensors_that_stand_for_others(self):
+        ids = torch.tensor([[1, 2], [3, 4]])
+        rows = torch.zeros(2, 2, 6, dtype=torch.int32)
+        wide = torch.zeros(12, requires_grad=True)
+        with self.open(mode="r+") as array:
+            for name, call in (
+                    ("gather", lambda: torch.vmap(array.gather)(ids)),
+                    ("t[ids]", lambda: torch.vmap(lambda i: array[i])(ids)),
+                    ("t[i]", lambda: torch.vmap(lambda i: array[i])(ids[0])),
+                    ("pt.gather", lambda: torch.vmap(lambda i: pt.gather(array, i))(ids)),
+                    ("out", lambda: torch.vmap(lambda r: array.gather(ids[0], out=r))(rows)),
+                    ("scatter", lambda: torch.vmap(array.scatter)(ids, rows)),
+                    ("values", lambda: torch.vmap(lambda r: array.scatter(ids[0], r))(rows)),
+                    ("prefetch", lambda: torch.vmap(array.prefetch)(ids)),
+                    ("grad", lambda: torch.func.grad(lambda x: (array.gather(
+                        (x == 0).nonzero().reshape(-1)) * x.sum()).sum())(wide))):
+                with self.subTest(call=name), self.assertRaisesRegex(ValueError, "no memory"):
+                    call()
 
     def test_scatter_and_bfloat16(self):
         with self.open(mode="r+") as array:
