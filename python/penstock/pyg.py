@@ -10,6 +10,10 @@ Workers sample, and the main process fetches: pass ``filter_per_worker=False``. 
 True for a store (it takes data that is not on a GPU for data of the host), and then ``get_tensor``
 would run in forked workers, which cannot use the runtime of their parent (ChildProcessError).
 
+An index chooses rows as that of a tensor does: one number gives a row without the first dimension,
+and numbers of any shape give rows in that shape. But negative numbers are rows of tensors alone: of
+an array they raise IndexError.
+
 Features of nodes alone: PyG asks a store for edge features by the numbers of nodes
 (``filter_custom_store``, pyg #9566), so attributes of edges are refused."""
 from __future__ import annotations
@@ -68,11 +72,13 @@ class FeatureStore(_FeatureStore):
         if isinstance(index, slice):
             chosen = range(*index.indices(rows)) or range(0)  # torch: no empty range backwards
             return torch.arange(chosen.start, chosen.stop, chosen.step, device=device)
-        numbers = torch.as_tensor(index).reshape(-1)
+        numbers = torch.as_tensor(index)
+        if not isinstance(index, Tensor) and numbers.numel() == 0:
+            numbers = numbers.to(torch.int64)  # of an empty list torch makes float32
         if numbers.dtype == torch.bool:
-            if len(numbers) != rows:
-                raise IndexError(f"index: a mask of {len(numbers)} for {rows} rows; give one of as "
-                                 "many")
+            if numbers.shape != (rows,):
+                raise IndexError(f"index: a mask of shape {tuple(numbers.shape)} for {rows} rows; "
+                                 f"give one of ({rows},)")
             numbers = numbers.nonzero().reshape(-1)
         if device.type == "cuda" and numbers.device.type == "cpu":
             numbers = numbers.pin_memory()
@@ -86,18 +92,19 @@ class FeatureStore(_FeatureStore):
 
     def _multi_get_tensor(self, attrs: list[Any]) -> list[Tensor]:
         """The numbers go to the device once for all attributes that are asked for by them."""
-        on_device: dict[int, Tensor] = {}
+        on_device: dict[tuple[int, int], Tensor] = {}  # by the index, and the rows that it is of
         out = []
         for attr in attrs:
             rows = self._rows_of(attr)
             if not isinstance(rows, Array):
                 out.append(self._get_tensor(attr))
                 continue
-            numbers = on_device.get(id(attr.index))
+            key = (id(attr.index), len(rows))
+            numbers = on_device.get(key)
             if numbers is None:
                 numbers = self._numbers(attr.index, len(rows), self.device)
                 if not isinstance(attr.index, (slice, type(None))):
-                    on_device[id(attr.index)] = numbers
+                    on_device[key] = numbers
             out.append(gather(rows, numbers))
         return out
 

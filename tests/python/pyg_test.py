@@ -48,7 +48,8 @@ class Store(unittest.TestCase):
         self.x = torch.randn(300, 16, generator=generator)
         self.y = torch.randint(0, 4, (300,), generator=generator)
         self.edges = torch.randint(0, 300, (2, 2000), generator=generator)
-        path = pathlib.Path(folder.name) / "x.npy"
+        self.folder = folder.name
+        path = pathlib.Path(self.folder) / "x.npy"
         numpy.save(path, self.x.numpy())
         self.runtime = ps.Runtime("cpu", cache="1MiB", page=512, log=None)
         self.addCleanup(self.runtime.close)
@@ -57,22 +58,44 @@ class Store(unittest.TestCase):
 
     def test_every_kind_of_index(self):
         ids = torch.tensor([5, 299, 5])
-        for index, rows in ((ids, self.x[ids]), (7, self.x[7:8]),
-                            (slice(2, 9, 3), self.x[2:9:3]), (None, self.x),
-                            (self.y == 2, self.x[self.y == 2])):
-            got = self.store.get_tensor(group_name=None, attr_name="x", index=index)
-            got = torch.as_tensor(got)
-            self.assertTrue(torch.equal(got, rows), index)
+        shaped = torch.tensor([[5, 299], [5, 0], [7, 7]])
+        for index, wanted in ((ids, ids), (7, 7), (torch.tensor(7), 7), (numpy.int64(7), 7),
+                              (slice(2, 9, 3), slice(2, 9, 3)), (None, slice(None)),
+                              (self.y == 2, self.y == 2), ([], []), (ids[:0], []),
+                              ([5, 299, 5], ids), (numpy.array([5]), [5]),
+                              (shaped, shaped), (shaped.tolist(), shaped), (range(3), range(3))):
+            for name, rows in (("x", self.x), ("y", self.y)):
+                with self.subTest(index=index, name=name):
+                    got = self.store.get_tensor(group_name=None, attr_name=name, index=index)
+                    self.assertTrue(torch.equal(torch.as_tensor(got), rows[wanted]), got.shape)
         self.store.check()
 
     def test_a_mask_of_another_length_is_refused(self):
         for name in ("x", "y"):
-            for count in (299, 301):
+            for count in (299, 301, (300, 1), (300, 16), ()):
                 mask = torch.zeros(count, dtype=torch.bool)
-                mask[7] = True
+                mask[7 if count else ...] = True
                 with self.subTest(name=name, count=count), \
                         self.assertRaisesRegex(IndexError, "mask"):
                     self.store.get_tensor(group_name=None, attr_name=name, index=mask)
+
+    def test_one_mask_for_arrays_of_several_lengths_is_refused(self):
+        path = pathlib.Path(self.folder) / "short.npy"
+        numpy.save(path, self.x[:50].numpy())
+        store = FeatureStore({"x": self.array, "c": ps.open_array(path, runtime=self.runtime)})
+        mask = torch.zeros(300, dtype=torch.bool)
+        mask[7] = True
+        with self.assertRaisesRegex(IndexError, "mask"):
+            store.multi_get_tensor([TensorAttr(None, "x", index=mask),
+                                    TensorAttr(None, "c", index=mask)])
+        ids = torch.tensor([3, 9])
+        for got in store.multi_get_tensor([TensorAttr(None, "x", index=ids),
+                                           TensorAttr(None, "c", index=ids)]):
+            self.assertTrue(torch.equal(got, self.x[ids]))
+
+    def test_negative_numbers_are_no_rows_of_an_array(self):
+        with self.assertRaises(IndexError):
+            self.store.get_tensor(group_name=None, attr_name="x", index=torch.tensor([-1]))
 
     def test_sizes_and_names(self):
         self.assertEqual(self.store.get_tensor_size(group_name=None, attr_name="x"), (300, 16))
