@@ -143,7 +143,9 @@ class Runtime:
         relative paths from the working directory of the moment.
     log
         ``"stderr"``; ``"logging"`` for the logger ``penstock`` (level INFO); a function that takes
-        a line, called on a thread of Python; or None for no log.
+        a line, called on a thread of Python; or None for no log. The thread holds the function
+        until ``close``: a Runtime that it refers to, also by an owner of both, ends by ``close``
+        alone.
     options
         Every other option of penstock/options.hpp by its name, for instance ``share="job1"``,
         ``worker_threads=4``. What is not set comes from the environment (``PENSTOCK_CACHE`` ...),
