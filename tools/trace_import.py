@@ -7,14 +7,17 @@ the trace, which appears whole or not at all. It is text; penstock trace convert
 Exit status: 0 done, 1 failed, 2 wrong usage."""
 import argparse
 import collections
+import contextlib
+import errno
+import io
 import json
 import os
-import pathlib
 import re
 import signal
 import stat
 import sys
 import tempfile
+import time
 import typing
 
 MOST_FILE_BYTES = 1 << 62
@@ -23,12 +26,18 @@ MOST_NUMBER = (1 << 64) - 1
 LEAST_PAGE_BYTES, MOST_PAGE_BYTES = 512, 2 << 20
 SECTOR_BYTES = 512
 NS_PER_SECOND, NS_PER_US = 1000000000, 1000
+PIPE_SECONDS = 2.0  # in which the reader of a pipe must be there
+ACCESS_LIST = "system.posix_acl_access"  # further users and groups of a file
 EVENT = "; expected MAJOR,MINOR CPU SEQUENCE SECONDS.NANOSECONDS PID ACTION RWBS ..."
 ACCESS = "; expected PATH ACTION, or PATH ACTION OFFSET LENGTH"
 
 
 class Wrong(Exception):
     """What is wrong with the input, and what was expected."""
+
+
+class Stopped(BaseException):
+    """A signal came, by its number."""
 
 
 def shown(text: str) -> str:
@@ -310,6 +319,131 @@ def settle_files(wanted: argparse.Namespace, sink: Sink) -> None:
         entry[1] = wanted.pages or pages
 
 
+def own_descriptor(path: str) -> int | None:
+    """The one that a path names: 1 for /dev/stdout. Its link to a file is not followed."""
+    own = os.path.realpath("/proc/self/fd")
+    for _ in range(40):
+        folder, name = os.path.split(path)
+        folder = os.path.realpath(folder or ".")
+        if folder == own:
+            return int(name) if name.isdecimal() else None
+        path = os.path.join(folder, name)
+        if not os.path.islink(path):
+            return None
+        path = os.path.join(folder, os.readlink(path))
+    return None
+
+
+def is_standard_output(path: str) -> bool:
+    try:
+        there, standard = os.stat(path), os.fstat(1)
+    except OSError:
+        return False
+    takes_all = stat.S_ISCHR(there.st_mode) and there.st_rdev == os.makedev(1, 3)  # /dev/null
+    return os.path.samestat(there, standard) and not takes_all
+
+
+def open_special(path: str) -> int:
+    """A device or a pipe. To open a pipe that no program reads would wait for ever."""
+    until = time.monotonic() + PIPE_SECONDS
+    while True:
+        try:
+            fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno != errno.ENXIO or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+            continue
+        os.set_blocking(fd, True)
+        return fd
+
+
+class Output:
+    """The trace while it is written: as a context, whose end takes away what was not committed.
+
+    A regular file appears whole or not at all, where links of its name lead, with the rights of the
+    one that it replaces. A device, a pipe and a descriptor that the program was given are written
+    to as they are. An error of the system names the path that was given."""
+
+    def __init__(self, path: str) -> None:
+        self.path, self.target, self.part = path, path, ""
+        self.replaced: os.stat_result | None = None
+        self.text = io.TextIOWrapper(io.BytesIO())  # until begin()
+
+    def begin(self) -> typing.TextIO:
+        """Within the context, so that a signal in between leaves nothing."""
+        try:
+            fd = self.open()
+        except OSError as error:
+            raise self.named(error) from None
+        self.text = open(fd, "w", encoding="utf-8", errors="surrogateescape", newline="\n")
+        return self.text
+
+    def open(self) -> int:
+        there = None
+        with contextlib.suppress(FileNotFoundError):
+            there = os.stat(self.path)
+        if there is not None:
+            if not stat.S_ISREG(there.st_mode):
+                return open_special(self.path)
+            own = own_descriptor(self.path)
+            if own is not None:
+                return os.dup(own)
+        self.target, self.replaced = os.path.realpath(self.path), there
+        if there is not None and not os.access(self.target, os.W_OK, effective_ids=True):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:  # no signal comes between the file and the note of it
+            fd, self.part = tempfile.mkstemp(prefix=".penstock-trace-",
+                                             dir=os.path.dirname(self.target))
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        return fd
+
+    def named(self, error: OSError) -> OSError:
+        return OSError(error.errno, error.strerror, self.path)
+
+    def take_rights(self) -> None:
+        """What the process may not give away costs rights: no user gains access."""
+        if self.replaced is None:
+            mask = os.umask(0)
+            os.umask(mask)
+            os.fchmod(self.text.fileno(), 0o666 & ~mask)
+            return
+        old, mode = self.replaced, self.replaced.st_mode & 0o777
+        try:
+            os.fchown(self.text.fileno(), old.st_uid, old.st_gid)
+        except PermissionError:
+            mode &= 0o700
+        with contextlib.suppress(OSError):  # there is none
+            users = os.getxattr(self.target, ACCESS_LIST)
+            try:
+                os.setxattr(self.text.fileno(), ACCESS_LIST, users)
+            except OSError:
+                mode &= 0o700
+        os.fchmod(self.text.fileno(), mode)
+
+    def commit(self) -> None:
+        try:
+            self.text.flush()
+            if self.part:
+                self.take_rights()
+                os.replace(self.part, self.target)
+                self.part = ""
+            self.text.close()
+        except OSError as error:
+            raise self.named(error) from None
+
+    def __enter__(self) -> "Output":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):  # what it says is no news
+            self.text.close()
+        with contextlib.suppress(FileNotFoundError):  # it has its place, or there is none
+            os.unlink(self.part)
+
+
 def import_trace(wanted: argparse.Namespace) -> dict[str, typing.Any]:
     if not stat.S_ISREG(os.stat(wanted.input).st_mode):
         raise Wrong(f"{shown(wanted.input)}: is no regular file, and is read twice; copy it to one")
@@ -321,25 +455,16 @@ def import_trace(wanted: argparse.Namespace) -> dict[str, typing.Any]:
                 "input" if wanted.kind == "blkparse" else "; give another input")
         raise Wrong(f"{shown(wanted.input)}: has no read, write or flush{more}")
     settle_files(wanted, first)
-    folder = pathlib.Path(wanted.out).resolve().parent
-    fd, part = tempfile.mkstemp(prefix=".penstock-trace-", dir=folder)
-    try:
-        with open(fd, "w", encoding="utf-8", errors="surrogateescape", newline="\n") as out:
-            out.write(f"penstock-trace 1\npage {wanted.page}\n")
-            for i, (path, pages) in enumerate(first.files):
-                out.write(f"file {i} {pages} {path}\n")
-            out.write("\n")
-            again, _ = read_all(wanted, out)
+    with Output(wanted.out) as out:
+        text = out.begin()
+        text.write(f"penstock-trace 1\npage {wanted.page}\n")
+        text.writelines(f"file {i} {pages} {path}\n" for i, (path, pages) in enumerate(first.files))
+        text.write("\n")
+        again, _ = read_all(wanted, text)
         if again.counts != first.counts or len(again.files) != len(first.files):
             raise Wrong(f"{shown(wanted.input)}: changed while it was read; run again when no "
                         "program writes to it")
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(part, 0o666 & ~mask)
-        os.replace(part, wanted.out)
-    except BaseException:
-        os.unlink(part)
-        raise
+        out.commit()
     counts = first.counts
     return {"input": wanted.input, "trace": wanted.out, "lines": lines, "reads": counts["R"],
             "writes": counts["W"], "flushes": counts["F"], "widened": counts["widened"],
@@ -356,11 +481,40 @@ def page_size(text: str) -> int:
     return size
 
 
+def page_count(text: str) -> int:
+    count = number(text)
+    if not count:
+        raise argparse.ArgumentTypeError(f"{shown(text)} is no number of pages; give one above 0")
+    return count
+
+
+def say(text: str) -> None:
+    with contextlib.suppress(OSError):  # if standard error is gone, this cannot be said either
+        os.write(2, os.fsencode(f"trace_import: {text}\n"))
+
+
+def print_all(text: str) -> int:
+    """On standard output, past Python's buffer, whose errors would come after the last line of the
+    program. The exit status."""
+    left = os.fsencode(text)
+    try:
+        while left:
+            left = left[os.write(1, left):]
+    except BrokenPipeError:
+        return 1  # the reader has what it wanted
+    except OSError as error:
+        say(f"standard output: {error.strerror}; the report is incomplete")
+        return 1
+    return 0
+
+
 class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> typing.NoReturn:
-        """One line, and no usage."""
-        print(f"trace_import: {message}", file=sys.stderr)
+        say(message)
         sys.exit(2)
+
+    def print_help(self, file: object = None) -> None:
+        sys.exit(print_all(self.format_help()))
 
 
 def arguments(words: list[str] | None) -> argparse.Namespace:
@@ -372,7 +526,7 @@ def arguments(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--file", metavar="PATH", default="",
                         help="what the trace calls its file; needed for blkparse, and for fio in "
                              "place of the only name in the log")
-    parser.add_argument("--pages", type=int, default=0,
+    parser.add_argument("--pages", type=page_count, default=0, metavar="N",
                         help="of each file (default: as far as it was accessed)")
     parser.add_argument("--page", type=page_size, default=4096, metavar="SIZE",
                         help="a power of two, 512 to 2MiB (default: 4KiB)")
@@ -392,32 +546,55 @@ def arguments(words: list[str] | None) -> argparse.Namespace:
     if wanted.action and wanted.action not in list("QGIDC"):
         parser.error(f"--action: {shown(wanted.action)} is no action with sectors; give Q, G, I, "
                      "D or C")
-    if wanted.pages < 0:
-        parser.error(f"--pages: '{wanted.pages}' is no number of pages; give one above 0")
+    if wanted.pages > MOST_FILE_BYTES // wanted.page:
+        parser.error(f"--pages: {wanted.pages} pages of {wanted.page} bytes go beyond byte 2^62, "
+                     f"and no file is so long; give at most {MOST_FILE_BYTES // wanted.page}")
+    if wanted.json and is_standard_output(wanted.out):
+        parser.error(f"output file {shown(wanted.out)}: is standard output, which gets the report; "
+                     "give another name")
     return wanted
 
 
 def main(words: list[str] | None = None) -> int:
     wanted = arguments(words)
+    is_standard = is_standard_output(wanted.out)
     try:
         report = import_trace(wanted)
     except Wrong as wrong:
-        print(f"trace_import: {wrong}", file=sys.stderr)
+        say(str(wrong))
         return 1
+    except Stopped as stopped:
+        say("interrupted")
+        return 128 + int(stopped.args[0])
     except OSError as error:
-        name = shown(str(error.filename or wanted.out))
-        print(f"trace_import: {name}: {error.strerror}", file=sys.stderr)
+        say(f"{shown(str(error.filename or wanted.out))}: {error.strerror}")
         return 1
     if wanted.json:
-        print(json.dumps(report))
-        return 0
+        return print_all(json.dumps(report) + "\n")
     skipped = ", ".join(f"{count:,} {why}" for why, count in report["skipped"].items())
-    print(f"{wanted.out}: {report['reads']:,} reads, {report['writes']:,} writes, "
-          f"{report['flushes']:,} flushes from {report['lines']:,} lines; {report['widened']:,} "
-          f"widened to whole pages, {report['late']:,} out of order; skipped: {skipped or 'none'}")
-    return 0
+    line = (f"{shown(wanted.out)[1:-1]}: {report['reads']:,} reads, {report['writes']:,} writes, "
+            f"{report['flushes']:,} flushes from {report['lines']:,} lines; {report['widened']:,} "
+            f"widened to whole pages, {report['late']:,} out of order; skipped: "
+            f"{skipped or 'none'}")
+    if is_standard:  # it holds the trace
+        say(line)
+        return 0
+    return print_all(line + "\n")
 
+
+def stop(number: int, _: object) -> None:
+    """The unfinished trace goes; a second signal does not keep it from going."""
+    for each in SIGNALS:
+        signal.signal(each, signal.SIG_IGN)
+    raise Stopped(number)
+
+
+SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the unfinished trace goes
+    for ending in SIGNALS:
+        # Those that a caller had it ignore (nohup) stay ignored.
+        if signal.getsignal(ending) != signal.SIG_IGN:
+            signal.signal(ending, stop)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # an error of the write
     sys.exit(main())

@@ -3,10 +3,15 @@
 worked out by hand, and a log that fio itself writes; penstock trace reads what it made:
 trace_import_test.py PROGRAM."""
 import json
+import os
 import pathlib
+import resource
 import shutil
+import signal
+import stat
 import subprocess
 import sys
+import time
 import unittest
 
 from support import penstock
@@ -244,6 +249,115 @@ class Fio(Imports):
         self.assertEqual([f["path"] for f in report["files"]], names)
         self.assertEqual((report["lines"], report["widened"]), (len(rows) + 1, widened))
         self.assertEqual(penstock("trace", "show", "t", cwd=self.folder).returncode, 0)
+
+
+class Output(Imports):
+    def setUp(self):
+        super().setUp()
+        (self.folder / "in").write_text(FIO2)
+        self.assertEqual(self.run_it("in", "-o", "expected").returncode, 0)
+        self.expected = (self.folder / "expected").read_bytes()
+
+    def run_it(self, *arguments, **more):
+        return penstock(SCRIPT, "--from", "fio", *arguments, program=sys.executable,
+                        cwd=self.folder, **more)
+
+    def test_links_are_followed_and_rights_stay(self):
+        (self.folder / "link").symlink_to("there")
+        for mode in (None, 0o600, 0o640):
+            with self.subTest(mode=mode):
+                if mode is not None:
+                    self.make("there", b"old").chmod(mode)
+                self.assertEqual(self.run_it("in", "-o", "link").returncode, 0)
+                self.assertTrue((self.folder / "link").is_symlink())
+                there = self.folder / "there"
+                self.assertEqual(there.read_bytes(), self.expected)
+                if mode is not None:
+                    self.assertEqual(there.stat().st_mode & 0o777, mode)
+
+    def test_a_pipe_is_written_and_stays(self):
+        pipe = self.folder / "pipe"
+        os.mkfifo(pipe)
+        with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as reader:
+            self.assertEqual(self.run_it("in", "-o", "pipe").returncode, 0)
+            self.assertEqual(reader.communicate(timeout=100)[0], self.expected)
+        self.assertTrue(pipe.is_fifo())
+        ran = self.run_it("in", "-o", "pipe")  # that no program reads
+        self.assertEqual(ran.returncode, 1)
+        self.assert_one_line(ran.stderr, "'pipe'", "No such device")
+        self.assertTrue(pipe.is_fifo())
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root makes devices")
+    def test_a_device_is_written_and_stays(self):
+        for name, number, status in (("nothing", 3, 0), ("full", 7, 1)):
+            device = self.folder / name  # not the machine's own
+            try:
+                os.mknod(device, 0o600 | stat.S_IFCHR, os.makedev(1, number))
+                device.open("r+b").close()
+            except OSError as error:
+                self.skipTest(f"no devices here: {error.strerror}")
+            ran = self.run_it("in", "-o", name)
+            self.assertEqual(ran.returncode, status, ran.stderr)
+            if status:
+                self.assert_one_line(ran.stderr, "'full'", "No space left")
+            self.assertTrue(device.is_char_device())
+
+    def test_standard_output_gets_trace_or_report(self):
+        ran = self.run_it("in", "-o", "/dev/stdout")
+        self.assertEqual((ran.returncode, ran.stdout), (0, self.expected))
+        self.assert_one_line(ran.stderr, "/dev/stdout: ", "reads")
+        ran = self.run_it("in", "-o", "/dev/stdout", "--json")
+        self.assertEqual((ran.returncode, ran.stdout), (2, b""))
+        self.assert_one_line(ran.stderr, "/dev/stdout", "standard output")
+
+    def test_a_report_that_is_lost_is_an_error(self):
+        with open("/dev/full", "wb") as full:
+            for options in ([], ["--json"], ["--help"]):
+                ran = self.run_it("in", "-o", "t", *options, stdout=full)
+                self.assertEqual(ran.returncode, 1, options)
+                self.assert_one_line(ran.stderr, "standard output", "No space left")
+        for options in ([], ["--json"]):
+            ran = self.run_it("in", "-o", "t", *options, preexec_fn=lambda: os.close(1))
+            self.assertEqual(ran.returncode, 1)
+            self.assert_one_line(ran.stderr, "standard output", "Bad file descriptor")
+
+    def test_errors_name_the_output(self):
+        (self.folder / "folder").mkdir()
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
+        for name, part, more in (("folder", "Is a directory", {}),
+                                 ("no/where", "No such file", {}),
+                                 ("t", "File too large", {"preexec_fn": limit})):
+            with self.subTest(name=name):
+                ran = self.run_it("in", "-o", name, **more)
+                self.assertEqual((ran.returncode, ran.stdout), (1, b""))
+                self.assert_one_line(ran.stderr, f"'{name}'", part)
+                self.assertNotIn(b".penstock-trace", ran.stderr)
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()),
+                         ["expected", "folder", "in"])
+
+    def test_pages_are_a_number_of_a_trace(self):
+        left = ["expected", "in"]
+        for pages in ("0", "-1", "x", "1_0", "99999999999999999999", 1 << 51):
+            self.refused(2, ["--from", "fio", "in", "-o", "t", "--pages", pages], "--pages",
+                         str(pages), left=left)
+        self.take_in("--from", "fio", "in", "-o", "t", "--pages", 1 << 50)
+        self.assertEqual(self.trace("show", "t")["files"][0]["pages"], 1 << 50)
+
+    def test_a_signal_leaves_nothing(self):
+        line = "/data/a read 0 4096\n"
+        (self.folder / "long").write_text("fio version 2 iolog\n/data/a add\n" + 60_000 * line)
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+            with self.subTest(number=number), \
+                    subprocess.Popen([sys.executable, SCRIPT, "--from", "fio", "long", "-o", "t"],
+                                     cwd=self.folder, stderr=subprocess.PIPE) as process:
+                while process.poll() is None and not list(self.folder.glob(".penstock-trace-*")):
+                    time.sleep(0.005)
+                process.send_signal(number)
+                _, err = process.communicate(timeout=100)
+                self.assertEqual(process.returncode, 128 + number)
+                self.assert_one_line(err, "interrupted")
+                self.assertEqual(sorted(path.name for path in self.folder.iterdir()),
+                                 ["expected", "in", "long"])
 
 
 if __name__ == "__main__":
