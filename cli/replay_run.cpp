@@ -3,6 +3,7 @@
 #include "replay_run.hpp"
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -36,8 +37,20 @@ status refused(const std::string& path, int code, const std::string& cure) {
     return {code, apps::shown(path) + ": " + error_text(code) + "; " + apps::cure_for(code, cure)};
 }
 
-status open_files(const trace::trace_header& header, const run_settings& settings,
-                  std::vector<unique_fd>& out) {
+// Writes to a file that is the trace would change what is still to be read.
+status check_not_trace(const std::string& trace, const std::string& path,
+                       const struct stat& facts) {
+    struct stat of_trace {};
+    if (::stat(trace.c_str(), &of_trace) != 0 || of_trace.st_dev != facts.st_dev ||
+        of_trace.st_ino != facts.st_ino)
+        return {};
+    return {-EINVAL, apps::shown(path) +
+                         " is the trace itself, which --writes would change; name another file in "
+                         "the trace"};
+}
+
+status open_files(const std::string& trace, const trace::trace_header& header,
+                  const run_settings& settings, std::vector<unique_fd>& out) {
     std::map<std::pair<dev_t, ino_t>, std::string> seen;
     for (const trace::file_entry& entry : header.files) {
         struct stat facts {};
@@ -54,6 +67,8 @@ status open_files(const trace::trace_header& header, const run_settings& setting
         if (file < 0) return refused(entry.path, -errno, cure);
         if (::fstat(file, &facts) != 0)
             return refused(entry.path, -errno, "is the file still there?");
+        if (settings.writes)
+            if (status s = check_not_trace(trace, entry.path, facts); !s) return s;
         const auto [known, is_new] = seen.try_emplace({facts.st_dev, facts.st_ino}, entry.path);
         if (!is_new)
             return {-EINVAL, apps::shown(entry.path) + " is the same file as " +
@@ -92,21 +107,28 @@ status check_trace(const std::string& path, const run_settings& settings) {
 // One thread's part of the work.
 class file_player {
 public:
-    file_player(std::unique_ptr<buffer::session> session, const trace::trace_header& header,
-                bool verify)
-        : session_(std::move(session)),
+    // `made_up` counts the contents that writes without one got, of all threads: a page of each
+    // number, so that no two are equal.
+    file_player(buffer::manager& all, const trace::trace_header& header, bool verify,
+                std::atomic<std::uint64_t>& made_up)
+        : all_(all),
+          session_(all.open_session()),
           header_(header),
           contents_(header),
-          expected_(verify ? header.page_bytes : 0) {}
+          expected_(verify ? header.page_bytes : 0),
+          made_up_(made_up) {}
 
     status play(const trace::record& record) {
         if (record.kind == trace::operation::flush) {
             ++flushes;
             const int code = session_->flush(record.file);
-            return code == 0 ? status{} : failed(record, code, "flushing");
+            if (code == 0) return {};
+            return failed("flushing " + apps::shown(header_.files[record.file].path), {}, code);
         }
         status ended;
         for (std::uint32_t i = 0; i < record.pages && ended.ok(); ++i) {
+            // A record may be of millions of pages.
+            if (was_interrupted()) return {-ECANCELED, "interrupted"};
             const page_id id{record.page + i, record.file};
             ended = record.kind == trace::operation::read ? read(id) : write(id, record, i);
         }
@@ -115,15 +137,26 @@ public:
     std::uint64_t reads = 0, writes = 0, flushes = 0;
 
 private:
-    status failed(const trace::record& record, int code, const char* step) const {
-        return {code, std::string(step) + " page " + std::to_string(record.page) + " of " +
-                          apps::shown(header_.files[record.file].path) + ": " + error_text(code) +
-                          "; is its disk in order, and has it room?"};
+    [[nodiscard]] std::string name_of(page_id id) const {
+        return "page " + std::to_string(id.page) + " of " +
+               apps::shown(header_.files[id.file].path);
+    }
+    // The page that was asked for, if one was, may have been kept out by another one that had to
+    // leave and could not be written to its own file.
+    [[nodiscard]] status failed(std::string step, std::optional<page_id> asked, int code) const {
+        const std::optional<buffer::failed_write> blamed = all_.last_failed_write();
+        const std::string cure = apps::cure_for(
+            code, code == -ESTALE
+                      ? "the file became shorter; run again when no program writes to it"
+                      : "look after the disk that it is on");
+        if (blamed && blamed->code == code && blamed->page != asked)
+            step += ": " + name_of(blamed->page) + " had to be written back";
+        return {code, step + ": " + error_text(code) + "; " + cure};
     }
     status read(page_id id) {
         buffer::fixed_page page;
         if (const int code = session_->fix(id, use_kind::read, page); code != 0)
-            return failed({.page = id.page, .file = id.file}, code, "reading");
+            return failed("reading " + name_of(id), id, code);
         const bool right = is_right(id, page.data);
         session_->unfix(page, false);
         ++reads;
@@ -135,12 +168,10 @@ private:
     }
     status write(page_id id, const trace::record& record, std::uint32_t i) {
         const std::uint64_t content =
-            record.has_content
-                ? record.content + i
-                : trace::most_content + mix64(record.time_ns ^ id.page << 20 ^ ++made_up_) / 4;
+            record.has_content ? record.content + i : trace::most_content + made_up_.fetch_add(1);
         buffer::fixed_page page;
         if (const int code = session_->fix_fresh(id, page); code != 0)
-            return failed(record, code, "writing");
+            return failed("writing " + name_of(id), id, code);
         trace::fill_page(content, page.data, header_.page_bytes);
         session_->unfix(page, true);
         ++writes;
@@ -153,11 +184,12 @@ private:
         return std::memcmp(expected_.data(), bytes, header_.page_bytes) == 0;
     }
 
+    buffer::manager& all_;
     std::unique_ptr<buffer::session> session_;
     const trace::trace_header& header_;
     page_contents contents_;
     std::vector<std::byte> expected_;  // room for a page; empty: nothing is compared
-    std::uint64_t made_up_ = 0;
+    std::atomic<std::uint64_t>& made_up_;
 };
 
 struct buffer_parts {
@@ -166,9 +198,10 @@ struct buffer_parts {
     std::unique_ptr<buffer::manager> all;
 };
 
-status make_buffer(const trace::trace_header& header, const buffer_shape& shape,
-                   const run_settings& settings, buffer_parts& out, bool& on_gpu) {
-    if (status s = open_files(header, settings, out.files); !s) return s;
+status make_buffer(const std::string& trace, const trace::trace_header& header,
+                   const buffer_shape& shape, const run_settings& settings, buffer_parts& out,
+                   bool& on_gpu) {
+    if (status s = open_files(trace, header, settings, out.files); !s) return s;
     const buffer::manager_settings wanted{.page_bytes = header.page_bytes,
                                           .host_pages = shape.limits.host_pages,
                                           .device_pages = shape.limits.device_pages,
@@ -204,8 +237,9 @@ status play_by_threads(trace::reader& from, const run_settings& settings, buffer
                        outcome& sum) {
     apps::first_error errors;
     std::mutex reading;  // guards `from` and `sum`
+    std::atomic<std::uint64_t> made_up{0};
     apps::on_threads(settings.threads, [&](std::uint32_t) {
-        file_player own_player(all.open_session(), from.header(), settings.verify);
+        file_player own_player(all, from.header(), settings.verify, made_up);
         std::vector<trace::record> records;
         do {
             {
@@ -214,8 +248,7 @@ status play_by_threads(trace::reader& from, const run_settings& settings, buffer
             }
             for (std::size_t i = 0; i < records.size() && !errors.stop(); ++i)
                 errors.note(own_player.play(records[i]));
-            if (was_interrupted())
-                errors.note({-ECANCELED, "interrupted; what was written so far is in the files"});
+            if (was_interrupted()) errors.note({-ECANCELED, "interrupted"});
         } while (!records.empty() && !errors.stop());
         const std::lock_guard hold(reading);
         sum.reads += own_player.reads;
@@ -230,8 +263,19 @@ status flush_all(const trace::trace_header& header, buffer::manager& all) {
     status first;
     for (std::uint32_t file = 0; file < header.files.size(); ++file)
         if (const int code = session->flush(file); code != 0 && first.ok())
-            first = refused(header.files[file].path, code, "not all that was written is in it");
+            first = refused(header.files[file].path, code, "look after the disk that it is on");
     return first;
+}
+
+// However the replay ended, what it wrote is in the files, or the message says that it is not.
+status end_of(const run_settings& settings, const status& played, const status& flushed) {
+    if (!flushed.ok()) {
+        const std::string lost = "not all that was written is in the files: " + flushed.message;
+        return {flushed.code, played.ok() ? lost : played.message + "; " + lost};
+    }
+    if (played.code != -ECANCELED) return played;
+    return {played.code, settings.writes ? "interrupted; what was written so far is in the files"
+                                         : "interrupted; nothing was written"};
 }
 
 // The simulation.
@@ -388,15 +432,15 @@ status run_against_files(const std::string& trace, const buffer_shape& shape,
     if (settings.verify && !header.contents)
         return {-EINVAL, "--verify: the trace does not say what its pages hold; leave it out"};
     buffer_parts parts;
-    if (status s = make_buffer(header, shape, settings, parts, out.on_gpu); !s) return s;
+    if (status s = make_buffer(trace, header, shape, settings, parts, out.on_gpu); !s) return s;
     apps::stopwatch watch;
-    status ended = play_by_threads(from, settings, *parts.all, out);
+    const status played = play_by_threads(from, settings, *parts.all, out);
     out.seconds = watch.lap();
     out.counts = parts.all->counts();
     out.held = parts.all->contents();
     const status flushed = settings.writes ? flush_all(header, *parts.all) : status{};
     out.flush_seconds = watch.lap();
-    return ended.ok() ? flushed : ended;
+    return end_of(settings, played, flushed);
 }
 
 status simulate(trace::reader& from, const buffer_shape& shape, outcome& out) {

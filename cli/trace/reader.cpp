@@ -49,7 +49,8 @@ public:
             begin_ = buffer_.data();
             end_ = buffer_.data() + kept;
             const ssize_t got = from_.read(end_, std::min(piece_bytes_, buffer_.size() - kept));
-            if (got == -ECANCELED) return {-ECANCELED, "interrupted; nothing was written"};
+            if (got == -ECANCELED)
+                return {-ECANCELED, "interrupted while " + shown(path_) + " was read"};
             if (const auto code = static_cast<int>(got); code < 0)
                 return {code, shown(path_) + ": " +
                                   apps::about_stream(code, "name a file that can be read")};

@@ -2,12 +2,17 @@
 """penstock replay against files: it hits where the simulation does, reads what the trace says, and
 leaves what was written: replay_run_test.py PROGRAM."""
 import json
+import os
 import pathlib
+import resource
+import signal
+import subprocess
 import sys
+import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "apps_penstock"))
-from support import FLAGS, penstock  # noqa: E402  (found through the path above)
+from support import FLAGS, PROGRAM, clean_environment, penstock  # noqa: E402  (the path above)
 from trace_support import Traces, made_content, page_of  # noqa: E402
 
 SAME = ["accesses", "reads", "writes", "flushes", "host_hits", "device_hits", "misses", "loads",
@@ -186,6 +191,95 @@ class Run(Traces):
                                  if not (a in FLAGS and i < len(arguments) - 2)]
                 self.refused_run(status, arguments, *parts)
 
+
+    def test_writes_that_name_no_content_give_no_two_pages_the_same(self):
+        """Times and pages such that a number made of them by exclusive or would be one for all."""
+        pages = 64
+        lines = [f"{1 << 40 ^ page << 20 ^ page + 1} W 0 {page} 1" for page in range(pages)]
+        (self.folder / "trace").write_text(f"penstock-trace 1\npage 4096\nfile 0 {pages} data\n\n"
+                                           + "\n".join(lines) + "\n")
+        for threads in (1, 8):
+            with self.subTest(threads=threads):
+                self.make("data", bytes(pages * PAGE))
+                self.replay("--policy", "gram", "--ram", "256KiB", "--gpu", "256KiB", *FLAGS,
+                            "--cached", "--writes", "--threads", threads)
+                data = (self.folder / "data").read_bytes()
+                self.assertEqual(len({data[at:at + PAGE] for at in range(0, len(data), PAGE)}),
+                                 pages)
+
+    def test_a_signal_ends_a_record_of_millions_of_pages(self):
+        pages = 1 << 20
+        (self.folder / "trace").write_text(f"penstock-trace 1\npage 512\nfile 0 {pages} data\n\n"
+                                           + f"0 W 0 0 {pages}\n" * 50)
+        self.make("data")
+        os.truncate(self.folder / "data", pages * 512)
+        with subprocess.Popen([PROGRAM, "replay", "trace", "--policy", "native", "--ram", "4KiB",
+                               "--cached", "--writes"], cwd=self.folder, env=clean_environment(),
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            time.sleep(0.3)
+            process.send_signal(signal.SIGTERM)
+            begun = time.monotonic()
+            out, err = process.communicate(timeout=100)
+        self.assertLess(time.monotonic() - begun, 2)
+        self.assertEqual((process.returncode, out), (1, b""))
+        self.assert_one_line(err, "interrupted; what was written so far is in the files")
+
+    def test_a_page_that_cannot_be_written_back_is_named(self):
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8 * PAGE, 8 * PAGE))
+        (self.folder / "trace").write_text(
+            "penstock-trace 1\npage 4096\nfile 0 100 data\nfile 1 50 other\n\n"
+            + "0 W 0 90 1\n" + "".join(f"1 R 1 {page} 1\n" for page in range(50)))
+        self.make("data", bytes(100 * PAGE))
+        self.make("other", bytes(50 * PAGE))
+        for policy in ("native", "gram", "dedu"):
+            with self.subTest(policy=policy):
+                ran = penstock("replay", "trace", "--policy", policy, "--ram", "40KiB",
+                               *(["--gpu", "16KiB"] if policy != "native" else []), "--cached",
+                               *FLAGS, "--writes", cwd=self.folder, preexec_fn=limit)
+                self.assertEqual((ran.returncode, ran.stdout), (1, b""))
+                self.assert_one_line(ran.stderr, "EFBIG", "ulimit -f",
+                                     "not all that was written is in the files")
+                if policy != "dedu":
+                    self.assert_one_line(ran.stderr, "of 'other': page 90 of 'data' had to be "
+                                         "written back")
+        with open(self.folder / "trace", "a", encoding="ascii") as trace:
+            trace.write("2 F 0 0 0\n")
+        ran = penstock("replay", "trace", "--policy", "native", "--ram", "400KiB", "--cached",
+                       "--writes", cwd=self.folder, preexec_fn=limit)
+        self.assertEqual((ran.returncode, ran.stdout), (1, b""))
+        self.assert_one_line(ran.stderr, "flushing 'data': page 90 of 'data' had to be written")
+
+    def test_an_interrupt_does_not_hide_what_could_not_be_written(self):
+        pages = 1 << 20
+        (self.folder / "trace").write_text(
+            f"penstock-trace 1\npage 512\nfile 0 {pages} data\n\n0 W 0 {pages - 1} 1\n"
+            + f"0 R 0 0 {pages - 2}\n" * 50)
+        self.make("data")
+        os.truncate(self.folder / "data", pages * 512)
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+        with subprocess.Popen([PROGRAM, "replay", "trace", "--policy", "native", "--ram", "1GiB",
+                               "--cached", "--writes"], cwd=self.folder, env=clean_environment(),
+                              preexec_fn=limit, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE) as process:
+            time.sleep(0.5)
+            process.send_signal(signal.SIGTERM)
+            _, err = process.communicate(timeout=100)
+        self.assertEqual(process.returncode, 1)
+        self.assert_one_line(err, "interrupted; not all that was written is in the files", "'data'",
+                             "EFBIG")
+
+    def test_a_trace_that_names_itself_is_not_written(self):
+        text = "penstock-trace 1\npage 512\nfile 0 1 {}\n\n0 W 0 0 1\n" + "# more\n" * 100
+        (self.folder / "link").hardlink_to(self.make("trace"))
+        for name in ("trace", "./link"):
+            with self.subTest(name=name):
+                (self.folder / "trace").write_text(text.format(name))
+                before = (self.folder / "trace").read_bytes()
+                ran = penstock("replay", "trace", "--policy", "native", "--ram", "4KiB", "--cached",
+                               *FLAGS, "--writes", cwd=self.folder)
+                self.assertEqual((ran.returncode, ran.stdout), (1, b""))
+                self.assert_one_line(ran.stderr, f"'{name}' is the trace itself", "--writes")
+                self.assertEqual((self.folder / "trace").read_bytes(), before)
 
     def test_two_names_of_one_file_are_refused(self):
         """Each of them would be another file to the buffer, and the last write-back would win."""

@@ -249,9 +249,10 @@ public:
         return begun.begin(env_, files_[id.file]->fd, to, page_bytes_, id.page * page_bytes_);
     }
     int write_page(page_id id, const std::byte* from) {
-        return write_whole(env_, files_[id.file]->fd, from, bytes_in_file(id),
-                           id.page * page_bytes_);
+        return failures_.note(id, write_whole(env_, files_[id.file]->fd, from, bytes_in_file(id),
+                                              id.page * page_bytes_));
     }
+    [[nodiscard]] const last_failure& failures() const { return failures_; }
     // `room` bytes from `offset` on, of which the file has `bytes`.
     int read(const dedu_file& file, std::byte* to, std::uint64_t bytes, std::uint64_t room,
              std::uint64_t offset) {
@@ -353,6 +354,7 @@ private:
     std::vector<std::uint32_t> host_places_;
     std::vector<bool> published_;  // by slot; the batch's
     std::vector<std::unique_ptr<dedu_file>> files_;
+    last_failure failures_;
 };
 
 }  // namespace penstock::buffer

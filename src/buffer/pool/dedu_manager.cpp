@@ -78,6 +78,9 @@ public:
     [[nodiscard]] manager_contents contents() const override {
         return loader_.look([&] { return contents_of<manager_contents>(core_.inside()); });
     }
+    [[nodiscard]] std::optional<failed_write> last_failed_write() const override {
+        return shared_.pages.failures().get();
+    }
     [[nodiscard]] const char* check() override {
         while (shared_.requests.has_posted()) shared_.requests.help();
         if (const char* const wrong = buffer::check(core_.inside()); wrong != nullptr) return wrong;

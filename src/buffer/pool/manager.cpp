@@ -62,6 +62,9 @@ public:
         out.device_bytes = out.device_pages * all_.settings.page_bytes;
         return out;
     }
+    [[nodiscard]] std::optional<failed_write> last_failed_write() const override {
+        return all_.mover.failures().get();
+    }
     [[nodiscard]] const char* check() override {
         const lock hold(all_.locked.mutex);
         all_.locked.tell_changes();

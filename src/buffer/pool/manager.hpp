@@ -29,6 +29,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 
 #include "buffer/pool/device_frames.hpp"
@@ -88,6 +89,33 @@ struct manager_settings {
     bool lends_unchecked = false;
 };
 
+// A page that could not be written to its file, and why.
+struct failed_write {
+    page_id page;
+    int code = 0;
+};
+
+// The last one, for messages: a session is told only the code, also of another session's page.
+// Thread-safe.
+class last_failure {
+public:
+    // Returns `code`; 0 is no failure.
+    int note(page_id page, int code) {
+        if (code == 0) return 0;
+        const std::lock_guard hold(mutex_);
+        last_ = {page, code};
+        return code;
+    }
+    [[nodiscard]] std::optional<failed_write> get() const {
+        const std::lock_guard hold(mutex_);
+        return last_;
+    }
+
+private:
+    mutable std::mutex mutex_;
+    std::optional<failed_write> last_;
+};
+
 // Pages that the host's part has at least, so that there is a victim whatever sessions have fixed:
 // of each session those that it has fixed and one that it brings, and one more.
 constexpr std::uint64_t least_host_pages(std::uint64_t sessions, std::uint64_t fixed_pages) {
@@ -138,6 +166,7 @@ public:
     virtual std::unique_ptr<session> open_session() = 0;
     [[nodiscard]] virtual manager_counts counts() const = 0;
     [[nodiscard]] virtual manager_contents contents() const = 0;
+    [[nodiscard]] virtual std::optional<failed_write> last_failed_write() const = 0;
     // Null, or what does not agree (check.hpp), while no thread uses it.
     [[nodiscard]] virtual const char* check() = 0;
     [[nodiscard]] virtual const manager_settings& settings() const = 0;

@@ -152,8 +152,9 @@ int page_mover::read_page(move_room& s, page_id id, std::uint32_t frame) {
 }
 
 int page_mover::write_page(page_id id, const std::byte* from) {
-    return write_whole(env_, pages_.file_at(id.file).fd, from, pages_.bytes_in_file(id),
-                       id.page * settings_.page_bytes);
+    return failures_.note(
+        id, write_whole(env_, pages_.file_at(id.file).fd, from, pages_.bytes_in_file(id),
+                        id.page * settings_.page_bytes));
 }
 
 }  // namespace penstock::buffer

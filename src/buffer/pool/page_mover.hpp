@@ -131,6 +131,7 @@ public:
         frame_directory::file& file = pages_.file_at(number);
         return file.storage.run(env_, file.fd, file.is_writable);
     }
+    [[nodiscard]] const last_failure& failures() const { return failures_; }
     // The device failed: what its frames hold is not known.
     [[nodiscard]] bool is_broken() const { return broken_; }
     // Nanoseconds that only grow.
@@ -184,6 +185,7 @@ private:
     host::environment& env_;
     frame_directory& pages_;
     std::atomic<bool> broken_{false};
+    last_failure failures_;
     std::vector<std::unique_ptr<move_desk>> desks_;
     std::atomic<std::uint32_t> demotions_{0};  // under way, each begun by a session alone
 };
