@@ -50,7 +50,7 @@ public:
                     "--json: standard output holds the file itself; give --out FILE as well, or "
                     "--stats instead of --json"};
         settings.roots = {"."};  // names on a command line start at the working directory
-        return {};
+        return apps::check_not_report(common.json, out_);
     }
 
     status run() override {

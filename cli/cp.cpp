@@ -68,6 +68,9 @@ public:
             static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
         const std::uint64_t most_bytes = is_for_kernel() ? cp::most_bytes : any_length;
         if (status s = plan_copies(names_, destination, most_bytes, plans); !s) return s;
+        for (const planned_copy& plan : plans)
+            if (status s = apps::check_not_report(common.json || !common.quiet, plan.to); !s)
+                return s;
         if (status s = make_copier(); !s) return s;
         const status ended = copy_all(plans);
         copier_->finish();

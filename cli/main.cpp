@@ -122,9 +122,8 @@ int run_command(command& chosen, status wrong) {
     if (wrong.ok()) wrong = chosen.check();
     const status ended = wrong.ok() ? chosen.run() : wrong;
     if (ended.ok()) return apps::exit_done;
-    // -EPIPE: the reader of a pipe went away, for it has what it wanted.
-    if (!ended.message.empty() && ended.code != -EPIPE)
-        apps::say(chosen.text.message_prefix + ended.message);
+    // Without a message: it has been said, or the reader of standard output has what it wanted.
+    if (!ended.message.empty()) apps::say(chosen.text.message_prefix + ended.message);
     return wrong.ok() && !chosen.used_wrongly ? apps::exit_failed : apps::exit_usage;
 }
 

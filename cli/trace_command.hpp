@@ -2,6 +2,7 @@
 #pragma once
 
 #include "command.hpp"
+#include "common/files.hpp"
 #include "trace/formats.hpp"
 
 namespace penstock::trace {
@@ -40,6 +41,11 @@ protected:
         add.text("-o,--out", out_, "File that gets the trace", "TRACE").required();
         add.flag("--text", text_, "As text");
         add.flag("--binary", binary_, "Binary");
+    }
+    // For check(), once the report's form is known.
+    [[nodiscard]] mistake apart_from_report() const {
+        const status s = apps::check_not_report(common.json, out_);
+        return {!s.ok(), s.message};
     }
     void add_input(apps::option_list& add) { add.operand("TRACE", input_, "The trace"); }
     void add_report(apps::option_list& add) {

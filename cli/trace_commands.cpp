@@ -30,7 +30,8 @@ public:
     status check() override {
         return first_mistake(
             {{text_ && binary_, "--text excludes --binary; see --help"},
-             {!text_ && !binary_, "give --text or --binary, for what the trace is to become"}});
+             {!text_ && !binary_, "give --text or --binary, for what the trace is to become"},
+             apart_from_report()});
     }
 
     status run() override {

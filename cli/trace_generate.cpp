@@ -102,6 +102,7 @@ public:
         if (file_.empty()) file_ = out_ + ".data";
         return first_mistake(
             {{text_ && binary_, "--text excludes --binary; see --help"},
+             apart_from_report(),
              {two_names, "--file excludes --data; see --help"},
              {common_percent_ != not_given && machines_ == 0,
               "--common: there is one file only; give --machines too, or leave it out"},
@@ -119,6 +120,11 @@ public:
         apps::stopwatch watch;
         settle_header();
         if (status s = check_paths(); !s) return s;
+        if (!data_.empty())
+            if (status s = apps::check_room(header_.files.front().path, data_bytes(),
+                                            "give fewer --pages, or another place");
+                !s)
+                return s;
         trace::writer to;
         if (status s = to.open(out_, {}, header_, binary_); !s) return s;
         if (status s = make_files(); !s) return s;
@@ -127,21 +133,28 @@ public:
             if (status s = file->commit(); !s) return s;
         if (status s = to.commit(); !s) return s;
         const double seconds = watch.lap();
-        const std::uint64_t data_bytes = page_bytes_ * pages_ * files_.size();
+        const std::uint64_t made_bytes = files_.empty() ? 0 : data_bytes();
         nlohmann::json object = {{"trace", out_},
                                  {"format", name_of_format(binary_)},
-                                 {"data_bytes", data_bytes},
+                                 {"data_bytes", made_bytes},
                                  {"seconds", seconds}};
         object.update(counts_);
         object.update(json_of(header_));
         return report_line(
             object, out_ + ": " + text_of(counts_) +
-                        (data_bytes > 0 ? "; " + format_size(data_bytes) + " of data made" : "") +
+                        (made_bytes > 0 ? "; " + format_size(made_bytes) + " of data made" : "") +
                         apps::text_of(" in %.2f s", seconds));
     }
 
 private:
     static constexpr double not_given = -1;
+
+    // Of all files; more than can be counted is more than any disk has.
+    [[nodiscard]] std::uint64_t data_bytes() const {
+        const std::uint64_t files = header_.files.size();
+        return pages_ > UINT64_MAX / page_bytes_ / files ? UINT64_MAX
+                                                         : page_bytes_ * pages_ * files;
+    }
 
     void settle_header() {
         const std::string& path = data_.empty() ? file_ : data_;

@@ -188,6 +188,7 @@ public:
         std::vector<std::string> inputs{input, from.file(header_name)};
         for (const library_file& part : from.files()) inputs.push_back(part.path);
         if (status s = apps::check_not_input(out, inputs); !s) return s;
+        if (status s = apps::check_not_report(common.json, out); !s) return s;
         library_seconds = watch.lap();
         if (status s = file.open(out); !s) return s;
         if (status s = load_picture(input, in); !s) return s;

@@ -11,6 +11,8 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/statvfs.h>
+#include <sys/sysmacros.h>
 #include <sys/xattr.h>
 #include <time.h>
 #include <vector>
@@ -179,6 +181,29 @@ status check_not_input(const std::string& output, const std::vector<std::string>
 status is_input(const std::string& output, const std::string& input) {
     return {-EINVAL, "output file " + shown(output) + ": is the input " + shown(input) +
                          "; give another name"};
+}
+
+status check_not_report(bool wanted, const std::string& output) {
+    struct stat there {
+    }, report{};
+    if (!wanted || output.empty() || ::stat(output.c_str(), &there) != 0 ||
+        ::fstat(STDOUT_FILENO, &report) != 0)
+        return {};
+    const bool takes_all = S_ISCHR(there.st_mode) && there.st_rdev == makedev(1, 3);  // /dev/null
+    if (takes_all || there.st_dev != report.st_dev || there.st_ino != report.st_ino) return {};
+    return {-EINVAL, "output file " + shown(output) +
+                         ": is standard output, which gets the report; give another name"};
+}
+
+status check_room(const std::string& path, std::uint64_t bytes, const std::string& cure) {
+    std::string place = path;
+    struct statvfs room {};
+    if (follow_links(place) != 0 || ::statvfs(directory_of(place).c_str(), &room) != 0) return {};
+    const std::uint64_t free_bytes = std::uint64_t{room.f_bavail} * room.f_frsize;
+    if (free_bytes >= bytes) return {};
+    return {-ENOSPC, "output file " + shown(path) + ": its file system has " +
+                         format_size(free_bytes) + " free, and " + format_size(bytes) +
+                         " are to be written; " + cure + ", or make room"};
 }
 
 // Where the group is lost, its members are among the others, and members of the new group were:

@@ -88,11 +88,19 @@ status check_not_input(const std::string& output, const std::vector<std::string>
 // That message.
 status is_input(const std::string& output, const std::string& input);
 
+// -EINVAL and a message if a report is to go to standard output (`wanted`) and the output is that
+// too, by whatever name: one file would hold both, mixed. /dev/null may be both.
+status check_not_report(bool wanted, const std::string& output);
+
 // Gives a file or folder that this process made and has open the owner, group and rights of the one
 // at `old`, which it is to replace. What the process may not give away costs rights: no user gains
 // access by the replacement. The bits that run a program with the rights of its owner or group stay
 // behind, since they were given to other bytes. 0 or a negative errno.
 int take_rights(int fd, const std::string& old);
+
+// -ENOSPC and a message if `bytes` more do not fit where `path` is to lie, for what takes long to
+// write. `cure` is its end: "give fewer --pages". Where that cannot be found out, the write tells.
+status check_room(const std::string& path, std::uint64_t bytes, const std::string& cure);
 
 // A file that appears whole or not at all: written without a name, or under a passing one, and put
 // in place at the end.

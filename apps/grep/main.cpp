@@ -191,6 +191,7 @@ status session::open() {
     for (const input_file& file : files.files) total_bytes += file.bytes;
     find_seconds = watch.lap();
     if (status failed = check_output(); !failed) return failed;
+    if (status s = apps::check_not_report(common.json, out); !s) return s;
     // With --json the object is all that standard output gets.
     return lines.open(prints_lines && common.json && out.empty() ? "/dev/null" : out);
 }

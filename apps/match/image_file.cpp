@@ -127,10 +127,14 @@ void make_image(const make_session& asked, std::uint64_t database, std::uint64_t
 
 status write_file(const make_session& asked, const std::string& path, std::uint64_t database,
                   std::uint64_t images, const planted_images& planted) {
-    apps::output_file file;
-    if (status s = file.open(path); !s) return s;
     image_header h = asked.form;
     h.image_count = images;
+    if (status s = apps::check_room(path, data_alignment_bytes + h.data_bytes(),
+                                    "give fewer or smaller images, or another place");
+        !s)
+        return s;
+    apps::output_file file;
+    if (status s = file.open(path); !s) return s;
     std::vector<char> head(data_alignment_bytes, 0);
     std::copy_n(reinterpret_cast<const char*>(&h), sizeof h, head.data());
     if (status s = file.write(head.data(), head.size()); !s) return s;

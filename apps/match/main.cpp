@@ -137,6 +137,7 @@ status search_session::open() {
     std::vector<std::string> inputs = databases;
     inputs.push_back(queries);
     if (status failed = apps::check_not_input(out, inputs); !failed) return failed;
+    if (status failed = apps::check_not_report(common.json, out); !failed) return failed;
     check_seconds = watch.lap();
     return lines.open(out);
 }

@@ -284,6 +284,11 @@ public:
                               std::uint64_t count) {
             return apps::fill_with_numbers(file, apps::random_start(seed, part), count, threads);
         };
+        const std::uint64_t a_bytes = a_count * sizeof(float), b_bytes = b_count * sizeof(float);
+        constexpr const char* cure = "give smaller sizes, or another place";
+        // As if both lay on one file system, which is usual.
+        for (const std::string& path : {a_path, b_path})
+            if (status s = apps::check_room(path, a_bytes + b_bytes, cure); !s) return s;
         apps::output_file a, b;
         if (status s = a.open_named(a_path); !s) return s;
         if (status s = b.open_named(b_path); !s) return s;
@@ -291,7 +296,7 @@ public:
         if (status s = fill(b, 1, b_count); !s) return s;
         if (status s = a.commit(); !s) return s;
         if (status s = b.commit(); !s) return s;
-        bytes = (a_count + b_count) * sizeof(float);
+        bytes = a_bytes + b_bytes;
         seconds = watch.lap();
         return {};
     }

@@ -67,6 +67,8 @@ status open_files(run_session& s) {
         if (apps::same_file(s.out_path, s.graph.real_path()))
             return {-EINVAL,
                     "-o: " + apps::shown(s.out_path) + " is the graph itself; give another name"};
+        if (status failed = apps::check_not_report(s.common.json, s.out_path); !failed)
+            return failed;
         if (status failed = s.out.open(s.out_path); !failed) return failed;
     }
     return check_graph(s.graph, s.threads);

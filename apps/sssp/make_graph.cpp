@@ -126,6 +126,10 @@ private:
 
 status make_session::run() {
     apps::stopwatch watch;
+    if (status s = apps::check_room(out, shape.file_bytes(),
+                                    "give fewer vertices and edges, or another place");
+        !s)
+        return s;
     apps::output_file file;
     if (status s = file.open_named(out); !s) return s;
     graph_maker maker(*this, file);

@@ -128,6 +128,10 @@ status make_session::run() {
     apps::stopwatch watch;
     if (status s = place_tiles(*this, tiles); !s) return s;
     threads = apps::thread_count(settings.worker_threads);
+    if (status s =
+            apps::check_room(out, tiles.file_bytes(), "give a smaller image, or another place");
+        !s)
+        return s;
     apps::output_file file;
     if (status s = file.open_named(out); !s) return s;
     if (status s = write_tiles(tiles, *this, file); !s) return s;

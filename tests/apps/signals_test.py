@@ -97,9 +97,9 @@ class SignalsTest(programs.InFolder):
                 "--data",
                 self.folder / "data",
                 "--pages",
-                20_000_000,
+                250_000,
                 "--accesses",
-                100,
+                10_000_000_000,
             ],
             self.begun_here(),
         )
@@ -114,7 +114,7 @@ class SignalsTest(programs.InFolder):
                 "--vertices",
                 1_000_000,
                 "--edges",
-                2_000_000_000,
+                200_000_000,
             ],
             self.begun_here(),
         )

@@ -146,6 +146,25 @@ class StreamsTest(programs.InFolder):
                         self.assert_one_line(ran.stderr, name, "given open")
         self.assertGreaterEqual(added, len(names))
 
+    def test_one_output_does_not_hold_result_and_report(self):
+        log, link = self.folder / "log", self.folder / "link.ppm"
+        link.symlink_to("/dev/stdout")
+        for case in programs.cases(self.inputs, self.folder / "out"):
+            if case.name == "collage index":
+                continue  # a folder
+            arguments = [
+                str(link) if argument == str(case.made) else argument
+                for argument in case.arguments
+            ]
+            log.write_bytes(b"older\n")
+            with self.subTest(case=case.name), log.open("ab") as stream:
+                ran = programs.run(
+                    case.program, *arguments, "--json", stdout=stream, stderr=subprocess.PIPE
+                )
+                self.assertIn(ran.returncode, (1, 2))
+                self.assert_one_line(ran.stderr, link, "give another name")
+                self.assertEqual(log.read_bytes(), b"older\n")
+
     def test_a_file_behind_another_descriptor_goes_on(self):
         if not programs.is_there("penstock"):
             self.skipTest("not built")

@@ -2,6 +2,7 @@
 """penstock cat writes what cat writes: cat_test.py PROGRAM."""
 import json
 import os
+import select
 import subprocess
 import threading
 import time
@@ -150,6 +151,32 @@ class Cat(InFolder):
                                      capture_output=True, check=False,
                                      env=clean_environment(), timeout=1000)
                 self.assertEqual((ran.stdout, ran.stderr), (pattern(5), b""))
+
+    def test_a_named_pipe_that_closes_is_an_error(self):
+        path, pipe = self.make_pattern("in", 5_000_000), self.folder / "pipe"
+        os.mkfifo(pipe)
+        reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        ours = subprocess.Popen([PROGRAM, "cat", "--quiet", *FLAGS, "--out", pipe, path],
+                                stderr=subprocess.PIPE, env=clean_environment())
+        select.select([reader], [], [], 120)
+        os.close(reader)
+        _, err = ours.communicate(timeout=120)
+        self.assertEqual(ours.returncode, 1)
+        self.assert_one_line(err, "output file", "pipe", "EPIPE")
+
+    def test_one_output_does_not_hold_file_and_report(self):
+        path, out = self.make("in", pattern(1000)), self.make("out", b"before")
+        with open(out, "ab") as appended:
+            for name, standard in (("/dev/stdout", subprocess.PIPE), ("/dev/stdout", appended),
+                                   (out, appended)):
+                ours = penstock("cat", *FLAGS, "--json", "--out", name, path, stdout=standard)
+                self.assertEqual((ours.returncode, ours.stdout or b""), (2, b""))
+                self.assert_one_line(ours.stderr, str(name), "standard output", "another name")
+            self.assertEqual(out.read_bytes(), b"before")
+            ours = penstock("cp", path, "/dev/stdout", stdout=appended)
+        self.assertEqual(ours.returncode, 1)
+        self.assert_one_line(ours.stderr, "/dev/stdout", "standard output")
+        self.assertEqual(out.read_bytes(), b"before")
 
     def test_a_full_device_is_an_error(self):
         path = self.make("in", pattern(100_000))

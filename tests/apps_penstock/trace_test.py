@@ -211,6 +211,20 @@ class ConvertAndShow(Traces):
         self.refused(1, ["generate", "-o", "/dev/full", "--pages", 10, "--accesses", 100_000],
                      "/dev/full", "ENOSPC")
 
+    def test_what_has_no_room_is_not_begun(self):
+        self.refused(1, ["generate", "-o", "t", "--pages", 1 << 40, "--accesses", 1, "--data", "d",
+                         "--page", "2MiB"], "'d'", "free", "--pages")
+
+    def test_one_output_does_not_hold_trace_and_report(self):
+        (self.folder / "t").write_text("penstock-trace 1\npage 512\nfile 0 1 a\n\n0 R 0 0 1\n")
+        for command in (["convert", "t", "--text"],
+                        ["generate", "--pages", 10, "--accesses", 10]):
+            self.refused(2, [*command, "-o", "/dev/stdout", "--json"], "/dev/stdout",
+                         "standard output", left=["t"])
+        ran = penstock("trace", "convert", "t", "--text", "-o", "/dev/stdout", cwd=self.folder)
+        self.assertEqual((ran.returncode, ran.stdout),
+                         (0, (self.folder / "t").read_bytes()))
+
     def test_an_interrupt_leaves_nothing(self):
         with subprocess.Popen([PROGRAM, "trace", "generate", "-o", "t", "--pages", "10",
                                "--accesses", "10000000000", "--data", "d"],
