@@ -350,7 +350,8 @@ private:
         const unique_fd found(env.find(-1, path));
         host::file_facts facts;
         const int code = found < 0 ? int{found} : env.facts(found, facts);
-        if (code != 0) return {code, path + ": " + error_text(code) + "; name what exists"};
+        if (code != 0)
+            return {code, apps::shown(path) + ": " + error_text(code) + "; name what exists"};
         const host::file_system_kind& kind = host::file_system_of(found);
         const host::mount_facts mount = host::mount_of_device(facts.identity.device);
         const std::string times =
@@ -373,7 +374,7 @@ private:
                                            {"times", times},
                                            {"writers", writers},
                                            {"pages", pages}});
-        text_ += "\nFile system of " + path + "\n";
+        text_ += "\nFile system of " + apps::shown(path) + "\n";
         line("type", kind.name + (mount.type.empty() ? "" : ", mounted as " + mount.type));
         if (!mount.point.empty()) line("mount", mount.source + " at " + mount.point);
         line("changes", kind.is_local ? "local: all go through this kernel"

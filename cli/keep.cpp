@@ -39,7 +39,8 @@ struct kept_file {
     std::string name;
     int fd = -1;
     std::uint64_t size_bytes = 0, kept_bytes = 0;
-    bool is_again = false;  // named before: its pages are there by then
+    bool is_again = false;     // named before: its pages are there by then
+    bool is_left_out = false;  // it could not be opened or read this time
 };
 
 class keep_command : public command {
@@ -112,7 +113,7 @@ private:
             const int fd = rt_->open(file.name);
             file_stat opened{};
             const int code = fd < 0 ? fd : rt_->stat(fd, &opened);
-            file = {file.name, fd, fd < 0 ? 0 : opened.size_bytes, 0};
+            file = {file.name, fd, fd < 0 ? 0 : opened.size_bytes};
             if (code >= 0) continue;
             if (status s = leave_out(file, code); !s) return s;
         }
@@ -126,6 +127,7 @@ private:
         apps::say(keep_text.message_prefix + apps::shown(file.name) + ": " +
                   error_text(static_cast<int>(code)) + "; it is left out until the next SIGHUP");
         file.size_bytes = file.kept_bytes = 0;
+        file.is_left_out = true;
         return {};
     }
 
@@ -161,27 +163,36 @@ private:
         apps::stopwatch watch;
         if (status s = open_all(); !s) return s;
         std::uint64_t pages = *rt_->settings().cache_bytes / page_bytes();
-        std::uint64_t files = 0, size = 0, kept = 0;
+        std::uint64_t files = 0, left_out = 0, size = 0, kept = 0;
         for (kept_file& file : files_) {
             if (file.is_again) continue;
             if (status s = read(file, pages); !s) return s;
-            ++files;
+            ++(file.is_left_out ? left_out : files);
             size += file.size_bytes;
             kept += file.kept_bytes;
         }
-        has_read_ = true;
+        const bool was_offered = std::exchange(has_read_, true);
         if (was_interrupted()) return {};
-        const std::string shown = "keeps " + apps::with_commas(kept) + " of " +
-                                  apps::with_commas(size) + " bytes of " +
-                                  apps::with_commas(files) + (files == 1 ? " file" : " files") +
-                                  " as '" + settings.share + "'\n";
-        return report({{"share", settings.share},
-                       {"files", files},
-                       {"bytes", size},
-                       {"kept_bytes", kept},
-                       {"process", static_cast<std::int64_t>(::getpid())},
-                       {"seconds", watch.lap()}},
-                      shown);
+        const std::string shown =
+            "keeps " + apps::with_commas(kept) + " of " + apps::with_commas(size) + " bytes of " +
+            apps::with_commas(files) + (files == 1 ? " file" : " files") +
+            (left_out == 0 ? "" : ", " + apps::with_commas(left_out) + " left out,") + " as '" +
+            settings.share + "'\n";
+        const status said = report({{"share", settings.share},
+                                    {"files", files},
+                                    {"left_out", left_out},
+                                    {"bytes", size},
+                                    {"kept_bytes", kept},
+                                    {"process", static_cast<std::int64_t>(::getpid())},
+                                    {"seconds", watch.lap()}},
+                                   shown);
+        if (said.ok() || !was_offered) return said;
+        // Programs have found the cache by then, and do without the report.
+        apps::say(std::string(keep_text.message_prefix) +
+                  "standard output: " + error_text(said.code) +
+                  "; this report is lost, and the files are kept all the same; start it again "
+                  "where its reports can be written");
+        return {};
     }
 
     std::string share_;

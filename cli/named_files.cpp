@@ -19,6 +19,8 @@ std::string cure_of_reading(std::int64_t code, const char* instead) {
     switch (-code) {
         case ENOENT: return "name a file that exists";
         case ENOTDIR: return "a part of the name is a file and not a directory; correct it";
+        case ELOOP: return "its links lead round in a circle; make one of them lead to a file";
+        case ENAMETOOLONG: return "give a shorter name";
         case EACCES:
         case EPERM: return "change its permissions, or run as a user that may read it";
         case EISDIR: return "name a file in it";

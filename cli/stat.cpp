@@ -122,6 +122,8 @@ public:
     status check() override {
         for (const std::string& text : numbers_) {
             int pid = 0;
+            if (text.empty())  // which parse_number() takes for an option that was not given
+                return {-EINVAL, "PID: '' is no whole number of a process"};
             if (status s = apps::parse_number("PID", text, 1, 1 << 22, "of a process", pid); !s)
                 return s;
             pids_.push_back(pid);

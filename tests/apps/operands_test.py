@@ -86,7 +86,7 @@ class OfPenstock(programs.InFolder):
                 self.assert_one_line(done.stderr, f"'{name}' is no command")
                 done = self.run_here("penstock", "info", name)
                 self.assertEqual(done.returncode, 0, done.stderr)
-                self.assertIn(f"\nFile system of {name}\n", done.stdout.decode())
+                self.assertIn(f"\nFile system of '{name}'\n", done.stdout.decode())
 
 
 @unittest.skipUnless(programs.is_there("penstock-grep"), "penstock-grep was not built")

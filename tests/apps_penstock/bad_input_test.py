@@ -84,9 +84,10 @@ class BadInput(InFolder):
         for path, parts in ((self.folder / "absent", ["absent", "ENOENT", "exists"]),
                             ("", ["''", "ENOENT"]), (self.folder, ["EISDIR", "file in it"]),
                             (fifo, ["fifo", "use cat"]), ("/dev/null", ["/dev/null", "use cat"]),
-                            (file / "below", ["below", "ENOTDIR"]), (loop, ["loop", "ELOOP"]),
+                            (file / "below", ["below", "ENOTDIR"]),
+                            (loop, ["loop", "ELOOP", "circle"]),
                             (dangling, ["dangling", "ENOENT"]),
-                            (self.folder / ("x" * 300), ["ENAMETOOLONG"]),
+                            (self.folder / ("x" * 300), ["ENAMETOOLONG", "short"]),
                             ("/proc/self/status", ["/proc/self/status", "use cat"])):
             with self.subTest(path=path):
                 self.cat(path, *parts)

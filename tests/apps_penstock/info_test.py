@@ -56,6 +56,16 @@ class Info(InFolder):
         self.assertEqual(ran.returncode, 1)
         self.assertIn(b"nothing", ran.stderr)
 
+    def test_names_of_paths_make_no_lines(self):
+        path = self.folder / "a\n\x1b[31mb"
+        path.mkdir()
+        ran = penstock("info", *FLAGS, path)
+        self.assertIn(b"a\\n\\x1b[31mb'\n", ran.stdout)
+        self.assertNotIn(b"\x1b", ran.stdout)
+        ran = penstock("info", *FLAGS, "")
+        self.assertEqual(ran.returncode, 1)
+        self.assert_one_line(ran.stderr, "'': No such file")
+
     def test_a_forced_fall_back_is_named(self):
         self.assertEqual(self.report(PENSTOCK_IO="pread")["runtime"]["io"], "pread")
 

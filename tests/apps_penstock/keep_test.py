@@ -74,11 +74,29 @@ class Keep(InFolder):
         self.near(path, changed)
         path.unlink()
         keeper.send_signal(signal.SIGHUP)
-        self.assertEqual(self.line(keeper)["bytes"], 1000)
+        said = self.line(keeper)
+        self.assertEqual((said["bytes"], said["files"], said["left_out"]), (1000, 1, 1))
         keeper.send_signal(signal.SIGINT)
         _, err = keeper.communicate(timeout=120)
         self.assertEqual(keeper.returncode, 0)
         self.assertIn(b"it is left out", err)
+
+    def test_report_that_cannot_be_printed_ends_no_cache(self):
+        content = pattern(300_000)
+        path = self.make("data", content)
+        keeper = self.keep(path)
+        self.line(keeper)
+        keeper.stdout.close()
+        for _ in range(2):
+            keeper.send_signal(signal.SIGHUP)
+            ready, _, _ = select.select([keeper.stderr], [], [], 120)
+            self.assertTrue(ready, "it says nothing")
+            said = keeper.stderr.readline()
+            self.assertIn(b"EPIPE", said)
+            self.assertIn(b"the files are kept all the same", said)
+        self.near(path, content)
+        keeper.send_signal(signal.SIGTERM)
+        self.assertEqual(keeper.wait(timeout=120), 0)
 
     def test_no_more_than_the_cache_is_kept(self):
         a, b = self.make("a", pattern(6 << 20)), self.make("b", pattern(6 << 20, 2))

@@ -181,6 +181,7 @@ class Stat(InFolder):
     def test_wrong_usage_is_one_line(self):
         for status, arguments, parts in (
                 (2, ["x"], ["PID", "'x'"]),
+                (2, [""], ["PID", "''"]),
                 (2, ["--interval", "0"], ["--interval", "0.1"]),
                 (2, ["--json", "--prometheus"], ["--prometheus", "--json"]),
                 (2, ["--watch", "--prometheus"], ["--prometheus"]),
