@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import operator
 import os
+import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
+from ._agent_place import MOST_SOCKET_BYTES
 from ._children import answers
-from ._errors import Path, path_text
+from ._errors import Path, error_of, path_text, shown_path
 
 _AGAIN_SECONDS = 0.5  # until `warm` asks a store again that failed
 # An agent is there, and the store behind it fails; or the agent ended before it answered.
@@ -51,6 +53,24 @@ def _numbers(blocks: Iterable[int], count: int) -> list[int]:
     return [number for number in numbers if number < count]
 
 
+def _socket_of(socket: Path | None) -> str:
+    """As a runtime takes it. ValueError: no agent can be there."""
+    agent = path_text(socket or default_socket())
+    if os.path.isabs(agent) and len(os.fsencode(agent)) <= MOST_SOCKET_BYTES:
+        return agent
+    raise ValueError(f"socket: '{shown_path(agent)}' is no path of a socket; give an absolute path "
+                     f"of up to {MOST_SOCKET_BYTES} bytes, as penstock-agent prints it")
+
+
+def _size_of(path: str) -> int:
+    """Of a regular file; others have none that says what is in them."""
+    facts = os.stat(path)
+    if stat.S_ISREG(facts.st_mode):
+        return facts.st_size
+    raise error_of(errno.EINVAL, f"'{shown_path(path)}' is no file with a size; name a regular "
+                   "file", path)
+
+
 class _Patience:
     """How often `warm` asks a store again that fails."""
 
@@ -88,7 +108,8 @@ def warm(path: Path, part: int = 0, of: int = 1, *,
     block came through for ``retry_seconds``: Mooncake refuses blocks for 10 s after it lost a node,
     and an agent that was killed may be started again. The store is waited for ``wait_ms`` a block.
 
-    ValueError: no such part, block, time or namespace. OSError: the file; or no agent is there, or
+    ValueError: no such part, block, time or namespace; no path of a socket, which is absolute and
+    has up to 107 bytes; no regular file. OSError: the file; or no agent is there, or
     the store went on failing; or (EOPNOTSUPP) times of the file system are not trusted.
     BlockingIOError: the file has changed so lately that its version cannot be told. What is in the
     store stays there.
@@ -101,8 +122,8 @@ def warm(path: Path, part: int = 0, of: int = 1, *,
     wait_ms = operator.index(wait_ms)
     if not 0 < wait_ms < 1 << 32:
         raise ValueError(f"wait_ms: {wait_ms} is no time to wait; give ms from 1 to {2**32 - 1}")
-    text, agent = path_text(path), path_text(socket or default_socket())
-    count = -(-os.stat(text).st_size // _core.block_bytes)
+    text, agent = path_text(path), _socket_of(socket)
+    count = -(-_size_of(text) // _core.block_bytes)
     space = os.environ.get("PENSTOCK_STORE_NAMESPACE", "") if namespace is None else namespace
     if "\0" in space:
         raise ValueError(f"namespace: {space!r} has a zero byte; give text without one")

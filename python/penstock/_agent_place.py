@@ -22,7 +22,7 @@ SIGNALS = {signal.SIGINT, signal.SIGTERM}  # by which an agent ends
 
 START_SECONDS = 60.0  # for so long the program waits for an agent that starts or ends
 _LOOK_SECONDS = 0.05
-_MOST_BYTES = 107  # of the name of a Unix socket
+MOST_SOCKET_BYTES = 107  # of the name of a Unix socket
 
 
 def pause(seconds: float) -> None:
@@ -50,9 +50,9 @@ class Place:
 
     def __init__(self, path: Path, wait_seconds: float = 0) -> None:
         self.path = path_text(path)
-        if len(os.fsencode(self.path)) > _MOST_BYTES:
+        if len(os.fsencode(self.path)) > MOST_SOCKET_BYTES:
             raise OSError(errno.ENAMETOOLONG, f"'{shown_path(self.path)}' is no path of a socket; "
-                          f"give --socket one of up to {_MOST_BYTES} bytes")
+                          f"give --socket one of up to {MOST_SOCKET_BYTES} bytes")
         self._lock_path = f"{self.path}.lock"
         self._bound: tuple[int, int] | None = None
         self._lock: int | None = self._take_lock(wait_seconds)

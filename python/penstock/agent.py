@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import errno
 import fcntl
+import fractions
 import mmap
 import os
 import re
@@ -401,15 +402,28 @@ def _map(fd: int, size: int) -> mmap.mmap | None:
     return mmap.mmap(fd, size)
 
 
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_MOST_SIZE = 9_200_000_000_000_000_000
 
 
 def size_of(text: str) -> int:
-    """Bytes: ``"512MiB"``, ``"4G"``, ``"1073741824"``."""
-    match = re.fullmatch(r"\s*(\d+)\s*(?:([KMGT]?)(?:i?B)?)\s*", text, re.IGNORECASE)
-    if match is None:
+    """Bytes, as of the options of a runtime: ``"1.5GiB"``, ``"4G"`` (powers of 1024), ``"4GB"``
+    (powers of 1000), ``"1073741824"``. Not 0."""
+    found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*(?:([KMGT])(iB|B)?|B)?\s*", text,
+                         re.IGNORECASE | re.ASCII)
+    size = fractions.Fraction(0)
+    if found is not None:
+        step = 1000 if (found[3] or "").upper() == "B" else 1024
+        power = "KMGT".index(found[2].upper()) + 1 if found[2] else 0
+        size = fractions.Fraction(found[1].rstrip(".")) * step ** power
+    if found is None or size >= _MOST_SIZE:
         raise argparse.ArgumentTypeError(f"'{text}' is no size; give for instance 4GiB")
-    return int(match[1]) * _UNITS[match[2].upper()]
+    if size.denominator != 1:
+        below = int(size)
+        raise argparse.ArgumentTypeError(f"'{text}' is no whole number of bytes; give {below} or "
+                                         f"{below + 1}")
+    if size == 0:
+        raise argparse.ArgumentTypeError(f"'{text}' is no usable size; give one, such as 4GiB")
+    return int(size)
 
 
 class _NoSuchMaster(OSError):

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The agent of a store between nodes: what goes over its socket, what it refuses, that it may be
 killed at any time; and Mooncake Store behind it, where that is installed."""
+import argparse
 import array
 import errno
 import fcntl
@@ -265,6 +266,17 @@ class agents(Case):
         self.assertEqual(agent.warm(self.path, socket=self.socket, blocks=[2, 0, 3, 1 << 70],
                                     namespace=os.fsdecode(b"\xff"))["put"], 2)
 
+    def test_warm_takes_only_regular_files_and_sockets_as_a_runtime_does(self):
+        os.mkfifo(self.folder / "pipe")
+        for path in (self.folder, self.folder / "pipe", "/dev/zero"):
+            with self.subTest(path=path), \
+                    self.assertRaisesRegex(ValueError, "no file with a size; name a regular file"):
+                agent.warm(path, socket=self.socket)
+        for path in ("agent", "/" + 107 * "a"):
+            with self.subTest(path=path), \
+                    self.assertRaisesRegex(ValueError, "^socket: .* give an absolute path"):
+                agent.warm(self.path, socket=path)
+
     def test_warm_goes_on_when_the_store_does(self):
         self.start_memory("falters")
         self.assertEqual(agent.warm(self.path, socket=self.socket),
@@ -318,10 +330,11 @@ class agents(Case):
         os.close(memory)
 
     def test_sizes(self):
-        self.assertEqual([agent.size_of(text) for text in ("1", "2K", "3 MiB", "4GB", "1TiB")],
-                         [1, 2048, 3 << 20, 4 << 30, 1 << 40])
-        for text in ("", "x", "1.5G", "-1", "4 Gi B"):
-            with self.assertRaises(Exception):
+        self.assertEqual([agent.size_of(text) for text in
+                          ("1", "2K", "3 MiB", "4GB", "1TiB", "1.5GiB", ".5k", "1.5KB", "7B")],
+                         [1, 2048, 3 << 20, 4 * 10 ** 9, 1 << 40, 3 << 29, 512, 1500, 7])
+        for text in ("", "x", "1.1GiB", "-1", "4 Gi B", "0", "0.0GiB", "9999999TiB", ".", "1iB"):
+            with self.subTest(text=text), self.assertRaises(argparse.ArgumentTypeError):
                 agent.size_of(text)
 
 
