@@ -7,12 +7,16 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
 #include <mutex>
 #include <system_error>
 #include <thread>
 
 #include "core/core.hpp"
 #include "core/dlpack.hpp"
+#include "os/process_owner.hpp"
 #include "runtime/runtime_state.hpp"
 
 namespace penstock::python {
@@ -24,15 +28,75 @@ namespace {
 
 using shared_region = std::shared_ptr<file_region>;
 
+// The ends of regions that threads of their own bring about. A region keeps its place among those
+// of its file, and its memory, until its thread has run.
+class region_ends {
+public:
+    void begin() {
+        const std::lock_guard lock(mutex_);
+        ++under_way_;
+    }
+    void end() {
+        const std::lock_guard lock(mutex_);
+        --under_way_;
+        ++ended_;
+        changed_.notify_all();
+    }
+    [[nodiscard]] std::uint64_t ended() {
+        const std::lock_guard lock(mutex_);
+        return ended_;
+    }
+    // Waits until those have ended that are under way now.
+    void wait(std::chrono::steady_clock::time_point until) {
+        std::unique_lock lock(mutex_);
+        const std::uint64_t enough = ended_ + under_way_;
+        changed_.wait_until(lock, until, [&] { return ended_ >= enough; });
+    }
+    // Waits until one more than `so_far` has ended. False: none is under way, or the time is up.
+    bool wait_for_more(std::uint64_t so_far, std::chrono::steady_clock::time_point until) {
+        std::unique_lock lock(mutex_);
+        changed_.wait_until(lock, until, [&] { return ended_ != so_far || under_way_ == 0; });
+        return ended_ != so_far;
+    }
+
+private:
+    std::mutex mutex_;  // of the rest
+    std::condition_variable changed_;
+    std::uint64_t under_way_ = 0, ended_ = 0;
+};
+
 // The last use of a region's memory may end anywhere: in the collector of a framework, on any
-// thread, without the GIL, after the interpreter. Closing a region waits for the device, so a
-// thread does that.
+// thread, with or without the GIL, after the interpreter. The end of a region waits for the device
+// or for the file, and a line for the log may need the GIL, so a thread does that.
 void end_use(shared_region use) {
     if (use.use_count() > 1) return;
+    region_ends& ends = host::one_of_process<region_ends>();
+    ends.begin();
     try {
-        std::thread([last = std::move(use)]() mutable { last.reset(); }).detach();
+        std::thread([&ends, last = std::move(use)]() mutable {
+            last.reset();
+            ends.end();
+        }).detach();
     } catch (const std::system_error&) {
-        // No thread: the memory is given back here after all.
+        ends.end();  // no thread: the memory is given back here after all
+    }
+}
+
+// Without the GIL. Maps a region after those whose use has ended, so that a loop that opens one at
+// a time has the memory of one; an end that takes long holds it up for a moment only. Tries again
+// after each end that was under way if no place or no memory was left.
+template <typename Map>
+status map_after_ends(const Map& map) {
+    constexpr std::chrono::milliseconds moment(100);
+    constexpr std::chrono::seconds longest(10);
+    region_ends& ends = host::one_of_process<region_ends>();
+    const auto now = std::chrono::steady_clock::now();
+    ends.wait(now + moment);
+    for (;;) {
+        const std::uint64_t so_far = ends.ended();
+        const status s = map();
+        if ((s.code != -EMFILE && s.code != -ENOMEM) || !ends.wait_for_more(so_far, now + longest))
+            return s;
     }
 }
 
@@ -176,11 +240,13 @@ std::unique_ptr<region_box> make_region(const runtime_box& of, const file_name& 
     status s;
     {
         const without_gil free;
-        s = map_region(*rt, path.bytes, offset, bytes,
-                       writes ? protection::read_write : protection::read,
-                       {outside_writers, device_bytes, promote_hot, device,
-                        static_cast<region_placement>(placement)},
-                       made);
+        s = map_after_ends([&] {
+            return map_region(*rt, path.bytes, offset, bytes,
+                              writes ? protection::read_write : protection::read,
+                              {outside_writers, device_bytes, promote_hot, device,
+                               static_cast<region_placement>(placement)},
+                              made);
+        });
     }
     check(s, path.bytes);
     return std::make_unique<region_box>(std::move(made), place.bytes, rt->where() == backend::gpu);

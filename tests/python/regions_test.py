@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Regions on CPU threads: changes in and out, tensors that share the memory, and their ends."""
+import contextlib
 import ctypes
 import gc
 import os
@@ -93,6 +94,21 @@ class regions(common.Case):
                 ended = threading.Thread(target=kept.clear)  # the last use, on another thread
                 ended.start()
                 ended.join()
+
+    def test_a_place_is_free_again_once_the_last_use_has_ended(self):
+        """Eight regions of a file have a place; a loop that opens one at a time needs one."""
+        for share in (np.asarray, np.from_dlpack):
+            with self.subTest(share=share):
+                for _ in range(500):
+                    region = self.open()
+                    seen = share(region)
+                    region.close()
+                    del seen, region
+        with contextlib.ExitStack() as all_open:
+            for _ in range(8):
+                all_open.enter_context(self.open())
+            with self.assertRaisesRegex(OSError, "as many regions share the file as can"):
+                self.open()
 
     def test_capsules(self):
         name_of = ctypes.pythonapi.PyCapsule_GetName
