@@ -281,6 +281,7 @@ open_reply file_registry::enter(found_file& file, const slot_life& open_now, han
     e.live = true;
     e.uncertain = may_change_unseen(file.facts, limits_.trust_times);
     e.tells_version = tells_version(file.facts, limits_.trust_times);
+    e.is_local = file.facts.times == file_times::local;
     e.passed_opens = file.passed_opens;
     e.path.swap(file.path);  // the old one goes without the lock
     e.born = e.epoch;

@@ -9,7 +9,8 @@
 // File handles are few and files may be many: the registry keeps at most `max_handles` handles
 // open, and opens a file without a handle again by path when it is read. If that path leads to
 // another file by then, the read fails with -ESTALE. If this registry took a file's name away, it
-// keeps the file's handle, for up to half of `max_handles` such files.
+// keeps the file's handle, for up to half of `max_handles` such files. Those of closed files
+// without a name it gives up soon (files/deleted_files.hpp).
 //
 // A name without links and without ".." is its own real path: the registry decides by its text
 // whether it may be opened, and the kernel assures at the open that no link was in the way. Every
@@ -103,6 +104,9 @@ public:
         place_[slot] = none;
         if (at + 1 == hand_) --hand_;
     }
+
+    // For a walk beside the hand, which may miss slots that are moved meanwhile.
+    [[nodiscard]] std::uint32_t slot_at(std::size_t place) const { return order_[place]; }
 
     // The next slot of the hand; the round must have a slot.
     std::uint32_t next() {
@@ -240,6 +244,19 @@ public:
         return handle_changes_.load(std::memory_order_acquire);
     }
 
+    // For files/deleted_files.hpp. Up to `count` handles of files of local file systems that are
+    // not being written, from a place in the round on, which moves on.
+    struct held_handle {
+        slot_life of;
+        std::uint32_t epoch = 0;  // of the last answer to an open
+        std::shared_ptr<shared_handle> handle;
+    };
+    [[nodiscard]] std::size_t held_handles();
+    std::vector<held_handle> some_handles(std::size_t& place, std::size_t count);
+    // The file has no name, and no group had it open after this answer to an open. Gives its handle
+    // up, unless there was another answer since. Its pages count as old from now on.
+    void let_go(const slot_life& of, std::uint32_t epoch);
+
     // Begins a loan of the slot whose pages are those of the file as it looks `now`. False if a
     // writer has the file open through this registry, or if the file may have changed without
     // looking different. The loan ends with end_loan, once no group looks at the slot's words for
@@ -270,6 +287,7 @@ private:
         // The file had changed so recently when it was opened, or may have been written by others
         // while it was written here, that an equal identity proves nothing.
         bool uncertain = false;
+        bool is_local = false;       // it lies on a local file system
         bool tells_version = false;  // host::tells_version, when it was opened; also if uncertain
         std::uint64_t passed_opens = 0;  // host::passed_files, when it was opened
         bool two_level = false;

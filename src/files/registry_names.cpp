@@ -1,4 +1,6 @@
-// The file registry's calls that change names: create, unlink, rename.
+// The file registry's calls that change names: create, unlink, rename. And those about files that
+// lost their names.
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -95,6 +97,42 @@ void file_registry::keep_without_name(const std::string& name) {
         }
         if (look_up(name, false, again) != 0 || key_of(again.facts.identity) != key) return;
     }
+}
+
+std::size_t file_registry::held_handles() {
+    const std::lock_guard lock(mutex_);
+    return handles_.size();
+}
+
+std::vector<file_registry::held_handle> file_registry::some_handles(std::size_t& place,
+                                                                    std::size_t count) {
+    std::vector<held_handle> out;
+    out.reserve(count);
+    const std::lock_guard lock(mutex_);
+    for (std::size_t i = 0; i < std::min(count, handles_.size()); ++i) {
+        if (place >= handles_.size()) place = 0;
+        const std::uint32_t slot = handles_.slot_at(place++);
+        const entry& e = entries_[slot];
+        if (e.is_local && e.writer == nullptr)
+            out.push_back({{slot, e.generation}, e.epoch, e.handle});
+    }
+    return out;
+}
+
+// The next open of the inode is that of a new file, and no reader of the old one comes any more.
+void file_registry::let_go(const slot_life& of, std::uint32_t epoch) {
+    std::shared_ptr<shared_handle> closed;  // without the lock
+    {
+        const std::lock_guard lock(mutex_);
+        entry* const e = live_entry(of.slot, of.generation);
+        if (e == nullptr || e->handle == nullptr || e->writer != nullptr || e->epoch != epoch)
+            return;
+        closed = take_handle(of.slot);
+        e->uncertain = true;
+        e->tells_version = false;
+        if (observer_ != nullptr) observer_->ended(life_of(*e, of.slot));
+    }
+    settle_lives();
 }
 
 // Its times tell of the new name only, so it is the same version as before. Those of a network file

@@ -212,6 +212,12 @@ public:
         return ::fstat(handle, &info) == 0 ? info.st_size : -errno;
     }
 
+    bool has_no_name(int handle) override {
+        struct statx info {};
+        return ::statx(handle, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_NLINK, &info) == 0 &&
+               (info.stx_mask & STATX_NLINK) != 0 && info.stx_nlink == 0;
+    }
+
     int open_found(int handle) override {
         const int fd = ::open(proc_name(handle).c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
         return fd >= 0 ? fd : code_of_proc(errno);

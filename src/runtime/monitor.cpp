@@ -1,5 +1,5 @@
 // The monitor thread of a device: heartbeat, signals, dead service threads, faults of the device,
-// windows of files that change. It beats seldom while the runtime rests.
+// windows of files that change, files that were deleted. It beats seldom while the runtime rests.
 #include <algorithm>
 #include <cerrno>
 #include <utility>
@@ -20,6 +20,7 @@ void runtime_state::monitor_loop() {
         if (windows_of_rows.set != nullptr) windows_of_rows.set->watch();
         lender().end_late_loans();
         if (published != nullptr) published->look();
+        deleted->look();
         atomic_store<order::relaxed, scope::system>(&control->heartbeat, control->heartbeat + 1);
         lock.lock();
         monitor_wake.wait_for(lock, std::chrono::nanoseconds(next_beat_ns()),
@@ -48,6 +49,12 @@ bool runtime_state::is_at_rest() const {
         all_sleep = all_sleep && each.alive() && each.is_asleep();
     });
     return all_sleep;
+}
+
+bool runtime_state::is_closed(const slot_life& of) {
+    engine::file_word word = 0;
+    return device->sample(&word, &ref.view.file_words[of.slot], 1) == 0 &&
+           engine::is_closed(word) && engine::file_generation(word) == of.generation;
 }
 
 void runtime_state::call_monitor() {

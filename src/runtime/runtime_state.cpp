@@ -260,6 +260,8 @@ status runtime_state::build_cache() {
         settings.trust_times};
     files = std::make_unique<file_registry>(*hooks.env, *hooks.shared, limits,
                                             [this](const std::string& line) { say(line); });
+    deleted = std::make_unique<deleted_files>(
+        *hooks.env, *files, [this](const slot_life& of) { return is_closed(of); });
     if (const status s = build_windows(); !s) return s;
     if (const status s = build_tier(); !s) return s;
     if (device->is_gpu())
@@ -432,6 +434,7 @@ runtime_state::~runtime_state() {
         monitor.join();
     }
     published.reset();
+    deleted.reset();
     helpers.clear();
     services.clear();
     blocks.reset();

@@ -17,6 +17,7 @@
 #include "peers/cached_reads.hpp"
 #include "device/device.hpp"
 #include "device/direct_storage.hpp"
+#include "files/deleted_files.hpp"
 #include "files/file_registry.hpp"
 #include "links/process_links.hpp"
 #include "os/env.hpp"
@@ -117,7 +118,8 @@ struct runtime_state {
     std::vector<std::uint64_t> seen_rounds;  // of the monitor, for each thread
     // Null: no other program reads the statistics. Made before the monitor, which looks after it.
     std::unique_ptr<statistics_publisher> published;
-    std::unique_ptr<cached_reads> reads;  // for programs; from when the runtime is made
+    std::unique_ptr<deleted_files> deleted;  // of the monitor
+    std::unique_ptr<cached_reads> reads;     // for programs; from when the runtime is made
     std::atomic<bool> register_refusal_said{false};
 
     // Of all devices of the runtime, and of its regions and pieces, which may outlive it.
@@ -152,6 +154,8 @@ struct runtime_state {
     }
     status build_control();
     status build_cache();
+    // Of a life of a file slot: does the device have it, and no group the file open?
+    [[nodiscard]] bool is_closed(const slot_life& of);
     std::uint64_t path_units() const { return std::uint64_t{settings.max_files} * 16; }
     // On CPU threads a large file of small pages has leaves: rows that come from windows leave no
     // page in the cache, and then one word of the directory says so for many pages. With larger

@@ -111,6 +111,7 @@ public:
     int sync(int fd) override;
     int truncate(int fd, std::uint64_t size_bytes) override;
     int open_direct(int fd, std::uint32_t& grain_bytes) override;
+    bool has_no_name(int handle) override { return real_.has_no_name(handle); }
     int in_page_cache(int fd, std::uint64_t offset, std::uint64_t bytes) override {
         const int said = said_cached_.load();
         return said != ask ? said : real_.in_page_cache(fd, offset, bytes);

@@ -1,0 +1,235 @@
+// Files that are deleted after their close: their space comes back without a call of the program.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+
+#include "fault/faulty_environment.hpp"
+#include "files/deleted_files.hpp"
+#include "unit/support.hpp"
+
+namespace penstock::test {
+
+using host::deleted_files;
+using host::file_registry;
+using host::open_reply;
+using host::slot_life;
+
+namespace {
+
+// The handles of this process whose files lay in the folder and have no name any more.
+std::size_t nameless_handles(const temporary_folder& folder) {
+    std::size_t count = 0;
+    for (const auto& each : std::filesystem::directory_iterator("/proc/self/fd")) {
+        std::error_code gone;
+        const std::string target = std::filesystem::read_symlink(each.path(), gone).string();
+        if (!gone && target.starts_with(folder.path()) && target.ends_with(" (deleted)")) ++count;
+    }
+    return count;
+}
+
+bool soon(const std::function<bool()>& true_at_last) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+    while (!true_at_last()) {
+        if (std::chrono::steady_clock::now() > end) return false;
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return true;
+}
+
+class deleted_file : public testing::Test {
+protected:
+    temporary_folder folder;
+    std::unique_ptr<runtime> rt;
+
+    void make(bool writable) {
+        options o = small_options(folder);
+        o.writable = writable;
+        rt = make_runtime(o);
+    }
+    // Page 0 of the file.
+    void read_page(int fd, std::uint64_t seed, std::uint64_t number = 0) {
+        std::vector<std::uint8_t> got(page);
+        ASSERT_EQ(rt->read(fd, got.data(), page, static_cast<std::int64_t>(number * page)),
+                  static_cast<std::int64_t>(page));
+        EXPECT_EQ(got[17], pattern_byte(seed, number * page + 17));
+    }
+    void read_file(const std::string& path, std::uint64_t seed) {
+        const int fd = rt->open(path);
+        ASSERT_GE(fd, 0);
+        read_page(fd, seed);
+        EXPECT_EQ(rt->close(fd), 0);
+    }
+};
+
+}  // namespace
+
+TEST_F(deleted_file, gives_its_space_back) {
+    for (const bool writable : {false, true}) {
+        make(writable);
+        for (std::uint64_t i = 0; i < 20; ++i) {
+            const std::string path = folder / ("shard" + std::to_string(i));
+            write_file(path, pattern(i, 3 * page));
+            read_file(path, i);
+            std::filesystem::remove(path);
+        }
+        EXPECT_TRUE(soon([&] { return nameless_handles(folder) == 0; })) << writable;
+        rt.reset();
+    }
+}
+
+TEST_F(deleted_file, that_was_written_or_unlinked_here_gives_its_space_back) {
+    make(true);
+    const std::string written = folder / "written", unlinked = folder / "unlinked";
+    write_file(unlinked, pattern(1, 3 * page));
+    const int fd = rt->open(written, open_write | open_create);
+    ASSERT_GE(fd, 0);
+    const auto bytes = pattern(2, page);
+    EXPECT_EQ(rt->write(fd, bytes.data(), page, 0), static_cast<std::int64_t>(page));
+    EXPECT_EQ(rt->close(fd), 0);
+    read_file(unlinked, 1);
+    EXPECT_EQ(rt->unlink(unlinked), 0);
+    std::filesystem::remove(written);
+    EXPECT_TRUE(soon([&] { return nameless_handles(folder) == 0; }));
+}
+
+// A page that was never read comes from the file.
+TEST_F(deleted_file, is_read_while_it_is_open) {
+    make(false);
+    const std::string path = folder / "open";
+    write_file(path, pattern(3, 64 * page));
+    const int fd = rt->open(path);
+    ASSERT_GE(fd, 0);
+    std::filesystem::remove(path);
+    std::this_thread::sleep_for(std::chrono::milliseconds(3500));  // some visits
+    read_page(fd, 3, 63);
+    EXPECT_EQ(rt->close(fd), 0);
+    EXPECT_TRUE(soon([&] { return nameless_handles(folder) == 0; }));
+}
+
+// Its inode goes to another file; mostly the next one of the folder gets it.
+TEST_F(deleted_file, does_not_come_back_with_its_name) {
+    make(false);
+    const std::string path = folder / "again";
+    for (std::uint64_t round = 0; round < 3; ++round) {
+        write_file(path, pattern(round, 3 * page));
+        let_files_settle();
+        read_file(path, round);
+        read_file(path, round);
+        std::filesystem::remove(path);
+        ASSERT_TRUE(soon([&] { return nameless_handles(folder) == 0; }));
+    }
+}
+
+namespace {
+
+// The registry beside a device that the test plays.
+class deleted_in_registry : public testing::Test {
+protected:
+    temporary_folder folder;
+    fault::faulty_environment env;
+    host::hub shared;
+    std::unique_ptr<file_registry> files;
+    std::unique_ptr<deleted_files> deleted;
+    bool is_closed = true;
+
+    void SetUp() override {
+        files = std::make_unique<file_registry>(env, shared,
+                                                host::registry_limits{16, 12, 4, 1024, 256, 100});
+        ASSERT_TRUE(files->set_roots({folder.path()}).ok());
+        deleted = std::make_unique<deleted_files>(
+            env, *files, [this](const slot_life&) { return is_closed; },
+            std::chrono::nanoseconds(1));
+    }
+    void TearDown() override {
+        deleted.reset();
+        files.reset();
+        EXPECT_EQ(env.handles(), 0) << "a handle was not closed";
+    }
+    open_reply open(const std::string& name) {
+        write_file(folder / name, pattern(1, page));
+        const open_reply reply = files->open(name, 0, 0);
+        EXPECT_EQ(reply.result, 0);
+        return reply;
+    }
+    void visit() {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        deleted->look();
+    }
+};
+
+}  // namespace
+
+TEST_F(deleted_in_registry, a_file_with_a_name_keeps_its_handle) {
+    open("a");
+    open("b");
+    std::filesystem::rename(folder / "b", folder / "c");
+    for (int i = 0; i < 5; ++i) visit();
+    EXPECT_EQ(files->held_handles(), 2u);
+}
+
+TEST_F(deleted_in_registry, a_file_without_one_loses_its_handle_at_the_second_visit) {
+    open("a");
+    std::filesystem::remove(folder / "a");
+    visit();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_EQ(files->held_handles(), 1u);
+    visit();
+    EXPECT_TRUE(soon([&] { return files->held_handles() == 0; }));
+    EXPECT_EQ(files->live_files(), 1u);  // the device takes it down
+}
+
+// Its group may be about to take the answer.
+TEST_F(deleted_in_registry, an_open_that_was_answered_meanwhile_keeps_it) {
+    const open_reply first = open("a");
+    std::filesystem::create_hard_link(folder / "a", folder / "b");
+    files->let_go({first.slot, first.generation}, first.epoch - 1);
+    EXPECT_EQ(files->held_handles(), 1u);
+    files->let_go({first.slot, first.generation + 1}, first.epoch);
+    EXPECT_EQ(files->held_handles(), 1u);
+    files->let_go({first.slot, first.generation}, first.epoch);
+    EXPECT_EQ(files->held_handles(), 0u);
+    // The same facts, and a fresh slot all the same.
+    EXPECT_NE(files->open("b", 0, 0).slot, first.slot);
+}
+
+TEST_F(deleted_in_registry, a_file_that_a_group_has_open_keeps_it) {
+    open("a");
+    std::filesystem::remove(folder / "a");
+    is_closed = false;
+    for (int i = 0; i < 5; ++i) visit();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_EQ(files->held_handles(), 1u);
+    is_closed = true;
+    EXPECT_TRUE(soon([&] {
+        visit();
+        return files->held_handles() == 0;
+    }));
+}
+
+// The last close of a large file may take seconds.
+TEST_F(deleted_in_registry, a_close_that_takes_long_holds_no_visit_up) {
+    open("a");
+    std::filesystem::remove(folder / "a");
+    visit();
+    env.stall(fault::call_close);
+    visit();
+    ASSERT_TRUE(soon([&] { return env.stalled() != 0; }));
+    const auto begun = std::chrono::steady_clock::now();
+    for (int i = 0; i < 5; ++i) visit();
+    EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(10));
+    env.release();
+}
+
+TEST_F(deleted_in_registry, those_between_others_are_found) {
+    for (int i = 0; i < 16; ++i) open("f" + std::to_string(i));
+    for (int i = 0; i < 16; i += 2) std::filesystem::remove(folder / ("f" + std::to_string(i)));
+    EXPECT_TRUE(soon([&] {
+        visit();
+        return files->held_handles() == 8;
+    }));
+}
+
+}  // namespace penstock::test
