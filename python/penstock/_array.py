@@ -11,7 +11,7 @@ from typing import Any, NoReturn, SupportsIndex
 from . import _core
 from ._errors import FormatError, Path, path_text
 from ._frameworks import NUMPY, framework_of, stream_of
-from ._memory import Framework, Numbers, is_truth, no_memory, not_numbers
+from ._memory import Framework, Numbers, import_numpy, is_truth, no_memory, not_numbers
 from ._opened import Opened
 from ._runtime import Runtime, default
 
@@ -103,8 +103,7 @@ def dtype_name(dtype: object) -> str:
     if isinstance(dtype, str):
         name = dtype
         if not name.isidentifier() or len(name) < 3:  # "<f4", "f4"
-            import numpy as np
-
+            np = import_numpy()
             try:
                 return dtype_name(np.dtype(dtype))
             except TypeError:
@@ -399,8 +398,7 @@ class Array(Opened[_core.Table]):
 
     def _bring(self, ids: Any, stream: object, into_cache: bool) -> None:
         if isinstance(ids, slice):
-            import numpy as np
-
+            np = import_numpy()
             ids = np.arange(*ids.indices(len(self)), dtype=np.int64)
         framework = framework_of(ids)
         numbers = framework.numbers(ids)
@@ -567,8 +565,7 @@ class View:
         return self._array[self._rows[operator.index(key) if row is None else row]]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        import numpy as np
-
+        np = import_numpy()
         if copy is False:
             raise ValueError("the rows of a View lie in a file, so an array of them is a copy")
         ids = np.arange(self._rows.start, self._rows.stop, self._rows.step, dtype=np.int64)

@@ -10,8 +10,8 @@ from typing import Any
 from . import _core
 from ._dlpack import Exchanged
 from ._memory import (NUMBER_TYPES, TYPESTRS, Framework, Numbers, Rows, Unordered, check_shape,
-                      device_of, is_of, item_bytes_of, no_memory, not_numbers, numpy_dtype,
-                      row_stride, wrong_out)
+                      device_of, import_numpy, is_of, item_bytes_of, no_memory, not_numbers,
+                      numpy_dtype, row_stride, wrong_out)
 
 
 class Numpy(Unordered):
@@ -21,8 +21,7 @@ class Numpy(Unordered):
         self.types: dict[Any, int] = {}
 
     def numbers(self, ids: Any) -> Numbers:
-        import numpy as np
-
+        np = import_numpy()
         array = np.asarray(ids)
         number = self.types.get(array.dtype)
         flags = array.flags
@@ -52,8 +51,7 @@ class Numpy(Unordered):
 
     def values(self, values: Any, dtype: str) -> Any:
         """Rows that are to be written: an array as it is, of lists and numbers one of the dtype."""
-        import numpy as np
-
+        np = import_numpy()
         if isinstance(values, np.ndarray):
             return values
         wanted = None if hasattr(values, "dtype") else numpy_dtype(dtype)

@@ -5,15 +5,16 @@ import pathlib
 
 from . import _core
 
-_HERE = pathlib.Path(__file__).resolve().parent
-
 
 def _part(name: str) -> str:
-    path = _HERE / name
-    if not path.exists():
-        raise FileNotFoundError(2, "this package has no headers and no library; install the wheel",
-                                str(path))
-    return str(path)
+    """Beside this file, or beside the module: an editable install leaves the sources in place."""
+    places = [pathlib.Path(file).resolve().parent / name for file in (__file__, _core.__file__)]
+    for path in places:
+        if path.exists():
+            return str(path)
+    raise FileNotFoundError(2, "this package has no headers and no library; install the wheel, or "
+                            "beside Debian's package libpenstock-dev, which pkg-config finds",
+                            str(places[0]))
 
 
 def get_include() -> str:

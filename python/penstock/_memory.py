@@ -57,8 +57,23 @@ class Framework(Protocol):
 
 
 def not_numbers(ids: object, text: str) -> ValueError:
+    has_right_type = isinstance(ids, (list, tuple, range)) or hasattr(ids, "dtype")
+    other = "" if has_right_type else f", and not {type(ids).__name__}"
     return ValueError(f"ids: {text}; give int32 or int64 numbers in an array of numpy, torch, "
-                      f"cupy, jax or numba, and not {type(ids).__name__}")
+                      f"cupy, jax or numba{other}")
+
+
+def import_numpy() -> Any:
+    """The module. ModuleNotFoundError, with the cure: it is not installed."""
+    try:
+        import numpy
+    except ModuleNotFoundError as error:
+        if error.name != "numpy":
+            raise  # it is there, and lacks something itself
+        raise ModuleNotFoundError("lists of numbers, single rows, slices and dtypes such as '<f4' "
+                                  "need numpy, which is not installed; pip install "
+                                  "'penstock-io[numpy]'", name="numpy") from None
+    return numpy
 
 
 def no_memory() -> ValueError:
@@ -135,8 +150,7 @@ def typestr_of(name: str) -> str:
 
 
 def _find_numpy_dtype(name: str) -> Any:
-    import numpy as np
-
+    np = import_numpy()
     try:
         return np.dtype(name)
     except TypeError:

@@ -168,7 +168,8 @@ class raw_files(common.Case):
         read_only = np.zeros((1, 4), np.int32)
         read_only.flags.writeable = False
         for ids, out, text in [
-            ([0.5], None, "float64"), (np.zeros(10, bool), None, "mask"),
+            ([0.5], None, "float64.* or numba$"), (np.zeros(10, bool), None, "mask"),
+            (np.zeros(1), None, "float64.* or numba$"), (b"0", None, "and not bytes$"),
             ([0], np.zeros((2, 4), np.int32), "shape"), ([0], np.zeros((1, 4)), "float64"),
             ([0], read_only, "written"), ([0], np.zeros((1, 8), np.int32)[:, ::2], "contiguous"),
         ]:

@@ -14,12 +14,15 @@ import sys
 import threading
 import time
 import unittest
+import unittest.mock
 
 import common
 
 common.need("numpy")
 import numpy as np  # noqa: E402
 import penstock as ps  # noqa: E402
+from penstock import _core  # noqa: E402
+from penstock.device._paths import include_folder  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 COMPILER = sys.argv.pop() if shutil.which(sys.argv[-1]) and len(sys.argv) > 1 else None
@@ -255,7 +258,7 @@ import sys
 class none:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in ("numpy", "torch", "cupy", "jax", "numba", "ml_dtypes"):
-            raise ImportError(name)
+            raise ModuleNotFoundError(name, name=name)
 sys.meta_path.insert(0, none())
 import penstock as ps
 with ps.Runtime("cpu", cache="2MiB", log=None) as rt:
@@ -265,10 +268,14 @@ with ps.Runtime("cpu", cache="2MiB", log=None) as rt:
     w = ps.open_region(sys.argv[1], dtype="int64", shape=(-1, 8), runtime=rt)
     assert w.nbytes == 3200
     ps.check(sys.argv[1])
-    try:
-        t.gather([1])
-    except ImportError as error:
-        assert "numpy" in str(error)
+    for call in (lambda: t.gather([1]), lambda: t[1], lambda: t.prefetch(slice(1, 3)),
+                 lambda: ps.describe(sys.argv[1], dtype="<i8")):
+        try:
+            call()
+        except ModuleNotFoundError as error:
+            assert "pip install 'penstock-io[numpy]'" in str(error), str(error)
+        else:
+            raise AssertionError("numpy was not needed")
 """, self.path)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
@@ -431,6 +438,14 @@ class errors(common.Case):
             self.assertIs(type(error), kind)
             self.assertEqual((error.errno, error.filename), (code, "f"))
             self.assertIn("text", str(error))
+
+    def test_headers_lie_beside_the_module_or_the_error_says_where_they_come_from(self):
+        with unittest.mock.patch.object(_core, "__file__", str(self.folder / "_core.so")):
+            with self.assertRaisesRegex(FileNotFoundError, "wheel, .* libpenstock-dev"):
+                ps.get_include()
+            (self.folder / "include").mkdir()
+            self.assertEqual(ps.get_include(), str(self.folder / "include"))
+            self.assertEqual(include_folder(), str(self.folder / "include"))
 
 
 if __name__ == "__main__":
