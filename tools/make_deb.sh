@@ -41,8 +41,12 @@ done
 for tool in dpkg-deb dpkg-shlibdeps dpkg-architecture gzip strip; do
     command -v "$tool" >/dev/null || fail "$tool is missing; apt-get install dpkg-dev binutils"
 done
-mkdir -p "$out"
-out=$(cd "$out" && pwd)
+if [ -n "$build" ]; then
+    [ -f "$build/CMakeCache.txt" ] || fail "--build: $build is no folder of a build"
+    if grep -q '^CMAKE_CUDA_COMPILER:' "$build/CMakeCache.txt"; then
+        fail "--build: $build has CUDA in it; configure one with -DPENSTOCK_CUDA=OFF"
+    fi
+fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -54,10 +58,8 @@ if [ -z "$build" ]; then
     build "$build"
 fi
 build=$(cd "$build" && pwd)
-[ -f "$build/CMakeCache.txt" ] || fail "--build: $build is no folder of a build"
-if grep -q '^CMAKE_CUDA_COMPILER:' "$build/CMakeCache.txt"; then
-    fail "--build: $build has CUDA in it; configure one with -DPENSTOCK_CUDA=OFF"
-fi
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
 
 number() { sed -n "s/.*define PENSTOCK_VERSION_$1 //p" "$root/include/penstock/version.hpp"; }
 version=$(number MAJOR).$(number MINOR).$(number PATCH)-1
@@ -155,10 +157,11 @@ libraries() {
     DESTDIR=$work/libpenstock-dev cmake --install "$build" --prefix /usr \
         --component Unspecified >/dev/null
     find "$work/libpenstock-dev" -name '*.a' -exec strip --strip-debug {} +
-    # What pkg-config asks for.
+    # What pkg-config asks for, which the package for CMake asks too.
     packages=$(find "$work/libpenstock-dev" -name '*.pc' -exec cat {} +)
     [[ $packages != *liburing* ]] || depends="$depends, liburing-dev"
     [[ $packages != *fuse3* ]] || depends="$depends, libfuse3-dev"
+    [[ $depends = libc6-dev ]] || depends="$depends, pkg-config"
     documents libpenstock-dev
     control libpenstock-dev libdevel "$depends" \
         "files for GPU kernels and CPU threads through one page cache (development)" \
@@ -219,7 +222,18 @@ sys.exit(not pathlib.Path(sysconfig.get_paths()["include"], "Python.h").exists()
     printf 'Metadata-Version: 2.1\nName: penstock-io\nVersion: %s\n' "${version%-*}" \
         >"$info/METADATA"
     echo "dpkg" >"$info/INSTALLER"
+    printf '[console_scripts]\npenstock-agent = penstock.agent:main\n' >"$info/entry_points.txt"
     chmod 644 "$info"/*
+    mkdir -p "$work/$package/usr/bin"
+    cat >"$work/$package/usr/bin/penstock-agent" <<'END'
+#!/usr/bin/python3
+import sys
+
+from penstock.agent import main
+
+sys.exit(main())
+END
+    chmod 755 "$work/$package/usr/bin/penstock-agent"
     documents "$package"
     {
         echo

@@ -39,6 +39,11 @@ def python_package(files, scratch):
         "usr/lib/python3/dist-packages/penstock/device/calls.cu",
         "usr/lib/python3/dist-packages/penstock_io-*.dist-info/METADATA",
         "usr/share/doc/python3-penstock/copyright")
+    agent = subprocess.run([folder / "usr/bin/penstock-agent", "--help"], check=False,
+                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                           env={"PYTHONPATH": str(modules), "PYTHONDONTWRITEBYTECODE": "1"})
+    if agent.returncode != 0 or b"usage: penstock-agent" not in agent.stdout:
+        sys.exit(f"penstock-agent --help: status {agent.returncode}, {agent.stdout}")
     print(run("/usr/bin/python3", "-B", "-c", f"""
 import sys
 sys.path.insert(0, {str(modules)!r})
@@ -57,6 +62,20 @@ def has_numpy():
                           stderr=subprocess.DEVNULL).returncode == 0
 
 
+def no_build(scratch):
+    """A folder that is none, and a build with CUDA, are told, and leave nothing."""
+    with_cuda = scratch / "with_cuda"
+    with_cuda.mkdir(parents=True)
+    (with_cuda / "CMakeCache.txt").write_text("CMAKE_CUDA_COMPILER:FILEPATH=/usr/bin/nvcc\n")
+    for build, words in (scratch / "none", "is no folder of a build"), (with_cuda, "has CUDA"):
+        done = subprocess.run([ROOT / "tools/make_deb.sh", "--build", build, scratch / "out"],
+                              check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        if done.returncode == 0 or f"{build} {words}" not in done.stdout.decode():
+            sys.exit(f"make_deb.sh --build {build}: {done.stdout.decode()}")
+        if (scratch / "out").exists():
+            sys.exit(f"make_deb.sh --build {build} left the folder of its packages behind")
+
+
 def main(build, scratch, *options):
     for tool in ("dpkg-deb", "dpkg-shlibdeps", "dpkg-architecture"):
         if shutil.which(tool) is None:
@@ -64,6 +83,7 @@ def main(build, scratch, *options):
             sys.exit(77)
     scratch = pathlib.Path(scratch)
     shutil.rmtree(scratch, ignore_errors=True)
+    no_build(scratch)
     files = run(ROOT / "tools/make_deb.sh", "--build", build, *options, scratch).split("\n")
     files = [line for line in files if line.endswith(".deb")]
     programs, libraries = (scratch / "penstock", scratch / "libpenstock-dev")
@@ -79,6 +99,9 @@ def main(build, scratch, *options):
     has(libraries, "usr/include/penstock/penstock.hpp", "usr/lib/**/libpenstock.a",
         "usr/lib/**/PenstockConfig.cmake", "usr/lib/**/penstock.pc")
     print(run(programs / "usr/bin/penstock", "--version").strip())
+    fields = run("dpkg-deb", "-f", next(name for name in files if "/libpenstock-dev_" in name))
+    if ("liburing-dev" in fields) != ("pkg-config" in fields):
+        sys.exit(f"CMake finds liburing by pkg-config, which is no dependency:\n{fields}")
     fields = run("dpkg-deb", "-f", next(name for name in files if "/penstock_" in name))
     if "libstdc++6" not in fields or "libc6" not in fields:
         sys.exit(f"the libraries of the programs are missing:\n{fields}")
