@@ -68,17 +68,22 @@ def missing_components(prefix, scratch, compiler):
     expect_failure("there is no component nonsense; there are: penstock mount",
                    *configure(HERE / "components", scratch / "nonsense", prefix, compiler,
                               "-DWANTED=nonsense"))
-    # A machine without libfuse: pkg-config finds liburing alone.
+    # A machine without libfuse, where pkg-config finds liburing alone; without liburing too.
     found = scratch / "found"
     found.mkdir()
-    for name in ("liburing",):
-        folder = subprocess.run(["pkg-config", "--variable=pcfiledir", name],
-                                stdout=subprocess.PIPE, check=False).stdout.decode().strip()
-        if folder:
-            (found / f"{name}.pc").symlink_to(pathlib.Path(folder) / f"{name}.pc")
-    expect_failure("libfuse", *configure(HERE / "components", scratch / "no_fuse", prefix, compiler,
-                                         "-DWANTED=mount"),
-                   env=dict(os.environ, PKG_CONFIG_LIBDIR=str(found), PKG_CONFIG_PATH=""))
+    narrow = dict(os.environ, PKG_CONFIG_LIBDIR=str(found), PKG_CONFIG_PATH="")
+    other = configure(HERE / "components", scratch / "no_fuse", prefix, compiler)
+    folder = subprocess.run(["pkg-config", "--variable=pcfiledir", "liburing"],
+                            stdout=subprocess.PIPE, check=False).stdout.decode().strip()
+    if folder:
+        for options in (), ("-DCMAKE_DISABLE_FIND_PACKAGE_PkgConfig=ON",):
+            said = run(*other, "-DWANTED=OPTIONAL", *options, env=narrow)
+            if b"was not found" not in said:
+                sys.exit(f"found without liburing:\n{said.decode()}")
+        expect_failure("liburing-dev", *other, "-DWANTED=penstock", env=narrow)
+        (found / "liburing.pc").symlink_to(pathlib.Path(folder) / "liburing.pc")
+    expect_failure("libfuse", *other, "-DCMAKE_DISABLE_FIND_PACKAGE_PkgConfig=OFF",
+                   "-DWANTED=mount", env=narrow)
 
 
 def foreign_project(variant, prefix, scratch, compiler, file):
@@ -124,6 +129,8 @@ def pkg_config(prefix, scratch, compiler, file):
     def program(name, package):
         flags = run("pkg-config", "--cflags", "--libs", "--static", package,
                     env=environment).decode().split()
+        if package == "penstock" and "-pthread" in flags:  # that of libfuse has it
+            sys.exit(f"{package}.pc: nvcc does not take -pthread")
         run(compiler, "-std=c++20", FOREIGN / f"{name}.cpp", "-o", scratch / name, *flags)
         return scratch / name
 
