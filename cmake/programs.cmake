@@ -2,8 +2,8 @@
 #
 # penstock_program(name source ...): a program in build/bin, with its pages of the manual and its completion. Sources that end in .cu are compiled by g++ as C++ where there
 # is no nvcc, so one file serves both builds.
-find_package(CLI11 REQUIRED)
-find_package(nlohmann_json REQUIRED)
+penstock_needs(CLI11 libcli11-dev)
+penstock_needs(nlohmann_json nlohmann-json3-dev)
 
 # As it is installed below share/ (install.cmake).
 set(penstock_manual_folder ${PROJECT_BINARY_DIR}/manual)
@@ -19,7 +19,9 @@ function(penstock_program name)
       endif()
     endforeach()
   endif()
-  install(TARGETS ${name} COMPONENT programs)
+  if(PENSTOCK_INSTALL)
+    install(TARGETS ${name} COMPONENT programs)
+  endif()
   # What the program says of its command line, for man and for shells.
   set(stamp ${CMAKE_CURRENT_BINARY_DIR}/${name}_manual.stamp)
   add_custom_command(OUTPUT ${stamp} DEPENDS ${name} VERBATIM

@@ -135,8 +135,8 @@ status choose_width(const staged_file& tile_features, std::uint64_t tile_count, 
     std::vector<std::int32_t> sums(sampled * sample_projections);
     lsh_family family = make_family(seed, 1);
     for (std::uint64_t i = 0; i < sampled; ++i) {
-        const auto id =
-            static_cast<std::uint64_t>(static_cast<unsigned __int128>(i) * tile_count / sampled);
+        __extension__ typedef unsigned __int128 wide;
+        const auto id = static_cast<std::uint64_t>(wide{i} * tile_count / sampled);
         std::uint16_t values[features];
         if (status s = tile_features.read(values, feature_bytes, id * feature_bytes); !s) return s;
         project<sample_projections>(family.coefficients.data(), values,

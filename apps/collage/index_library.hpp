@@ -45,7 +45,8 @@ struct tiling {
 
     // How many tiles are cut before place `at`: the number of the tile there, if one is cut there.
     [[nodiscard]] std::uint64_t tiles_before(std::uint64_t at) const {
-        return static_cast<std::uint64_t>(static_cast<unsigned __int128>(at) * tiles / places);
+        __extension__ typedef unsigned __int128 wide;
+        return static_cast<std::uint64_t>(wide{at} * tiles / places);
     }
 };
 

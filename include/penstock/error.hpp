@@ -40,6 +40,8 @@
 //   -ENOTEMPTY, -ENOSYS  of mount_directory: the mount point has files; no libfuse in the build
 #pragma once
 
+#include "penstock/base/language.hpp"
+
 #include <cerrno>
 #include <cstdint>
 #include <string>

@@ -2,6 +2,8 @@
 // docs/guide/operating.md lists the names.
 #pragma once
 
+#include "penstock/base/language.hpp"
+
 #include <span>
 #include <string>
 #include <utility>

@@ -2,6 +2,8 @@
 // a snapshot taken while kernels run may miss operations that are in flight.
 #pragma once
 
+#include "penstock/base/language.hpp"
+
 #include <array>
 #include <cstdint>
 #include <string>

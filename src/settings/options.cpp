@@ -72,7 +72,7 @@ status not_whole(const std::string& label, const std::string& text, std::uint64_
 
 // In whole numbers: a product of doubles has lost digits, and would not tell what is whole.
 status parse_size(const std::string& label, const std::string& text, std::uint64_t& bytes) {
-    using wide = unsigned __int128;
+    __extension__ typedef unsigned __int128 wide;  // -Wpedantic would not have it
     constexpr std::uint64_t most = 9'200'000'000'000'000'000u;
     constexpr std::size_t most_digits = 26;  // times a TiB they are below 2^128
     decimal number;

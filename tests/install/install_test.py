@@ -4,8 +4,9 @@ install_test.py cmake|mount|cuda|pkgconfig BUILD SCRATCH COMPILER
 
 cmake: find_package from a C++ project without CUDA, and what it says of components that are
 missing; mount: a foreign program mounts a directory, and another links every function of the
-headers; cuda: a kernel; pkgconfig: compiler calls. Exit status 77 if all was built and something
-could not run here (no GPU, no FUSE)."""
+headers; cuda: a kernel; pkgconfig: compiler calls, and add_subdirectory. Exit status 77 if all was
+built and something could not run here (no GPU, no FUSE)."""
+import json
 import os
 import pathlib
 import shutil
@@ -109,16 +110,33 @@ def foreign_project(variant, prefix, scratch, compiler, file):
         check_reader(build / "reader", file)
 
 
-def absolute_folders(scratch, compiler):
-    """Some distributions name the folders by absolute paths: they are told as they are."""
-    build, folders = scratch / "absolute", {"libdir": "/opt/elsewhere/lib", "includedir": "/opt/h"}
-    options = [f"-DPENSTOCK_BUILD_{part}=OFF" for part in ("APPS", "EXAMPLES", "TESTS")]
-    run(*configure(HERE.parents[1], build, scratch, compiler, "-DPENSTOCK_CUDA=OFF", *options,
-                   *(f"-DCMAKE_INSTALL_{name.upper()}={path}" for name, path in folders.items())))
+def below_a_project(scratch, compiler):
+    """By add_subdirectory: sources keep their standard, and the project's install brings Penstock
+    only if it asks for that. Some distributions name folders by absolute paths: they are told as
+    they are. A library that is missing is named as Debian does."""
+    build, folders = scratch / "below", {"libdir": "/opt/elsewhere/lib", "includedir": "/opt/h"}
+    below = configure(HERE / "below", build, scratch, compiler, "-DPENSTOCK_CUDA=OFF",
+                      f"-DPENSTOCK_FOLDER={HERE.parents[1]}")
+    run(*below)
+    objects = []
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        words = entry["command"].split()
+        standards = [word for word in words if word.startswith("-std=")]
+        if standards != ["-std=c++20"]:
+            sys.exit(f"{entry['file']} is compiled with {standards}")
+        if entry["file"].endswith(("/reader.cpp", "/options.cpp", "/device_frames.cpp")):
+            objects.append(words[words.index("-o") + 1])
+    run("ninja", "-C", build, *objects)
+    run("cmake", "--install", build, "--prefix", scratch / "none")  # fails where it looks for more
+    run(*below, "-DPENSTOCK_INSTALL=ON",
+        *(f"-DCMAKE_INSTALL_{name.upper()}={path}" for name, path in folders.items()))
     for name, path in folders.items():
-        said = run("pkg-config", f"--variable={name}", build / "penstock.pc").decode().strip()
+        said = run("pkg-config", f"--variable={name}",
+                   build / "penstock/penstock.pc").decode().strip()
         if said != path:
             sys.exit(f"penstock.pc has {said} for the {name} {path}")
+    expect_failure("nlohmann-json3-dev", *below,
+                   "-DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON")
 
 
 def pkg_config(prefix, scratch, compiler, file):
@@ -134,7 +152,9 @@ def pkg_config(prefix, scratch, compiler, file):
         run(compiler, "-std=c++20", FOREIGN / f"{name}.cpp", "-o", scratch / name, *flags)
         return scratch / name
 
-    absolute_folders(scratch, compiler)
+    below_a_project(scratch, compiler)
+    expect_failure("Penstock needs C++20", compiler, "-std=c++17", "-fsyntax-only",
+                   FOREIGN / "reader.cpp", f"-I{prefix}/include")
     check_reader(program("reader", "penstock"), file)
     if (found[0] / "penstock-mount.pc").exists():
         check_mounter(program("mounter", "penstock-mount"), file, scratch)

@@ -1,6 +1,8 @@
 // Compiler vocabulary: which functions run where, and which are called by their address.
 #pragma once
 
+#include "penstock/base/language.hpp"
+
 // PENSTOCK_HD marks a function that runs on the host and on the GPU. Plain g++ sees an empty macro,
 // so every header under base/, group/ (the .hpp ones) and engine/ compiles without CUDA.
 #if defined(__CUDACC__)

@@ -11,6 +11,8 @@
 // no error, so that kernels name them as ever.
 #pragma once
 
+#include "penstock/base/language.hpp"
+
 #if !defined(__CUDACC_RTC__)
 
 #include <bit>

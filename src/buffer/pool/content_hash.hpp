@@ -41,7 +41,8 @@ PENSTOCK_HD inline std::uint64_t folded_product(std::uint64_t x, std::uint64_t y
 #if PENSTOCK_ON_DEVICE
     return (x * y) ^ __umul64hi(x, y);
 #else
-    const unsigned __int128 product = static_cast<unsigned __int128>(x) * y;
+    __extension__ typedef unsigned __int128 wide;  // -Wpedantic would not have it
+    const wide product = wide{x} * y;
     return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
 #endif
 }
