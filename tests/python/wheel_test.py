@@ -74,6 +74,11 @@ def build_foreign(repository, scratch, compiler, python, cmake_dir):
         ran = subprocess.run([program, data], stdout=subprocess.PIPE, check=False, timeout=60)
         if ran.stdout != content:
             sys.exit(f"{program}: status {ran.returncode}, other bytes than those of the file")
+    ran = subprocess.run(["cmake", "-S", repository / "tests/install/components", "-B",
+                          scratch / "mount", f"-DPenstock_DIR={cmake_dir}", "-DWANTED=mount"],
+                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    if "the wheel of Python has no libfuse" not in " ".join(ran.stdout.decode().split()):
+        sys.exit(f"asked for a mount the wheel says: {ran.stdout.decode()}")
 
 
 def main():
