@@ -5,6 +5,7 @@
 
 #include "command.hpp"
 #include "os/env.hpp"
+#include "os/patient_open.hpp"
 
 namespace penstock::cli {
 
@@ -54,8 +55,8 @@ status copying_failed(const planned_copy& plan, const open_copy& copy,
 }
 
 status open_place(const planned_copy& plan, unique_fd& out) {
-    out = unique_fd(::open(plan.to.c_str(),
-                           (plan.is_new ? O_CREAT | O_EXCL : 0) | O_WRONLY | flags_of_any, 0600));
+    const int flags = (plan.is_new ? O_CREAT | O_EXCL : 0) | O_WRONLY | flags_of_any;
+    out = unique_fd(host::open_past_leases(plan.to, flags, 0600));
     return out >= 0 ? status{} : place_failed(plan, -errno, "give another name");
 }
 

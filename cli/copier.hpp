@@ -50,7 +50,8 @@ status make_kernel_copier(const options& settings, const copy_wishes& wanted, bo
 // For both.
 
 inline constexpr std::uint64_t least_hole_bytes = 64 << 10;  // shorter ones are copied as zeros
-inline constexpr int flags_of_any = O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+// Of host::open_past_leases: a pipe or a device may have the name.
+inline constexpr int flags_of_any = O_NOCTTY;
 
 // "1,234 bytes"
 std::string bytes_text(std::uint64_t bytes);

@@ -23,6 +23,7 @@
 #include "copier.hpp"
 #include "os/env.hpp"
 #include "os/file_kind.hpp"
+#include "os/patient_open.hpp"
 
 namespace penstock::cli {
 
@@ -191,7 +192,7 @@ private:
     // loses what it had.
     static status add(const planned_copy& plan, std::vector<host_copy>& to) {
         host_copy file{
-            &plan, {}, unique_fd(::open(plan.from.c_str(), O_RDONLY | flags_of_any)), {}};
+            &plan, {}, unique_fd(host::open_past_leases(plan.from, O_RDONLY | flags_of_any)), {}};
         struct stat facts {};
         if (file.source < 0 || ::fstat(file.source, &facts) != 0)
             return about_source(plan.from, -errno, "cp");
@@ -266,7 +267,7 @@ private:
             host_copy next{&plan,
                            {.bytes = files[i].copy.bytes, .data = {}},
                            std::move(files[i].source),
-                           unique_fd(::open(plan.to.c_str(), O_RDONLY | flags_of_any))};
+                           unique_fd(host::open_past_leases(plan.to, O_RDONLY | flags_of_any))};
             next.copy.code = -ECANCELED;
             struct stat facts {};
             if (next.place < 0 || ::fstat(next.place, &facts) != 0)

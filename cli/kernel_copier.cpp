@@ -12,6 +12,7 @@
 
 #include "command.hpp"
 #include "copier.hpp"
+#include "os/patient_open.hpp"
 
 namespace penstock::cli {
 
@@ -37,7 +38,7 @@ struct cut {
 
     // 0 or a negative errno.
     [[nodiscard]] int make() const {
-        const unique_fd file(::open(path.c_str(), O_WRONLY | flags_of_any));
+        const unique_fd file(host::open_past_leases(path, O_WRONLY | flags_of_any));
         struct stat now {};
         if (file < 0 || ::fstat(file, &now) != 0) return errno == ENOENT ? 0 : -errno;
         if (now.st_dev != device || now.st_ino != inode) return 0;
@@ -153,7 +154,7 @@ private:
     // loses what it had.
     status add(const planned_copy& plan, batch& to) {
         open_copy copy;
-        unique_fd place, source(::open(plan.from.c_str(), O_RDONLY | flags_of_any));
+        unique_fd place, source(host::open_past_leases(plan.from, O_RDONLY | flags_of_any));
         if (source < 0) return about_source(plan.from, -errno, "cp");
         copy.from = rt_->open(plan.from);
         file_stat facts{};

@@ -9,6 +9,7 @@
 
 #include "common/message.hpp"
 #include "index_library.hpp"
+#include "os/patient_open.hpp"
 
 namespace penstock::collage {
 
@@ -41,7 +42,7 @@ bool has_header(const std::string& folder) {
     const std::string path = folder + "/" + header_name;
     struct stat there {};
     if (!is_file(path, there) || there.st_size != sizeof(library_header)) return false;
-    const apps::unique_fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    const apps::unique_fd fd(host::open_past_leases(path, O_RDONLY | O_NOFOLLOW));
     std::uint64_t magic = 0;
     return fd >= 0 && apps::read_all(fd, &magic, sizeof magic, 0) == 0 && magic == library_magic;
 }

@@ -20,6 +20,7 @@
 #include "common/message.hpp"
 #include "os/file_kind.hpp"
 #include "os/file_system.hpp"
+#include "os/patient_open.hpp"
 #include "penstock/runtime.hpp"
 
 namespace penstock::apps {
@@ -113,7 +114,8 @@ status look_at_input(const std::string& path, const std::string& cure, struct st
 }
 
 status open_to_read(const std::string& path, const std::string& noun, unique_fd& out, int flags) {
-    out = unique_fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags));
+    out = unique_fd((flags & O_NONBLOCK) != 0 ? host::open_past_leases(path, O_RDONLY | flags)
+                                              : ::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags));
     if (out >= 0) return {};
     return {-errno,
             shown(path) + ": " + error_text(-errno) + "; name " + noun + " that can be read"};
@@ -124,12 +126,11 @@ std::string about_stream(int code, const std::string& cure) {
     return "no program writes to this pipe; start that program first, or name a file";
 }
 
-// O_NONBLOCK: the open of a pipe does not wait for its writer, and that of a device not for its
-// other end.
+// The open of a pipe does not wait for its writer, and that of a device not for its other end.
 int input_stream::open(const std::string& path) {
     fd_ = {};
     had_writer_ = false;
-    fd_ = unique_fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+    fd_ = unique_fd(host::open_past_leases(path, O_RDONLY | O_NOCTTY));
     struct stat facts {};
     if (fd_ < 0 || ::fstat(fd_, &facts) != 0) return -errno;
     is_pipe_ = S_ISFIFO(facts.st_mode);
@@ -432,7 +433,8 @@ int open_long(const std::string& path, int flags) {
         at = std::min(path.find_first_not_of('/', slash), path.size());
     }
     const std::string rest = at == path.size() && at > 0 ? "." : path.substr(at);
-    return ::openat(from(), rest.c_str(), flags);
+    return (flags & O_NONBLOCK) != 0 ? host::open_past_leases(from(), rest.c_str(), flags)
+                                     : ::openat(from(), rest.c_str(), flags);
 }
 
 }  // namespace penstock::apps

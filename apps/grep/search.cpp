@@ -15,6 +15,7 @@
 #include "common/threads.hpp"
 #include "count_job.hpp"
 #include "os/file_kind.hpp"
+#include "os/patient_open.hpp"
 #include "penstock/group/lane.hpp"
 
 namespace penstock::grep {
@@ -179,7 +180,7 @@ status file_search::run_jobs(big_vector<record>& records, counted_files& out) {
 }
 
 int open_of_size(const char* path, std::uint64_t bytes, apps::unique_fd& out) {
-    out = apps::unique_fd(::open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+    out = apps::unique_fd(host::open_past_leases(path, O_RDONLY | O_NOCTTY));
     struct stat info {};
     if (out < 0 || ::fstat(out, &info) != 0) return -errno;
     return static_cast<std::uint64_t>(info.st_size) == bytes ? 0 : -ESTALE;

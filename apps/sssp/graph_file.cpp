@@ -11,6 +11,7 @@
 
 #include "common/message.hpp"
 #include "common/threads.hpp"
+#include "os/patient_open.hpp"
 
 namespace penstock::sssp {
 
@@ -97,7 +98,9 @@ private:
 }  // namespace
 
 status graph_file::open(int flags, apps::unique_fd& out) const {
-    out = apps::unique_fd(::open(real_path().c_str(), flags | O_CLOEXEC));
+    out =
+        apps::unique_fd((flags & O_NONBLOCK) != 0 ? host::open_past_leases(real_path(), flags)
+                                                  : ::open(real_path().c_str(), flags | O_CLOEXEC));
     if (out >= 0) return {};
     return {-errno,
             apps::shown(path) + ": " + error_text(-errno) + "; name a graph that can be read"};
@@ -108,7 +111,7 @@ status open_graph(const std::string& path, graph_file& out) {
     const std::string cure = "name a graph that can be read, or make one with penstock-sssp make";
     struct stat info {};
     if (status s = apps::look_at_input(path, cure, info); !s) return s;
-    const apps::unique_fd fd(::open(path.c_str(), without_waiting | O_CLOEXEC));
+    const apps::unique_fd fd(host::open_past_leases(path, without_waiting));
     const int code = fd < 0 || ::fstat(fd, &info) != 0 ? -errno : 0;
     if (code != 0) return {code, apps::shown(path) + ": " + error_text(code) + "; " + cure};
     const auto size = static_cast<std::uint64_t>(info.st_size);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "os/file_system.hpp"
+#include "os/patient_open.hpp"
 #include "penstock/error.hpp"
 
 namespace penstock::host {
@@ -121,13 +122,13 @@ void read_nothing_ahead(int fd) { ::posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM); 
 
 void read_ahead_as_usual(int fd) { ::posix_fadvise(fd, 0, 0, POSIX_FADV_NORMAL); }
 
-// Asked by name first, because opening a device may already do something. O_NONBLOCK keeps a pipe
-// that takes the name in between from holding up the caller.
+// Asked by name first, because opening a device may already do something. A pipe that takes the
+// name in between does not hold up the caller.
 int look_at_file(const std::string& path, struct stat& facts, file_kind& kind) {
     if (::stat(path.c_str(), &facts) != 0) return -errno;
     kind = kind_of(facts.st_mode);
     if (kind != file_kind::regular) return 0;
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    const int fd = open_past_leases(path, O_RDONLY | O_NOCTTY);
     if (fd < 0) return -errno;
     const int code = ::fstat(fd, &facts) == 0 ? 0 : -errno;
     if (code == 0) kind = kind_of(fd, facts);

@@ -85,8 +85,8 @@ void read_nothing_ahead(int fd);
 void read_ahead_as_usual(int fd);
 
 // Opens `path` for reading if it is a regular file and not special, and judges it; the descriptor
-// is closed again. Follows links, opens nothing that could wait. 0 with `kind` and `facts`, or a
-// negative errno.
+// is closed again. Follows links, and waits for nothing but a lease. 0 with `kind` and `facts`, or
+// a negative errno.
 int look_at_file(const std::string& path, struct stat& facts, file_kind& kind);
 
 // The rest of "PATH: ..." for a file of this kind that a reader by size cannot take, with the cure.

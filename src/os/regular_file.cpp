@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "os/file_kind.hpp"
+#include "os/patient_open.hpp"
 
 namespace penstock::host {
 
@@ -15,8 +16,8 @@ regular_file::~regular_file() {
     if (fd_ >= 0) ::close(fd_);
 }
 
-// The name is asked first, because opening a device may already do something; O_NONBLOCK keeps a
-// pipe that takes the name in between from holding up the caller.
+// The name is asked first, because opening a device may already do something. A pipe that takes the
+// name in between does not hold up the caller.
 status regular_file::open(const std::string& path) {
     assert(fd_ < 0);
     const auto refused = [&](int code) -> status {
@@ -33,7 +34,7 @@ status regular_file::open(const std::string& path) {
     if (::stat(path.c_str(), &facts) != 0) return refused(-errno);
     if (const file_kind kind = kind_of(facts.st_mode); kind != file_kind::regular)
         return of_kind(kind);
-    fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    fd_ = open_past_leases(path, O_RDONLY | O_NOCTTY);
     if (fd_ < 0 || ::fstat(fd_, &facts) != 0) return refused(-errno);
     if (const file_kind kind = kind_of(fd_, facts); kind != file_kind::regular)
         return of_kind(kind);

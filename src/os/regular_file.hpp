@@ -1,5 +1,5 @@
 // A regular file that is open for reading, by its size: what readers of headers use. Pipes, devices
-// and files of /proc are refused, and no open waits for one.
+// and files of /proc are refused, and no open waits for one; it waits for a lease on the file.
 #pragma once
 
 #include <cstdint>

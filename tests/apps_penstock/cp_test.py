@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """penstock cp copies what cp copies, and says what it could not: cp_test.py PROGRAM."""
+import fcntl
 import json
 import os
 import pathlib
@@ -8,6 +9,7 @@ import signal
 import stat
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 
@@ -21,6 +23,41 @@ MIB = 1 << 20
 def at_most(size_bytes):
     """For a program whose files may not grow further."""
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, size_bytes))
+
+
+class Lease:
+    """A write lease on a file, given back shortly after another open wants it."""
+
+    def __init__(self, path):
+        self.fd = os.open(path, os.O_RDWR)
+        self.is_over = self.was_wanted_back = False
+        try:
+            fcntl.fcntl(self.fd, fcntl.F_SETSIG, signal.SIGURG)
+            fcntl.fcntl(self.fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+            self.is_there = True
+        except OSError:
+            self.is_there = False
+        self.holder = threading.Thread(target=self.hold)
+
+    def hold(self):
+        while not self.is_over and fcntl.fcntl(self.fd, fcntl.F_GETLEASE) == fcntl.F_WRLCK:
+            time.sleep(0.001)
+        self.was_wanted_back = not self.is_over
+        time.sleep(0.02)
+        fcntl.fcntl(self.fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+        os.close(self.fd)  # a writer would keep others from having windows
+
+    def __enter__(self):
+        if self.is_there:
+            self.holder.start()
+        return self
+
+    def __exit__(self, *_):
+        self.is_over = True
+        if self.is_there:
+            self.holder.join()
+        else:
+            os.close(self.fd)
 
 
 class Copies:
@@ -257,6 +294,16 @@ class Copies:
                          [True, True], ran.stderr)
         for source in sources[:4]:
             self.same(there / source.name, source)
+
+    def test_a_lease_is_waited_for(self):
+        """Runtimes hold them for moments, in which an open that waits for nothing fails."""
+        names = [self.make_pattern(name, 3_000_000) for name in ("source", "copy")]
+        for leased in names:
+            with self.subTest(leased=leased.name), Lease(leased) as lease:
+                if not lease.is_there:
+                    self.skipTest("no leases in this folder")
+                self.copies(*names, "--verify")
+                self.assertTrue(lease.was_wanted_back)
 
     def running(self, source, copy):
         """cp in the middle of its work, stopped."""

@@ -13,6 +13,7 @@
 
 #include "buffer/pool/manager.hpp"
 #include "region/support.hpp"
+#include "unit/held_lease.hpp"
 
 namespace penstock::test {
 
@@ -242,6 +243,19 @@ TEST_P(pool_of_files, a_file_is_open_once_and_must_be_one) {
     EXPECT_EQ(pool->close_file(other), 0);
     EXPECT_EQ(read_file(folder / "g")[0], 1);
     EXPECT_TRUE(pool->open_file(folder / "h", file_access::read, other).ok());
+}
+
+TEST_P(pool_of_files, an_open_waits_for_a_lease) {
+    write_file(folder / "g", bytes(page_bytes));
+    for (const file_access access : {file_access::read, file_access::read_write}) {
+        held_lease held(folder / "g");
+        if (!held.is_there()) GTEST_SKIP() << "no leases in this folder";
+        std::uint32_t other = 0;
+        const status opened = pool->open_file(folder / "g", access, other);
+        ASSERT_TRUE(opened.ok()) << opened.message;
+        EXPECT_TRUE(held.was_wanted_back());
+        EXPECT_EQ(pool->close_file(other), 0);
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(all, pool_of_files,

@@ -1,16 +1,22 @@
 // Which files may be read by their size, and what makes two looks at a file the same version.
 #include "os/file_kind.hpp"
 #include "os/file_system.hpp"
+#include "os/patient_open.hpp"
+#include "os/regular_file.hpp"
 #include "os/rested_files.hpp"
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
+#include <cstring>
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <sys/time.h>
 #include <thread>
 #include <unistd.h>
+
+#include "unit/held_lease.hpp"
 
 namespace {
 
@@ -62,6 +68,48 @@ TEST_F(file_kinds, nothing_special_is_opened) {
     struct stat facts {};
     file_kind kind{};
     EXPECT_EQ(look_at_file(folder + "/none", facts, kind), -ENOENT);
+}
+
+// Runtimes hold leases for moments, in which the kernel fails an open with O_NONBLOCK.
+TEST_F(file_kinds, an_open_waits_for_a_lease) {
+    const std::string path = made("leased", "hello");
+    {
+        penstock::test::held_lease held(path);
+        if (!held.is_there()) GTEST_SKIP() << "no leases in this folder";
+        EXPECT_EQ(kind(path), file_kind::regular);
+        EXPECT_TRUE(held.was_wanted_back());
+    }
+    {
+        penstock::test::held_lease held(path);
+        regular_file opened;
+        const penstock::status s = opened.open(path);
+        EXPECT_TRUE(s.ok()) << s.message;
+        EXPECT_EQ(opened.size_bytes(), 5u);
+        EXPECT_TRUE(held.was_wanted_back());
+    }
+}
+
+TEST_F(file_kinds, an_open_that_waits_for_a_lease_has_the_flags_it_was_given) {
+    const std::string path = made("leased", "hello");
+    for (const int flags : {O_RDONLY | O_NOFOLLOW, O_WRONLY | O_CREAT, O_RDWR | O_APPEND}) {
+        penstock::test::held_lease held(path);
+        if (!held.is_there()) GTEST_SKIP() << "no leases in this folder";
+        const int fd = open_past_leases(path, flags, 0600);
+        ASSERT_GE(fd, 0) << std::strerror(errno);
+        EXPECT_EQ(::fcntl(fd, F_GETFL) & (O_ACCMODE | O_APPEND), flags & (O_ACCMODE | O_APPEND));
+        EXPECT_EQ(::fcntl(fd, F_GETFD), FD_CLOEXEC);
+        ::close(fd);
+    }
+}
+
+TEST_F(file_kinds, an_open_that_waits_for_leases_waits_for_no_pipe) {
+    const std::string pipe = folder + "/pipe";
+    ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+    const int reading = open_past_leases(pipe, O_RDONLY);
+    EXPECT_GE(reading, 0);
+    ::close(reading);
+    EXPECT_EQ(open_past_leases(pipe, O_WRONLY), -1);
+    EXPECT_EQ(errno, ENXIO);
 }
 
 // rsync --inplace -t and cp -p leave size and modification time as they were.

@@ -15,6 +15,7 @@
 #include "buffer/pool/device_frames.hpp"
 #include "buffer/pool/manager.hpp"
 #include "os/file_kind.hpp"
+#include "os/patient_open.hpp"
 #include "os/process_owner.hpp"
 #include "os/size_signal.hpp"
 #include "penstock/buffer.hpp"
@@ -267,14 +268,13 @@ private:
     }
     // A descriptor, and what the file is.
     status open_below(pool_file& file) const {
-        const int flags = (file.access == file_access::read_write ? O_RDWR : O_RDONLY) | O_CLOEXEC |
-                          O_NOCTTY | O_NONBLOCK;
+        const int flags = (file.access == file_access::read_write ? O_RDWR : O_RDONLY) | O_NOCTTY;
         struct stat facts {};
         // To open a device or a pipe may already do something.
         if (::stat(file.path.c_str(), &facts) == 0 &&
             host::kind_of(facts.st_mode) == host::file_kind::special)
             return refuse(file, host::file_kind::special);
-        const int fd = ::open(file.path.c_str(), flags);
+        const int fd = host::open_past_leases(file.path, flags);
         if (fd < 0) {
             const int error = errno;
             return {-error, "'" + file.path + "': " + error_text(-error) + "; " +

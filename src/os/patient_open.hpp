@@ -1,0 +1,19 @@
+// Opens of files that any program may have a lease on.
+#pragma once
+
+#include <string>
+
+namespace penstock::host {
+
+// As openat(2) with O_NONBLOCK and O_CLOEXEC: waits for no pipe and no device. But where a lease on
+// a regular file stands in the way it waits until its holder gives it back: runtimes hold one while
+// they ask for writers and while a file's pages are lent to windows, and with O_NONBLOCK the kernel
+// fails an open in that moment. It wants the lease back from its holder and takes it after
+// /proc/sys/fs/lease-break-time (45 s).
+//
+// A descriptor, or -1 with errno: EUNATCH says that the wait needs /proc, which is not mounted.
+// `mode` is for O_CREAT.
+int open_past_leases(int start, const char* path, int flags, unsigned mode = 0);
+int open_past_leases(const std::string& path, int flags, unsigned mode = 0);
+
+}  // namespace penstock::host
