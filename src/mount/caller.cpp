@@ -193,10 +193,7 @@ ssize_t read_as_judged(fuse_req_t request, const fuse_file_info* open, std::vect
 
 }  // namespace
 
-bool is_made_up(node& file_node) {
-    if (file_node.made_up < 0) file_node.made_up = host::is_made_up(file_node.fd) ? 1 : 0;
-    return file_node.made_up > 0;
-}
+bool is_made_up(const node& file_node) { return file_node.lies_on->is_made_up; }
 
 void read_what_comes(fuse_req_t request, const fuse_file_info* open, std::size_t bytes,
                      off_t offset) {

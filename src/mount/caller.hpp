@@ -106,9 +106,7 @@ constexpr uid_t other_user = 65534;
 
 // Files that the source makes up when they are read, such as those of /proc and /sys. Their sizes
 // say nothing about the bytes that they give, and the bytes may depend on the reader.
-//
-// host::is_made_up, asked once for each node.
-bool is_made_up(node& file_node);
+bool is_made_up(const node& file_node);
 
 // Answers a read of a file of a false size with the bytes that come, at most as many as the program
 // asks for.

@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "mount/source_version.hpp"
 #include "mount/tree.hpp"
 
 namespace penstock::mount {
@@ -112,7 +113,7 @@ std::shared_ptr<buffered_file> file_buffer::file_of(node& file_node) {
     return file_node.buffered;
 }
 
-void file_buffer::opened(node& file_node) try {
+void file_buffer::opened(node& file_node, int fd) try {
     file_pointer file;
     {
         const std::lock_guard hold(table_);
@@ -125,7 +126,7 @@ void file_buffer::opened(node& file_node) try {
         const std::lock_guard node_hold(file_node.lock);
         file_node.buffered = file;
     }
-    look_again(*file, file_node);
+    look_again(*file, file_node, fd);
 } catch (const std::bad_alloc&) {
     say_no_memory();
 }
@@ -218,21 +219,21 @@ int file_buffer::open_source(const node& file_node) {
 // With `changing`. The file gets a number; the size and version are those of before any page of it
 // is loaded.
 bool file_buffer::enter(buffered_file& file, const node& file_node) {
-    struct stat facts {};
+    source_version now;
     const int fd = open_source(file_node);
     if (fd < 0) return false;
     int number = -EINVAL;
-    if (::fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode) &&
-        take_room(file, static_cast<std::uint64_t>(facts.st_size)))
-        number = add(fd, static_cast<std::uint64_t>(facts.st_size));
+    if (look_at_source(file_node, fd, false, now) == 0 && now.is_regular &&
+        take_room(file, now.identity.size_bytes))
+        number = add(fd, now.identity.size_bytes);
     if (number < 0) {
         ::close(fd);
         const std::lock_guard hold(table_);
         pages_ -= std::exchange(file.room, 0);
         return false;
     }
-    file.version = host::identity_of(facts);
-    file.size_bytes = static_cast<std::uint64_t>(facts.st_size);
+    file.version = now.is_proof ? now.identity : host::file_identity{};
+    file.size_bytes = now.identity.size_bytes;
     file.fd = fd;
     file.number = number;
     return true;
@@ -249,23 +250,23 @@ bool file_buffer::take_over_size(buffered_file& file, std::uint64_t size_bytes) 
 }
 
 // At each open: what was changed in the source since its pages were loaded is seen from now on.
-void file_buffer::look_again(buffered_file& file, const node& file_node) {
+void file_buffer::look_again(buffered_file& file, const node& file_node, int fd) {
     const std::lock_guard hold(file.changing);
     const std::shared_lock number_stays(file.in_use);
     if (file.number < 0) {
         file.outside = false;  // tried again
         return;
     }
-    struct stat facts {};
-    const bool is_known = facts_of(file_node, facts);
-    if (is_known && !file.stale && !file.outside && file.version == host::identity_of(facts))
+    source_version now;
+    const bool is_known = look_at_source(file_node, fd, false, now) == 0;
+    if (is_known && now.is_proof && !file.stale && !file.outside && file.version == now.identity)
         return;
-    bool right = is_known && take_over_size(file, static_cast<std::uint64_t>(facts.st_size));
+    bool right = is_known && take_over_size(file, now.identity.size_bytes);
     if (right) {
         session_pool::lent session(sessions_);
         right = session->forget(static_cast<std::uint32_t>(file.number), 0, all_pages) == 0;
     }
-    file.version = host::identity_of(facts);
+    file.version = now.is_proof ? now.identity : host::file_identity{};
     file.stale = !right;
     file.outside = !right;
 }

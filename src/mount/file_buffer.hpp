@@ -101,7 +101,8 @@ struct buffered_file {
     std::atomic<std::uint64_t> read_to{0};  // where the last read ended: a hint
     std::mutex changing;
     // Guarded by changing:
-    host::file_identity version;   // when the first of its pages was loaded
+    // When the first of its pages was loaded; device 0: not known.
+    host::file_identity version;
     std::uint64_t size_bytes = 0;  // that the buffer knows
     int fd = -1;  // what the buffer reads: one number as long as the file has a number
     // Guarded by the table's lock:
@@ -124,9 +125,9 @@ public:
                        std::unique_ptr<file_buffer>& out);
     ~file_buffer();
 
-    // A regular file was opened, or closed. One for which there is no memory is read from the
-    // source.
-    void opened(node& file_node);
+    // A regular file was opened, by `fd`, or closed. One for which there is no memory is read from
+    // the source.
+    void opened(node& file_node, int fd);
     void closed(node& file_node);
     // Null: it is not open.
     static std::shared_ptr<buffered_file> file_of(node& file_node);
@@ -159,7 +160,7 @@ private:
     bool drop(buffered_file& file);
     void park(const file_pointer& file);
     void wake(buffered_file& file, const node& file_node);
-    void look_again(buffered_file& file, const node& file_node);
+    void look_again(buffered_file& file, const node& file_node, int fd);
     bool take_over_size(buffered_file& file, std::uint64_t size_bytes);
     void say_cached(const std::string& path);
     void say_no_memory();

@@ -19,6 +19,7 @@
 #include "mount/caller.hpp"
 #include "mount/file_buffer.hpp"
 #include "mount/pooled_reads.hpp"
+#include "mount/source_version.hpp"
 #include "mount/tree.hpp"
 
 namespace penstock::mount {
@@ -79,34 +80,34 @@ private:
     const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-// The facts of a file that a program opens. The kernel does not ask for them at an open: for a
-// second it goes on by those that it was told last, and reads no further than their size. So it is
-// told to ask where they are no longer true. It is not held up by that, since no page is concerned.
-// With the lock, so that no other open of the file is answered before. 0 or an errno.
-int facts_at_open(tree& t, node& file_node, struct stat& facts) {
+// The version of a file that a program has opened. The kernel does not ask for facts at an open:
+// for a second it goes on by those that it was told last, and reads no further than their size. So
+// it is told to ask where they are no longer true. It is not held up by that, since no page is
+// concerned. With the lock, so that no other open of the file is answered before. 0 or an errno.
+int version_at_open(tree& t, node& file_node, const fuse_file_info* open, source_version& now) {
+    const bool judges_size = (open->fh & is_ours) == 0;
     const std::lock_guard hold(file_node.lock);
-    if (::fstatat(file_node.fd, "", &facts, AT_EMPTY_PATH) != 0) return errno;
-    const host::file_identity now = host::identity_of(facts);
-    if (file_node.told == now) return 0;
+    if (const int code = look_at_source(file_node, handle_of(open), judges_size, now); code != 0)
+        return -code;
+    if (file_node.told == now.identity) return 0;
     fuse_lowlevel_notify_inval_inode(t.session, t.nodes.number_of(file_node), -1, 0);
-    file_node.told = now;
+    file_node.told = now.identity;
     return 0;
 }
 
 // The kernel keeps the pages it has of a file that did not change since they came.
-void keep_cache_if_unchanged(node& file_node, const struct stat& facts, fuse_file_info* open) {
+void keep_cache_if_unchanged(node& file_node, const source_version& now, fuse_file_info* open) {
     const std::lock_guard hold(file_node.lock);
-    const host::file_identity now = host::identity_of(facts);
-    open->keep_cache = file_node.cached == now;
-    file_node.cached = now;
+    open->keep_cache = now.is_proof && file_node.cached == now.identity;
+    file_node.cached = now.is_proof ? now.identity : host::file_identity{};
 }
 
 // Marks files that bypass the kernel's cache. One of a false size, because the kernel would believe
 // the size. An append-only one that a mapping could store to, because stores have no way to the
 // file: so the kernel refuses the mapping (ENODEV). With a buffer it does not, and msync reports
 // that such stores are lost.
-void judge(int fd, const struct stat& facts, fuse_file_info* open) {
-    if (host::kind_of(fd, facts) == host::file_kind::false_size) open->fh |= has_false_size;
+void judge(const source_version& now, fuse_file_info* open) {
+    if (now.has_false_size) open->fh |= has_false_size;
     open->direct_io =
         (open->fh & has_false_size) != 0 || ((open->fh & only_appends) != 0 && may_store(open));
 }
@@ -136,7 +137,7 @@ bool begin_use(tree& t, node& file_node, fuse_file_info* open) {
         const std::lock_guard hold(file_node.lock);
         ++file_node.told_opens;
     }
-    if (is_buffered(t, open)) t.buffer->opened(file_node);
+    if (is_buffered(t, open)) t.buffer->opened(file_node, handle_of(open));
     const bool is_pooled = t.pooled != nullptr && (open->fh & (has_false_size | is_ours)) == 0;
     if (!is_pooled && !is_buffered(t, open)) return true;
     if (t.agreed.uncached.reached) open->direct_io |= (open->flags & O_ACCMODE) == O_RDONLY;
@@ -209,6 +210,15 @@ bool is_refused_as_program(const node& file_node, const fuse_file_info* open) {
            (facts.f_flag & ST_NOEXEC) != 0;
 }
 
+// The kernel checked the mode of a file that is made up, but its bytes may depend on more.
+int look_for_judges(const node& file_node, fuse_file_info* open) {
+    struct stat facts {};
+    if (!is_made_up(file_node)) return 0;
+    if (::fstatat(file_node.fd, "", &facts, AT_EMPTY_PATH) != 0) return errno;
+    if (facts.st_blocks == 0) open->fh |= judges_reader;
+    return 0;
+}
+
 // An attempt (answer_without_waiting).
 bool try_to_open(fuse_req_t request, node& file_node, fuse_file_info wanted, const patience& left) {
     fuse_file_info* const open = &wanted;
@@ -217,9 +227,7 @@ bool try_to_open(fuse_req_t request, node& file_node, fuse_file_info wanted, con
         reply(request, code);
         return true;
     };
-    struct stat facts {};
-    if (const int code = facts_at_open(t, file_node, facts); code != 0) return refuse(code);
-    if (facts.st_blocks == 0 && is_made_up(file_node)) open->fh |= judges_reader;
+    if (const int code = look_for_judges(file_node, open); code != 0) return refuse(code);
     look_for_stores_past(t, file_node);
     const int fd = open_as_judged(request, file_node, open);
     if (fd == -EWOULDBLOCK && !left.is_over()) return false;
@@ -229,15 +237,17 @@ bool try_to_open(fuse_req_t request, node& file_node, fuse_file_info wanted, con
     if (const pid_t own = t.own_opener; own != 0 && fuse_req_ctx(request)->pid == own) {
         open->fh |= is_ours;
         open->keep_cache = 1;
-    } else {
-        judge(fd, facts, open);
     }
-    if (!begin_use(t, file_node, open)) {
+    source_version now;
+    int code = version_at_open(t, file_node, open, now);
+    if (code == 0 && (open->fh & is_ours) == 0) judge(now, open);
+    if (code == 0 && !begin_use(t, file_node, open)) code = EINVAL;
+    if (code != 0) {
         ::close(fd);
-        return refuse(EINVAL);
+        return refuse(code);
     }
-    if ((open->fh & (is_ours | is_passed)) == 0) keep_cache_if_unchanged(file_node, facts, open);
-    const bool is_told = (open->fh & has_false_size) != 0 && facts.st_size == 0 &&
+    if ((open->fh & (is_ours | is_passed)) == 0) keep_cache_if_unchanged(file_node, now, open);
+    const bool is_told = (open->fh & has_false_size) != 0 && now.identity.size_bytes == 0 &&
                          (open->flags & O_ACCMODE) == O_RDONLY;
     if (!is_told || !reply_told_open(request, t, file_node, *open))
         reply_open(request, t, file_node, *open);

@@ -38,18 +38,24 @@ known_file& known_file::operator=(known_file&& other) noexcept {
 
 namespace {
 
-// The id of the mount that a descriptor leads through; 0 if the kernel does not tell (before Linux
-// 5.8).
-std::uint64_t mount_of(int path_fd) {
+// Of the mount that a descriptor leads through. Linux tells from 5.8 on, and from 6.8 on a number
+// that is for ever, which some headers do not know.
+mount_number mount_of(int path_fd) {
 #if defined(STATX_MNT_ID)
+    constexpr unsigned unique = 0x4000;  // STATX_MNT_ID_UNIQUE
     struct statx told {};
-    if (::statx(path_fd, "", AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC, STATX_MNT_ID,
-                &told) == 0 &&
-        (told.stx_mask & STATX_MNT_ID) != 0)
-        return told.stx_mnt_id;
+    if (::statx(path_fd, "", AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW | AT_STATX_DONT_SYNC,
+                STATX_MNT_ID | unique, &told) == 0 &&
+        (told.stx_mask & (STATX_MNT_ID | unique)) != 0)
+        return {told.stx_mnt_id, (told.stx_mask & unique) != 0};
 #endif
     static_cast<void>(path_fd);
-    return 0;
+    return {};
+}
+
+const host::file_system_kind& file_system_at(int path_fd, const mount_number& mount) {
+    return mount.is_for_ever ? host::file_system_of(path_fd, mount.number)
+                             : host::file_system_of(path_fd);
 }
 
 dev_t device_of(int path_fd) {
@@ -87,6 +93,7 @@ inode_table::inode_table(int root_fd)
     root_.fd = root_fd;
     root_.device = device_of(root_fd);
     root_.lookups = 1;
+    root_.lies_on = &file_system_at(root_fd, own_mount_);
 }
 
 node& inode_table::at(std::uint64_t number) {
@@ -115,12 +122,13 @@ int inode_table::facts_of(node& file_node, struct stat& out) {
     return out.st_ino != 0 ? 0 : ENOMEM;
 }
 
-// node_key::way. Few files lie in another mount than the source, and only for those is the mount
-// asked what it forbids: a network file system asks its server.
-std::uint64_t inode_table::way_to(int path_fd, mode_t mode) const {
-    const std::uint64_t mount = mount_of(path_fd);
-    if (S_ISDIR(mode)) return mount;
-    return mount == own_mount_ ? own_limits_ : limits_of(path_fd);
+// node_key::way, and the file system. Few files lie in another mount than the source, and only for
+// those is the mount asked what it forbids: a network file system asks its server.
+void inode_table::find_way(int path_fd, mode_t mode, node& out) const {
+    const mount_number mount = mount_of(path_fd);
+    const bool is_own = mount == own_mount_;
+    out.way = S_ISDIR(mode) ? mount.number : is_own ? own_limits_ : limits_of(path_fd);
+    out.lies_on = is_own && mount.number != 0 ? root_.lies_on : &file_system_at(path_fd, mount);
 }
 
 node* inode_table::remember(int path_fd, struct stat& facts, int& code) {
@@ -136,7 +144,7 @@ node* inode_table::remember(int path_fd, struct stat& facts, int& code) {
     made->device = facts.st_dev;
     made->inode = facts.st_ino;
     made->told = host::identity_of(facts);
-    made->way = way_to(path_fd, facts.st_mode);
+    find_way(path_fd, facts.st_mode, *made);
     facts.st_ino = shown(made->device, made->inode);
     if (facts.st_ino == 0) code = ENOMEM;
     if (code != 0) return nullptr;

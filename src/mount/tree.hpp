@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "os/file_kind.hpp"
+#include "os/file_system.hpp"
 #include "mount/file_numbers.hpp"
 #include "mount/first_exchange.hpp"
 #include "mount/late_answers.hpp"
@@ -49,7 +50,8 @@ struct node {
     int fd = -1;
     dev_t device = 0;
     ino_t inode = 0;
-    std::uint64_t way = 0;      // node_key
+    std::uint64_t way = 0;  // node_key
+    const host::file_system_kind* lies_on = nullptr;
     std::uint64_t lookups = 0;  // that the kernel has not forgotten; guarded by the table's lock
     std::mutex lock;
     host::file_identity cached;  // version of the kernel's pages; device 0: none; guarded by lock
@@ -61,8 +63,7 @@ struct node {
     // While it is open: the size that is shown for a file that claims to be empty; 0: what it
     // claims.
     std::atomic<std::uint64_t> told_bytes{0};
-    std::atomic<signed char> made_up{-1};  // host::is_made_up; -1: not asked yet
-    std::uint64_t told_opens = 0;          // opens of a false size; guarded by lock
+    std::uint64_t told_opens = 0;  // opens of a false size; guarded by lock
     // That have it open to read and write, and not passed through, so may have mapped it to store.
     std::atomic<std::uint64_t> storers{0};
     std::atomic<std::uint64_t> writers{0};  // that have it open to write
@@ -83,6 +84,14 @@ struct known_file {
     int fd = -1;
     std::uint64_t shown_inode = 0;
     bool may_be_stored_to = false;
+};
+
+// The number of a mount; 0: the kernel does not tell.
+struct mount_number {
+    std::uint64_t number = 0;
+    bool is_for_ever = false;  // never given to another mount
+
+    bool operator==(const mount_number&) const = default;
 };
 
 // Thread-safe.
@@ -112,10 +121,10 @@ public:
 
 private:
     known_file known(const node& file_node);
-    [[nodiscard]] std::uint64_t way_to(int path_fd, mode_t mode) const;
+    void find_way(int path_fd, mode_t mode, node& out) const;
 
     node root_;
-    const std::uint64_t own_mount_;
+    const mount_number own_mount_;
     const std::uint64_t own_limits_;
     file_numbers numbers_;
     std::mutex lock_;

@@ -48,7 +48,9 @@ int facts(const char* path, struct stat* out, fuse_file_info* open) {
 }
 
 int open_file(const char* path, fuse_file_info* open) {
-    const int fd = ::open(at(path).c_str(), open->flags & ~(O_CREAT | O_EXCL | O_NOFOLLOW));
+    // Direct access is that of the client's kernel: what it reads to may have any address.
+    const int flags = open->flags & ~(O_CREAT | O_EXCL | O_NOFOLLOW | O_DIRECT);
+    const int fd = ::open(at(path).c_str(), flags);
     if (fd < 0) return -errno;
     open->fh = static_cast<std::uint64_t>(fd);
     return 0;
