@@ -253,12 +253,12 @@ void print(const context& here, const nlohmann::ordered_json& machine) {
 
 void run_cases(const settings& asked, int device) {
     const backend where = choose_backend(asked.where, device);
-    if (asked.commit == "unknown")
-        apps::say("bench: the results name no commit; give --commit with what was built");
     context here(asked, where);
     for (const std::string& name : asked.cases)
         for (const bench_case& entry : case_table)
             if (name == entry.name) run_case(entry, here);
+    if (asked.commit == "unknown")
+        apps::say("bench: the results name no commit; give --commit with what was built");
     print(here, machine_json(where, asked.directory, asked.commit));
 }
 
