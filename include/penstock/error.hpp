@@ -6,6 +6,7 @@
 //   -EROFS      a file is to be changed, and the runtime (options::writable) or its file system
 //               only reads
 //   -EACCES     the name lies outside the roots, or the file may not be read
+//   -EDEADLK    the file is one of a mount that this process serves: name it in the source folder
 //   -EISDIR     a directory where a file is meant
 //   -EOPNOTSUPP neither file nor directory (a device, a pipe), or a file whose size is not what
 //               reads deliver, as in /proc and /sys; the log names such a file and the cure

@@ -100,10 +100,15 @@ private:
 // until `out` goes. Programs that use files there, and regions of the same files (named in the
 // source) of runtimes of this process, see each other's changes by page. The process must not exit
 // without taking the mount away, else the mount point answers ENOTCONN until fusermount3 -u. Raises
-// the process's limit on open files. Errors: -ENOENT, -ENOTDIR, -ENOTEMPTY, -EBUSY (mounted
-// already), -EINVAL (the point lies in the source), -EACCES and other errors of /dev/fuse, -ENOSYS
-// if the library was built without libfuse. With a buffer also -EINVAL (it has no
-// session to give), -ECHILD (it is that of the parent of this process) and -ENOMEM. The message
+// the process's limit on open files.
+//
+// This process names files in the source: it must not map or keep open files of the mount, and
+// calls of the library refuse them (-EDEADLK; docs/guide/mount.md).
+//
+// Errors: -ENOENT, -ENOTDIR, -ENOTEMPTY, -EBUSY (mounted already), -EINVAL (the point lies in the
+// source), -EDEADLK (the source lies in a mount of this process), -EACCES and other errors of
+// /dev/fuse, -ENOSYS if the library was built without libfuse. With a buffer also -EINVAL (it has
+// no session to give), -ECHILD (it is that of the parent of this process) and -ENOMEM. The message
 // names the path or the option, and the cure.
 status mount_directory(runtime& rt, const std::string& source, const std::string& point,
                        const mount_options& settings, std::unique_ptr<file_mount>& out);

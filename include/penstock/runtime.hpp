@@ -84,7 +84,8 @@ public:
     // Host versions of the device calls, with the same meaning and the same results
     // (penstock/file.hpp). On gpu they run small kernels of the runtime beside the user's and take
     // tens of microseconds; pages are read through the device's cache. open also allows the file:
-    // kernels may open it afterwards even if it lies outside the roots.
+    // kernels may open it afterwards even if it lies outside the roots. A file of a mount that this
+    // process serves gives -EDEADLK: name it in the source folder (docs/guide/mount.md).
     //
     // Of several devices, calls with a descriptor use device 0: open gives a descriptor of it,
     // which means another file or none to kernels of the other devices. For those open the file

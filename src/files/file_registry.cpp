@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "os/file_kind.hpp"
+#include "os/own_mounts.hpp"
 
 namespace penstock::host {
 
@@ -130,6 +131,7 @@ int file_registry::look_up_thoroughly(const std::string& name, bool check_roots,
     if (code == 0 && !out.facts.is_regular) code = -EOPNOTSUPP;
     if (code == 0) {
         const int fd = env_.open_found(found);
+        if (fd == -EDEADLK && reads_.say) reads_.say(out.path + " " + why_own(out.path));
         if (fd >= 0) out.handle = std::make_shared<shared_handle>(env_, fd, &reads_);
         else code = fd;
     }

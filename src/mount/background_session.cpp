@@ -8,12 +8,15 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -30,6 +33,7 @@
 #include "mount/tree.hpp"
 #include "os/file_system.hpp"
 #include "os/not_inherited.hpp"
+#include "os/own_mounts.hpp"
 
 namespace penstock::mount {
 
@@ -149,7 +153,10 @@ void keep_to_itself() {
 
 struct session_parts {
     explicit session_parts(int root_fd) : files(root_fd) {}
-    ~session_parts() { keep_device(); }
+    ~session_parts() {
+        leave_own();
+        keep_device();
+    }
     session_parts(const session_parts&) = delete;
     session_parts& operator=(const session_parts&) = delete;
 
@@ -159,9 +166,24 @@ struct session_parts {
         device_fd = fuse_session_fd(session.get());
         host::close_in_children(device_fd);
     }
+    // From now on no part of this process opens files of the mount (os/own_mounts.hpp).
+    void enter_own() {
+        const std::size_t colon = device.find(':');
+        if (colon == std::string::npos) return;
+        const auto number = [](const std::string& text) {
+            return static_cast<unsigned>(std::strtoul(text.c_str(), nullptr, 10));
+        };
+        own = host::own_mounts::of_process().enter(
+            makedev(number(device.substr(0, colon)), number(device.substr(colon + 1))), source);
+    }
+    void leave_own() {
+        if (const std::uint64_t number = own.exchange(0); number != 0)
+            host::own_mounts::of_process().leave(number);
+    }
     // Before libfuse closes it.
     void keep_device() { host::keep_in_children(std::exchange(device_fd, -1)); }
     void unmount() {
+        leave_own();
         keep_device();
         fuse_session_unmount(session.get());
     }
@@ -169,6 +191,8 @@ struct session_parts {
     tree files;
     host::hub* hub = nullptr;
     std::string point;
+    std::string source;
+    std::atomic<std::uint64_t> own{0};  // the number of it among the process's mounts; 0: none
     std::string device;  // the number of the mount's file system, as mounted_at() has it
     thread_counts threads;
     std::unique_ptr<fuse_session, end_session> session;
@@ -258,6 +282,7 @@ status background_session::open(const serve_options& wanted,
         return s;
     }
     parts->point = absolute(wanted.point);
+    parts->source = absolute(wanted.source);
     parts->device = mounted_at(parts->files.point).device;
     parts->threads = threads_of(wanted.threads);
     parts->views =
@@ -276,12 +301,14 @@ void background_session::start(host::hub& hub, std::function<void()> ended) {
     hub.add_views(parts_->views);
     parts_->running = true;
     parts_->close_device_in_children();
+    parts_->enter_own();
     const auto serve = [parts = parts_, ended = std::move(ended)] {
         keep_to_itself();
         const int code =
             run_loop(parts->session.get(),
                      parts->threads);  // 0, or a signal's number: unmounted by others, or stopped
         parts->hub->remove_views(*parts->views);
+        parts->leave_own();
         {
             const std::lock_guard hold(parts->lock);
             parts->running = false;
@@ -294,6 +321,7 @@ void background_session::start(host::hub& hub, std::function<void()> ended) {
         parts_->loop = std::thread(serve);
     } catch (...) {
         parts_->hub->remove_views(*parts_->views);
+        parts_->leave_own();
         parts_->running = false;
         throw;
     }

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "mount/mount.hpp"
+#include "os/own_mounts.hpp"
 
 namespace penstock::mount {
 
@@ -71,6 +72,17 @@ status check_directory(const std::string& path, const char* role) {
     return {};
 }
 
+status check_not_own(const std::string& source) {
+    struct stat facts {};
+    if (::stat(source.c_str(), &facts) != 0) return wrong(errno, quoted(source));
+    const auto own = host::own_mounts::of_process().source_of(facts.st_dev);
+    if (!own) return {};
+    return wrong(EDEADLK, "the source " + quoted(source) +
+                              " is a folder of a mount that this process serves; name the folder "
+                              "in the source of that (" +
+                              *own + ")");
+}
+
 bool is_inside(const fs::path& inner, const fs::path& outer) {
     auto a = inner.begin();
     for (auto b = outer.begin(); b != outer.end(); ++a, ++b)
@@ -83,6 +95,7 @@ bool is_inside(const fs::path& inner, const fs::path& outer) {
 status check(const serve_options& wanted) {
     if (status s = check_directory(wanted.source, "the source"); !s) return s;
     if (status s = check_directory(wanted.point, "the mount point"); !s) return s;
+    if (status s = check_not_own(wanted.source); !s) return s;
     std::error_code failed;
     const fs::path source = fs::canonical(wanted.source, failed),
                    point = fs::canonical(wanted.point, failed);

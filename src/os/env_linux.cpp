@@ -21,6 +21,7 @@
 #include "os/env.hpp"
 #include "os/file_kind.hpp"
 #include "os/file_system.hpp"
+#include "os/own_mounts.hpp"
 #include "os/process_owner.hpp"
 #include "os/rested_files.hpp"
 
@@ -219,6 +220,7 @@ public:
     }
 
     int open_found(int handle) override {
+        if (const int code = check_handle_not_own(handle); code != 0) return code;
         const int fd = ::open(proc_name(handle).c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
         return fd >= 0 ? fd : code_of_proc(errno);
     }
@@ -233,6 +235,7 @@ public:
         struct stat info {};
         if (::fstatat(from, path.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) return -errno;
         if (!S_ISREG(info.st_mode)) return -EOPNOTSUPP;
+        if (const int code = check_not_own(info.st_dev); code != 0) return code;
         open_how rules{};
         rules.flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
         rules.resolve = RESOLVE_NO_SYMLINKS | (path[0] == '/' ? 0 : RESOLVE_BENEATH);
@@ -264,14 +267,17 @@ public:
 
     int unlink(int directory, const std::string& name) override {
         if (has_zero_byte(name)) return -EINVAL;
+        if (const int code = check_handle_not_own(directory); code != 0) return code;
         return ::unlinkat(directory, name.c_str(), 0) == 0 ? 0 : -errno;
     }
     int rename(int from, const std::string& name, int to, const std::string& new_name) override {
         if (has_zero_byte(name) || has_zero_byte(new_name)) return -EINVAL;
+        if (const int code = check_handle_not_own(from); code != 0) return code;
         return ::renameat(from, name.c_str(), to, new_name.c_str()) == 0 ? 0 : -errno;
     }
     int create(int directory, const std::string& name) override {
         if (has_zero_byte(name)) return -EINVAL;
+        if (const int code = check_handle_not_own(directory); code != 0) return code;
         const int fd = ::openat(directory, name.c_str(),
                                 O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
         if (fd < 0) return -errno;

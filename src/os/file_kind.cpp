@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "os/file_system.hpp"
+#include "os/own_mounts.hpp"
 #include "os/patient_open.hpp"
 #include "penstock/error.hpp"
 
@@ -167,6 +168,7 @@ int open_regular(environment& env, const std::string& path, file_facts& facts) {
 std::string why_not_opened(int code, const std::string& path, bool writable) {
     if (path.find('\0') != std::string::npos)
         return "the name has a zero byte; give the name without it";
+    if (code == -EDEADLK) return why_own(path);
     struct stat facts {};
     file_kind kind{};
     if ((code == -EOPNOTSUPP || code == -EISDIR) && look_at_file(path, facts, kind) == 0 &&

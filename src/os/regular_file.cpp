@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "os/file_kind.hpp"
+#include "os/own_mounts.hpp"
 #include "os/patient_open.hpp"
 
 namespace penstock::host {
@@ -23,6 +24,7 @@ status regular_file::open(const std::string& path) {
     const auto refused = [&](int code) -> status {
         return {code, path + ": " + error_text(code) + "; name a file that can be read"};
     };
+    const auto own = [&]() -> status { return {-EDEADLK, path + ": " + why_own(path)}; };
     const auto of_kind = [&](file_kind kind) -> status {
         return {kind == file_kind::directory ? -EISDIR : -EOPNOTSUPP,
                 path + ": " + why_not_by_size(kind)};
@@ -34,6 +36,7 @@ status regular_file::open(const std::string& path) {
     if (::stat(path.c_str(), &facts) != 0) return refused(-errno);
     if (const file_kind kind = kind_of(facts.st_mode); kind != file_kind::regular)
         return of_kind(kind);
+    if (check_not_own(facts.st_dev) != 0) return own();
     fd_ = open_past_leases(path, O_RDONLY | O_NOCTTY);
     if (fd_ < 0 || ::fstat(fd_, &facts) != 0) return refused(-errno);
     if (const file_kind kind = kind_of(fd_, facts); kind != file_kind::regular)

@@ -28,6 +28,9 @@ std::string error_text(std::int64_t negative_errno) {
             return "/proc is not mounted, and files are opened through /proc/self/fd; mount it "
                    "(mount "
                    "-t proc proc /proc) (EUNATCH)";
+        case EDEADLK:
+            return "of a mount that this process serves; name the file in the source folder "
+                   "(EDEADLK)";
         case EBADMSG: return "damaged, or not of the format that it is taken for (EBADMSG)";
         case ERANGE: return "outside the view (ERANGE)";
         case ENFILE: return "every file slot is open; close files or raise max_files (ENFILE)";

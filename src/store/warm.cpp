@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "os/file_kind.hpp"
+#include "os/own_mounts.hpp"
 #include "store/block_object.hpp"
 #include "store/version_place.hpp"
 
@@ -39,6 +40,7 @@ public:
     warm_file& operator=(const warm_file&) = delete;
 
     [[nodiscard]] status check() const {
+        if (code_ == -EDEADLK) return {code_, "'" + path_ + "' " + why_own(path_)};
         if (code_ != 0)
             return {code_, "'" + path_ + "': " + error_text(code_) + "; name a file to read"};
         if (!facts_.is_regular || facts_.false_size)

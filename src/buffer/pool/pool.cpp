@@ -15,6 +15,7 @@
 #include "buffer/pool/device_frames.hpp"
 #include "buffer/pool/manager.hpp"
 #include "os/file_kind.hpp"
+#include "os/own_mounts.hpp"
 #include "os/patient_open.hpp"
 #include "os/process_owner.hpp"
 #include "os/size_signal.hpp"
@@ -271,9 +272,12 @@ private:
         const int flags = (file.access == file_access::read_write ? O_RDWR : O_RDONLY) | O_NOCTTY;
         struct stat facts {};
         // To open a device or a pipe may already do something.
-        if (::stat(file.path.c_str(), &facts) == 0 &&
-            host::kind_of(facts.st_mode) == host::file_kind::special)
-            return refuse(file, host::file_kind::special);
+        if (::stat(file.path.c_str(), &facts) == 0) {
+            if (host::kind_of(facts.st_mode) == host::file_kind::special)
+                return refuse(file, host::file_kind::special);
+            if (const int code = host::check_not_own(facts.st_dev); code != 0)
+                return {code, "'" + file.path + "' " + host::why_own(file.path)};
+        }
         const int fd = host::open_past_leases(file.path, flags);
         if (fd < 0) {
             const int error = errno;
