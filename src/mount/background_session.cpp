@@ -318,9 +318,11 @@ void background_session::start(host::hub& hub, std::function<void()> ended) {
         if (ended) ended();
     };
     try {
+        parts_->views->begin();
         parts_->loop = std::thread(serve);
     } catch (...) {
         parts_->hub->remove_views(*parts_->views);
+        parts_->views->end();
         parts_->leave_own();
         parts_->running = false;
         throw;
@@ -336,6 +338,7 @@ std::future<void> wake(const std::string& point) try {
     std::promise<void> over;
     std::future<void> out = over.get_future();
     std::thread([point, over = std::move(over)]() mutable {
+        leave_descriptors();  // as own_files
         struct statvfs facts {};
         ::statvfs(point.c_str(), &facts);
         over.set_value();

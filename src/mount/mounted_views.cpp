@@ -1,10 +1,9 @@
 #include "mount/mounted_views.hpp"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <optional>
 
 namespace penstock::mount {
 
@@ -29,38 +28,20 @@ int mounted_views::invalidate(std::uint64_t number, std::uint64_t offset,
     return code == -ENOENT ? 0 : code;  // the kernel has nothing of it
 }
 
-// A descriptor of the file by its name below the mount point, opened so that the mount knows that
-// it is ours; or a negative errno.
-int mounted_views::open_own(const known_file& file) {
+// The file's name below the mount point; empty: it has none.
+std::string mounted_views::own_path(const known_file& file) const {
     const std::string root = name_of(files_.nodes.at(1).fd), name = name_of(file.fd);
     const std::string top = root == "/" ? "" : root;
-    if (name.size() <= top.size() + 1 || name.compare(0, top.size() + 1, top + "/") != 0)
-        return -ENOENT;
-    int fd = -1;
-    int code = 0;
-    {
-        const std::lock_guard hold(opening_);
-        files_.own_opener = ::gettid();
-        fd = ::open((point_ + name.substr(top.size())).c_str(),
-                    O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-        code = fd < 0 ? -errno : 0;
-        files_.own_opener = 0;
-    }
-    struct stat facts {};
-    if (code == 0 && ::fstat(fd, &facts) != 0) code = -errno;
-    if (code == 0 && facts.st_ino != file.shown_inode) code = -ENOENT;  // the name is another's now
-    if (code == 0) return fd;
-    if (fd >= 0) ::close(fd);
-    return code;
+    if (name.size() <= top.size() + 1 || name.compare(0, top.size() + 1, top + "/") != 0) return {};
+    return point_ + name.substr(top.size());
 }
 
 int mounted_views::write_back(const known_file& file) {
-    const int fd = open_own(file);
+    const std::string path = own_path(file);
+    const std::optional<int> code =
+        path.empty() ? std::nullopt : own_.write_back(path, file.shown_inode);
     // A file without a name: the kernel writes pages back before it gives them up.
-    if (fd < 0) return invalidate(file.number, 0, 0);
-    const int code = ::fsync(fd) != 0 ? -errno : 0;
-    ::close(fd);
-    return code;
+    return code ? *code : invalidate(file.number, 0, 0);
 }
 
 int mounted_views::collect(const region::file_key& key) {
@@ -97,6 +78,7 @@ int mounted_views::collect_all() {
 void mounted_views::end() {
     const std::unique_lock hold(alive_);
     session_ = nullptr;
+    own_.end();
 }
 
 }  // namespace penstock::mount

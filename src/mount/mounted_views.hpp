@@ -5,12 +5,13 @@
 // reading and writing. So the kernel is asked to write back while a program has, by fsync of a
 // descriptor of our own on the mount: that also waits for what the kernel is about to write
 // already, of which older kernels (before 6.16) keep a copy apart from the page, and which a page
-// that is taken away does not wait for.
+// that is taken away does not wait for. Threads apart do it (own_files.hpp).
 #pragma once
 
 #include <shared_mutex>
 #include <string>
 
+#include "mount/own_files.hpp"
 #include "mount/tree.hpp"
 #include "region/programs.hpp"
 
@@ -19,7 +20,9 @@ namespace penstock::mount {
 class mounted_views final : public host::program_views {
 public:
     mounted_views(tree& files, fuse_session* session, std::string point)
-        : files_(files), point_(std::move(point)), session_(session) {}
+        : files_(files), point_(std::move(point)), own_(files.own_opener), session_(session) {}
+    // Once, before the other calls. Throws what std::thread throws.
+    void begin() { own_.begin(); }
 
     int collect(const region::file_key& file) override;
     int take_away(const region::file_key& file, std::uint64_t offset, std::uint64_t bytes) override;
@@ -32,11 +35,11 @@ public:
 private:
     int write_back(const known_file& file);
     int invalidate(std::uint64_t number, std::uint64_t offset, std::uint64_t bytes) const;
-    int open_own(const known_file& file);
+    std::string own_path(const known_file& file) const;
 
     tree& files_;
     const std::string point_;
-    std::mutex opening_;  // one at a time is known to be ours
+    own_files own_;
     std::shared_mutex alive_;
     fuse_session* session_;  // null: ended; guarded by alive_
 };

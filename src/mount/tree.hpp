@@ -158,7 +158,7 @@ struct tree {
     std::string not_passing;  // why it passes no file through; empty: it does
     std::unique_ptr<late_answers> late;
     waiting_requests waiting;
-    // The thread of ours that opens a file of the mount now (mounted_views); 0: none.
+    // The thread of ours that opens a file of the mount now (own_files); 0: none.
     std::atomic<pid_t> own_opener{0};
     double attribute_seconds = 1,
            // How long the kernel believes attributes and names without asking again.

@@ -52,4 +52,11 @@ inline void keep_in_children(int fd) {
     fds.all.erase(std::remove(fds.all.begin(), fds.all.end(), fd), fds.all.end());
 }
 
+// By a thread that has a table of descriptors of its own: closes its copies of them.
+inline void close_copies_of_not_inherited() {
+    auto& fds = detail::not_inherited_fds::of_process();
+    const std::lock_guard lock(fds.mutex);
+    for (const int fd : fds.all) ::close(fd);
+}
+
 }  // namespace penstock::host
