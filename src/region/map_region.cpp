@@ -137,8 +137,9 @@ status place(const order& o, std::unique_ptr<region::region_body>& out) {
         if (s.ok()) break;
         if (!automatic) return refused(s.code, o.path, s.message);
         // The next choice is another one.
-        (choice.where == region_placement::system ? facts.system_tried : facts.in_place_tried) = {
-            s.code, "failed: " + s.message};
+        status& tried =
+            choice.where == region_placement::system ? facts.system_tried : facts.in_place_tried;
+        tried = {s.code, "failed: " + s.message};
         if (const status next = region::choose_placement(facts, choice); !next.ok())
             return refused(next.code, o.path, next.message);
     }
