@@ -10,8 +10,9 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
+#include <exception>
 #include <mutex>
-#include <system_error>
+#include <set>
 #include <thread>
 
 #include "core/core.hpp"
@@ -32,13 +33,15 @@ using shared_region = std::shared_ptr<file_region>;
 // of its file, and its memory, until its thread has run.
 class region_ends {
 public:
-    void begin() {
+    // The number of this end.
+    std::uint64_t begin() {
         const std::lock_guard lock(mutex_);
-        ++under_way_;
+        under_way_.insert(++begun_);
+        return begun_;
     }
-    void end() {
+    void end(std::uint64_t number) {
         const std::lock_guard lock(mutex_);
-        --under_way_;
+        under_way_.erase(number);
         ++ended_;
         changed_.notify_all();
     }
@@ -49,20 +52,22 @@ public:
     // Waits until those have ended that are under way now.
     void wait(std::chrono::steady_clock::time_point until) {
         std::unique_lock lock(mutex_);
-        const std::uint64_t enough = ended_ + under_way_;
-        changed_.wait_until(lock, until, [&] { return ended_ >= enough; });
+        const std::uint64_t last = begun_;
+        changed_.wait_until(lock, until,
+                            [&] { return under_way_.empty() || *under_way_.begin() > last; });
     }
     // Waits until one more than `so_far` has ended. False: none is under way, or the time is up.
     bool wait_for_more(std::uint64_t so_far, std::chrono::steady_clock::time_point until) {
         std::unique_lock lock(mutex_);
-        changed_.wait_until(lock, until, [&] { return ended_ != so_far || under_way_ == 0; });
+        changed_.wait_until(lock, until, [&] { return ended_ != so_far || under_way_.empty(); });
         return ended_ != so_far;
     }
 
 private:
     std::mutex mutex_;  // of the rest
     std::condition_variable changed_;
-    std::uint64_t under_way_ = 0, ended_ = 0;
+    std::set<std::uint64_t> under_way_;
+    std::uint64_t begun_ = 0, ended_ = 0;
 };
 
 // The last use of a region's memory may end anywhere: in the collector of a framework, on any
@@ -71,14 +76,15 @@ private:
 void end_use(shared_region use) {
     if (use.use_count() > 1) return;
     region_ends& ends = host::one_of_process<region_ends>();
-    ends.begin();
+    std::uint64_t number = 0;
     try {
-        std::thread([&ends, last = std::move(use)]() mutable {
+        number = ends.begin();
+        std::thread([&ends, number, last = std::move(use)]() mutable {
             last.reset();
-            ends.end();
+            ends.end(number);
         }).detach();
-    } catch (const std::system_error&) {
-        ends.end();  // no thread: the memory is given back here after all
+    } catch (const std::exception&) {
+        ends.end(number);  // no thread: the memory is given back here after all
     }
 }
 
@@ -95,8 +101,10 @@ status map_after_ends(const Map& map) {
     for (;;) {
         const std::uint64_t so_far = ends.ended();
         const status s = map();
-        if ((s.code != -EMFILE && s.code != -ENOMEM) || !ends.wait_for_more(so_far, now + longest))
-            return s;
+        if (s.code != -EMFILE && s.code != -ENOMEM) return s;
+        // Others may end regions all the time, and this one may fit at no time.
+        if (std::chrono::steady_clock::now() >= now + longest) return s;
+        if (!ends.wait_for_more(so_far, now + longest)) return s;
     }
 }
 
