@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "os/came_signal.hpp"
 #include "os/exceptions.hpp"
 #include "runtime/device_links.hpp"
 #include "runtime/runtime_state.hpp"
@@ -364,12 +365,8 @@ namespace {
 
 // SIGINT and SIGTERM become an interrupt of every runtime. The handler only sets a flag; each
 // runtime's monitor thread looks at it with every heartbeat.
-std::atomic<bool> signal_came{false};
-static_assert(std::atomic<bool>::is_always_lock_free,
-              "the handler may only touch lock-free atomics");
-
 void on_signal(int number) {
-    if (!signal_came.exchange(true, std::memory_order_relaxed)) return;
+    if (!host::signal_came.exchange(true, std::memory_order_relaxed)) return;
     // The other of the two came before.
     std::signal(number, SIG_DFL);
     std::raise(number);
@@ -386,6 +383,6 @@ int interrupt_on_signals() {
     return 0;
 }
 
-bool was_interrupted() { return signal_came.load(std::memory_order_relaxed); }
+bool was_interrupted() { return host::signal_came.load(std::memory_order_relaxed); }
 
 }  // namespace penstock

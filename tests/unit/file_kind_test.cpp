@@ -1,4 +1,5 @@
 // Which files may be read by their size, and what makes two looks at a file the same version.
+#include "os/came_signal.hpp"
 #include "os/file_kind.hpp"
 #include "os/file_system.hpp"
 #include "os/patient_open.hpp"
@@ -7,7 +8,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <csignal>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
@@ -100,6 +104,36 @@ TEST_F(file_kinds, an_open_that_waits_for_a_lease_has_the_flags_it_was_given) {
         EXPECT_EQ(::fcntl(fd, F_GETFD), FD_CLOEXEC);
         ::close(fd);
     }
+}
+
+// The holder never gives the lease back, and the kernel takes it after 45 s alone.
+TEST_F(file_kinds, a_wait_for_a_lease_ends_with_the_program) {
+    const std::string path = made("leased", "hello");
+    const int holder = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+    if (::fcntl(holder, F_SETSIG, SIGURG) != 0 || ::fcntl(holder, F_SETLEASE, F_WRLCK) != 0)
+        GTEST_SKIP() << "no leases in this folder";
+    struct sigaction quiet {}, before {};
+    quiet.sa_handler = [](int) {};  // without SA_RESTART
+    ASSERT_EQ(::sigaction(SIGUSR1, &quiet, &before), 0);
+    std::atomic<bool> is_over{false};
+    std::thread killer([&, waiter = ::pthread_self()] {
+        while (::fcntl(holder, F_GETLEASE) == F_WRLCK && !is_over)
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        signal_came = true;
+        while (!is_over) {
+            ::pthread_kill(waiter, SIGUSR1);
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        }
+    });
+    const int fd = open_past_leases(path, O_RDONLY);
+    const int code = errno;
+    is_over = true;
+    killer.join();
+    signal_came = false;
+    ::sigaction(SIGUSR1, &before, nullptr);
+    EXPECT_EQ(fd, -1);
+    EXPECT_EQ(code, EINTR);
+    ::close(holder);
 }
 
 TEST_F(file_kinds, an_open_that_waits_for_leases_waits_for_no_pipe) {
