@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <fcntl.h>
 #include <filesystem>
+#include <iterator>
 #include <mutex>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -26,6 +27,13 @@ using cp::open_copy;
 rlim_t most_descriptors() {
     rlimit limit{};
     return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;
+}
+
+// Descriptors that the process has.
+rlim_t open_descriptors() {
+    std::error_code failed;
+    const std::filesystem::directory_iterator all("/proc/self/fd", failed), end;
+    return failed ? 0 : static_cast<rlim_t>(std::distance(all, end));
 }
 
 // Where a copy ends that could not be finished: what groups wrote behind that is of no use. Cut
@@ -68,14 +76,22 @@ public:
                                  "; raise it (ulimit -n)"};
         options with_log = settings;
         with_log.log = [this](const std::string& line) { say_unless_of_copy(line); };
-        return apps::create_runtime(std::move(with_log), quiet, rt_);
+        if (status s = apps::create_runtime(std::move(with_log), quiet, rt_); !s) return s;
+        // A GPU's driver has some forty.
+        others_ = open_descriptors();
+        constexpr rlim_t for_a_file = 20;
+        if (const rlim_t most = most_descriptors(); most < others_ + for_a_file)
+            return {-EMFILE, "the limit on open files is " + std::to_string(most) + ", " +
+                                 std::to_string(others_) + " are open, and copying takes " +
+                                 std::to_string(for_a_file) + " more; raise it (ulimit -n)"};
+        return {};
     }
 
     // Each file of a batch has two descriptors here, and its copy one for writing in the runtime.
     // Of others the runtime keeps half of the process's limit at most, and opens the rest anew by
     // itself.
     [[nodiscard]] std::size_t files_at_once() const override {
-        constexpr rlim_t others = 40;
+        const rlim_t others = std::max<rlim_t>(40, others_);
         constexpr std::size_t most_at_once = 128;
         const std::size_t most =
             std::clamp<std::size_t>(rt_->settings().max_files / 4, 1, most_at_once);
@@ -273,6 +289,7 @@ private:
     }
 
     const copy_wishes wanted_;
+    rlim_t others_ = 0;  // descriptors that are open before the first batch
     std::mutex paths_mutex_;
     std::vector<std::string> paths_;  // of the copies, as the runtime calls them; guarded
     std::unique_ptr<runtime> rt_;     // says what it could not write when it ends

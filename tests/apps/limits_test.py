@@ -58,9 +58,9 @@ class CopyTest(programs.InFolder):
                             [source.read_bytes() for source in sources],
                         )
                     else:
-                        self.assertLess(
-                            limit, 48, ran.stderr
-                        )  # less than a runtime and one file take
+                        # Less than a runtime and one file take; the driver of a GPU has many.
+                        self.assertLess(limit, 128 if "gpu" in programs.BACKEND else 48,
+                                        ran.stderr)
                         self.assertEqual((ran.returncode, made), (1, []), ran.stderr)
                     for copy in made:
                         copy.unlink()
