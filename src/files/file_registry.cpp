@@ -262,7 +262,8 @@ open_reply file_registry::enter(found_file& file, const slot_life& open_now, han
     const auto known = current_.find(key);
     if (known != current_.end()) {
         entry& e = entries_[known->second];
-        const bool is_open = e.generation == open_now.generation && known->second == open_now.slot;
+        const bool is_open =
+            !e.gone && e.generation == open_now.generation && known->second == open_now.slot;
         // A file that is being written is the same file, however it looks by now.
         if (is_open || e.writer != nullptr ||
             (e.identity == file.facts.identity && !e.uncertain &&
@@ -281,6 +282,7 @@ open_reply file_registry::enter(found_file& file, const slot_life& open_now, han
     e.generation = (e.generation + 1) & engine::file_generation_mask;
     if (e.generation == 0) e.generation = 1;
     e.live = true;
+    e.gone = false;
     e.uncertain = may_change_unseen(file.facts, limits_.trust_times);
     e.tells_version = tells_version(file.facts, limits_.trust_times);
     e.is_local = file.facts.times == file_times::local;
@@ -513,6 +515,7 @@ int file_registry::handle_of(std::uint32_t slot, std::uint32_t generation,
             out = e->handle;
             return 0;
         }
+        if (e->gone) return -ESTALE;
         path = e->path;
         identity = e->identity;
     }
@@ -523,11 +526,13 @@ int file_registry::handle_of(std::uint32_t slot, std::uint32_t generation,
     if (const int code = look_up(path, false, file); code != 0)
         return code == -ENOENT ? -ESTALE : code;
     if (!file.facts.identity.same_file(identity)) return -ESTALE;
-    out = file.handle;
     handles parked;
     std::lock_guard lock(mutex_);
-    if (entry* const e = live_entry(slot, generation); e != nullptr && e->handle == nullptr)
+    if (entry* const e = live_entry(slot, generation); e != nullptr && e->handle == nullptr) {
+        if (e->gone) return -ESTALE;  // meanwhile, so this may be the next file with its inode
         keep_handle(slot, file.handle, parked);
+    }
+    out = std::move(file.handle);
     return 0;
 }
 

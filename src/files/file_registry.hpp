@@ -254,7 +254,8 @@ public:
     [[nodiscard]] std::size_t held_handles();
     std::vector<held_handle> some_handles(std::size_t& place, std::size_t count);
     // The file has no name, and no group had it open after this answer to an open. Gives its handle
-    // up, unless there was another answer since. Its pages count as old from now on.
+    // up, unless there was another answer since. Its pages count as old from now on: no open joins
+    // this life any more, and its other pages are -ESTALE.
     void let_go(const slot_life& of, std::uint32_t epoch);
 
     // Begins a loan of the slot whose pages are those of the file as it looks `now`. False if a
@@ -287,6 +288,8 @@ private:
         // The file had changed so recently when it was opened, or may have been written by others
         // while it was written here, that an equal identity proves nothing.
         bool uncertain = false;
+        // Let go as a deleted file (let_go): by its name and its inode there is another file now.
+        bool gone = false;
         bool is_local = false;       // it lies on a local file system
         bool tells_version = false;  // host::tells_version, when it was opened; also if uncertain
         std::uint64_t passed_opens = 0;  // host::passed_files, when it was opened

@@ -88,6 +88,7 @@ void file_registry::keep_without_name(const std::string& name) {
             const auto entry_of = current_.find(key);
             if (entry_of == current_.end()) return;
             entry& e = entries_[entry_of->second];
+            if (e.gone) return;
             if (e.handle == nullptr && again.handle != nullptr)
                 keep_handle(entry_of->second, again.handle, parked);
             if (e.handle != nullptr) {
@@ -128,6 +129,7 @@ void file_registry::let_go(const slot_life& of, std::uint32_t epoch) {
         if (e == nullptr || e->handle == nullptr || e->writer != nullptr || e->epoch != epoch)
             return;
         closed = take_handle(of.slot);
+        e->gone = true;
         e->uncertain = true;
         e->tells_version = false;
         if (observer_ != nullptr) observer_->ended(life_of(*e, of.slot));
@@ -144,6 +146,7 @@ bool file_registry::note_rename(const file_identity& before, const file_facts& a
     const auto known = current_.find(key_of(before));
     if (known == current_.end()) return false;
     entry& e = entries_[known->second];
+    if (e.gone) return false;
     e.path = path;
     if (!(e.identity == before)) return false;
     const bool is_doubtful = after.times != file_times::local && !e.uncertain &&

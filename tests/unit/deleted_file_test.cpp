@@ -5,6 +5,7 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <utility>
 
 #include "fault/faulty_environment.hpp"
 #include "files/deleted_files.hpp"
@@ -125,19 +126,39 @@ TEST_F(deleted_file, does_not_come_back_with_its_name) {
 
 namespace {
 
+// Something happens just before the next call.
+struct eventful_environment : fault::faulty_environment {
+    std::function<void()> at_next_open, at_next_question;
+
+    int open_plain(int start, const std::string& path) override {
+        happen(at_next_open);
+        return faulty_environment::open_plain(start, path);
+    }
+    bool has_no_name(int handle) override {
+        happen(at_next_question);
+        return faulty_environment::has_no_name(handle);
+    }
+
+private:
+    static void happen(std::function<void()>& event) {
+        if (const auto now = std::exchange(event, nullptr)) now();
+    }
+};
+
 // The registry beside a device that the test plays.
 class deleted_in_registry : public testing::Test {
 protected:
     temporary_folder folder;
-    fault::faulty_environment env;
+    eventful_environment env;
     host::hub shared;
     std::unique_ptr<file_registry> files;
     std::unique_ptr<deleted_files> deleted;
     bool is_closed = true;
 
-    void SetUp() override {
-        files = std::make_unique<file_registry>(env, shared,
-                                                host::registry_limits{16, 12, 4, 1024, 256, 100});
+    void SetUp() override { make({16, 12, 4, 1024, 256, 100}); }
+    void make(const host::registry_limits& limits) {
+        deleted.reset();
+        files = std::make_unique<file_registry>(env, shared, limits);
         ASSERT_TRUE(files->set_roots({folder.path()}).ok());
         deleted = std::make_unique<deleted_files>(
             env, *files, [this](const slot_life&) { return is_closed; },
@@ -193,6 +214,56 @@ TEST_F(deleted_in_registry, an_open_that_was_answered_meanwhile_keeps_it) {
     EXPECT_EQ(files->held_handles(), 0u);
     // The same facts, and a fresh slot all the same.
     EXPECT_NE(files->open("b", 0, 0).slot, first.slot);
+}
+
+// Its inode may have gone to the file that is there now. Here it is the same file by another name,
+// which looks the same to the registry in every way.
+TEST_F(deleted_in_registry, an_open_that_was_sent_before_does_not_join_it) {
+    const open_reply first = open("a");
+    std::filesystem::create_hard_link(folder / "a", folder / "b");
+    const slot_life life{first.slot, first.generation};
+    files->let_go(life, first.epoch);
+    const open_reply second = files->open("b", 0, 0, 0, life);
+    EXPECT_EQ(second.result, 0);
+    EXPECT_NE(second.slot, first.slot);
+}
+
+TEST_F(deleted_in_registry, a_group_that_takes_its_answer_late_reads_no_other_file) {
+    const open_reply first = open("a");
+    files->let_go({first.slot, first.generation}, first.epoch);
+    std::shared_ptr<host::shared_handle> handle;
+    std::uint64_t size_bytes = 0;
+    EXPECT_EQ(files->handle_of(first.slot, first.generation, handle, size_bytes), -ESTALE);
+    EXPECT_EQ(handle, nullptr);
+    EXPECT_EQ(files->open("a", 0, 0).result, 0);
+    EXPECT_EQ(files->handle_of(first.slot, first.generation, handle, size_bytes), -ESTALE);
+}
+
+// The file may be that of another program with the inode and the name.
+TEST_F(deleted_in_registry, an_unlink_gives_it_no_handle) {
+    make({16, 12, 4, 1024, 256, 100, direct_mode::off, true});
+    const open_reply first = open("a");
+    files->let_go({first.slot, first.generation}, first.epoch);
+    EXPECT_EQ(files->unlink("a", true), 0);
+    EXPECT_EQ(files->held_handles(), 0u);
+}
+
+// It is let go between the look-up and what the reader does with the handle.
+TEST_F(deleted_in_registry, a_reader_that_looks_the_name_up_meanwhile_reads_no_other_file) {
+    host::registry_limits limits{16, 12, 4, 1024, 256, 100};
+    limits.max_handles = 1;
+    make(limits);
+    const open_reply first = open("a");
+    open("b");  // parks the handle of "a"
+    std::shared_ptr<host::shared_handle> handle, other;
+    std::uint64_t size_bytes = 0;
+    env.at_next_open = [&] {
+        EXPECT_EQ(files->handle_of(first.slot, first.generation, other, size_bytes), 0);
+        other.reset();
+        files->let_go({first.slot, first.generation}, first.epoch);
+    };
+    EXPECT_EQ(files->handle_of(first.slot, first.generation, handle, size_bytes), -ESTALE);
+    EXPECT_EQ(handle, nullptr);
 }
 
 TEST_F(deleted_in_registry, a_file_that_a_group_has_open_keeps_it) {
