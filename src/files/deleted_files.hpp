@@ -10,8 +10,9 @@
 // go at the second visit that finds it without a name, if no open of it was answered in between. A
 // group that takes its answer later still reads what the cache has, and gets -ESTALE for the rest.
 //
-// Not thread-safe; the monitor calls it. A thread of its own closes the handles: the last close of
-// a large file may take seconds, in which the monitor's heart must beat. Only local file systems
+// Not thread-safe; the monitor calls it. A thread of its own closes the handles, those too that the
+// registry gives up just while they are looked at: the last close of a large file may take seconds,
+// in which the monitor's heart must beat. Only local file systems
 // are asked, which answer at once.
 #pragma once
 
@@ -19,6 +20,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -47,7 +49,7 @@ public:
     static constexpr std::size_t handles_of_a_visit = 512, most_found = 256;
 
 private:
-    void let_go(std::vector<file_registry::held_handle>& closed);
+    void let_go();
     void find_more();
 
     environment& env_;
@@ -57,6 +59,11 @@ private:
     std::chrono::steady_clock::time_point next_visit_{};
     std::size_t place_ = 0;                          // in the round of the handles
     std::vector<file_registry::held_handle> found_;  // without a name at the last visit
+    // Handles that the registry gave up while they were looked at.
+    std::vector<std::shared_ptr<shared_handle>> given_up_;
+    // Both of them, for the closer alone while it runs.
+    std::vector<file_registry::held_handle> closing_;
+    std::vector<std::shared_ptr<shared_handle>> closed_;
     std::atomic<bool> is_closing_{false};
     std::thread closer_;
 };

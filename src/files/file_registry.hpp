@@ -253,6 +253,9 @@ public:
     };
     [[nodiscard]] std::size_t held_handles();
     std::vector<held_handle> some_handles(std::size_t& place, std::size_t count);
+    // Gives them back. Those that the registry has given up meanwhile stay in `some`: theirs may be
+    // the last share, which closes the file.
+    void give_back(std::vector<held_handle>& some);
     // The file has no name, and no group had it open after this answer to an open. Gives its handle
     // up, unless there was another answer since. Its pages count as old from now on: no open joins
     // this life any more, and its other pages are -ESTALE.

@@ -120,6 +120,15 @@ std::vector<file_registry::held_handle> file_registry::some_handles(std::size_t&
     return out;
 }
 
+// With the lock a copy of a handle that its entry has is not the last share.
+void file_registry::give_back(std::vector<held_handle>& some) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(some, [this](const held_handle& file) {
+        const entry* const e = live_entry(file.of.slot, file.of.generation);
+        return e != nullptr && e->handle == file.handle;
+    });
+}
+
 // The next open of the inode is that of a new file, and no reader of the old one comes any more.
 void file_registry::let_go(const slot_life& of, std::uint32_t epoch) {
     std::shared_ptr<shared_handle> closed;  // without the lock

@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <new>
 #include <utility>
 
 #include "fault/faulty_environment.hpp"
@@ -300,6 +302,52 @@ TEST_F(deleted_in_registry, those_between_others_are_found) {
     EXPECT_TRUE(soon([&] {
         visit();
         return files->held_handles() == 8;
+    }));
+}
+
+// A reader may have its handle too, until it looks at handle_changes(): so the last close may be
+// anywhere, but in the monitor.
+TEST_F(deleted_in_registry, a_file_that_is_taken_down_while_it_is_asked_holds_no_visit_up) {
+    const open_reply first = open("a");
+    std::filesystem::remove(folder / "a");
+    std::atomic<bool> is_back{false};
+    env.at_next_question = [&] {
+        EXPECT_EQ(files->retire(first.slot, first.generation), 0);
+        env.stall(fault::call_close);
+    };
+    std::thread monitor([&] {
+        deleted->look();
+        is_back.store(true);
+    });
+    EXPECT_TRUE(soon([&] { return is_back.load() || env.stalled() != 0; }));
+    EXPECT_TRUE(is_back.load()) << "the monitor closes the file";
+    env.release();
+    monitor.join();
+    EXPECT_TRUE(soon([&] {
+        visit();
+        return env.handles() == 1;  // the root's
+    }));
+}
+
+TEST_F(deleted_in_registry, a_visit_without_memory_is_made_up_for) {
+    open("a");
+    std::filesystem::remove(folder / "a");
+    bool is_refused = true;
+    deleted = std::make_unique<deleted_files>(
+        env, *files,
+        [&](const slot_life&) {
+            if (is_refused) throw std::bad_alloc();
+            return true;
+        },
+        std::chrono::nanoseconds(1));
+    for (int i = 0; i < 3; ++i) {
+        EXPECT_NO_THROW(visit());
+        EXPECT_EQ(files->held_handles(), 1u);
+    }
+    is_refused = false;
+    EXPECT_TRUE(soon([&] {
+        visit();
+        return files->held_handles() == 0;
     }));
 }
 
