@@ -45,17 +45,15 @@ def files_of(paths: Path | Iterable[Path] | None) -> list[str]:
 
 def memory_of(memory: object) -> int:
     """Bytes that a node gives to the store."""
+    text = memory if isinstance(memory, str) else ""
+    if isinstance(memory, SupportsIndex) and not isinstance(memory, bool):
+        text = str(operator.index(memory))
+    if not text:
+        raise ValueError(f"memory: {memory!r} is no size; give for instance 4GiB")
     try:
-        size = 0
-        if isinstance(memory, str):
-            size = agent.size_of(memory)
-        elif isinstance(memory, SupportsIndex) and not isinstance(memory, bool):
-            size = operator.index(memory)
+        return agent.size_of(text)  # numbers too: the agents take no more
     except argparse.ArgumentTypeError as error:
         raise ValueError(f"memory: {error}") from None
-    if size < 1:
-        raise ValueError(f"memory: {memory!r} is no size; give for instance 4GiB")
-    return size
 
 
 def _bytes_of(name: str, size: Size) -> int:
@@ -147,7 +145,10 @@ def words_of(options: Sequence[str]) -> list[str]:
     """More arguments of the agents."""
     if isinstance(options, (str, bytes)):
         raise ValueError(f"agent_options: {options!r} is one text; give a list of words")
-    return [str(word) for word in options]
+    try:
+        return [str(word) for word in options]
+    except TypeError:
+        raise ValueError(f"agent_options: {options!r} is no list; give a list of words") from None
 
 
 def seconds_of(seconds: object) -> float:

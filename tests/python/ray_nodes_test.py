@@ -132,7 +132,7 @@ class nodes(common.Case):
                 made.stop()
 
     def test_values_that_cannot_be_used_are_refused_before_anything_starts(self):
-        for options, words in (({"memory": "lots"}, "memory"), ({"memory": "1.5GiB"}, "memory"),
+        for options, words in (({"memory": "lots"}, "memory"), ({"memory": "1.5"}, "memory"),
                                ({"memory": "0"}, "memory"), ({"memory": -5}, "memory"),
                                ({"memory": True}, "memory"), ({"memory": 1e9}, "memory"),
                                ({"memory": None}, "memory"), ({"socket": "agent"}, "absolute"),
@@ -150,6 +150,9 @@ class nodes(common.Case):
                                ({"seconds": True}, "seconds"), ({"master": "here"}, "master"),
                                ({"master": 5}, "master"), ({"paths": self.folder}, "paths"),
                                ({"paths": [3.5]}, "paths"), ({"paths": 7}, "paths"),
+                               ({"memory": 1 << 70}, "memory"),
+                               ({"agent_options": 5}, "agent_options"),
+                               ({"agent_options": None}, "agent_options"),
                                ({"agent_options": "--host=a"}, "agent_options")):
             with self.subTest(options=options), self.assertRaisesRegex(ValueError, words):
                 self.start(**{"memory": "64MiB", **options})
