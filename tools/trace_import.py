@@ -8,17 +8,15 @@ Exit status: 0 done, 1 failed, 2 wrong usage."""
 import argparse
 import collections
 import contextlib
-import errno
-import io
 import json
 import os
 import re
 import signal
 import stat
 import sys
-import tempfile
-import time
 import typing
+
+from whole_output import Output, is_standard_output
 
 MOST_FILE_BYTES = 1 << 62
 MOST_FILES, MOST_PATH_BYTES, MOST_LINE_BYTES = 65536, 4095, 8192
@@ -26,8 +24,6 @@ MOST_NUMBER = (1 << 64) - 1
 LEAST_PAGE_BYTES, MOST_PAGE_BYTES = 512, 2 << 20
 SECTOR_BYTES = 512
 NS_PER_SECOND, NS_PER_US = 1000000000, 1000
-PIPE_SECONDS = 2.0  # in which the reader of a pipe must be there
-ACCESS_LIST = "system.posix_acl_access"  # further users and groups of a file
 EVENT = "; expected MAJOR,MINOR CPU SEQUENCE SECONDS.NANOSECONDS PID ACTION RWBS ..."
 ACCESS = "; expected PATH ACTION, or PATH ACTION OFFSET LENGTH"
 
@@ -52,11 +48,19 @@ def number(word: str) -> int | None:
     return value if value <= MOST_NUMBER else None
 
 
+def next_line(file: typing.BinaryIO, path: str) -> bytes:
+    """One byte more than a line may have, if it has too many; an error names the file."""
+    try:
+        return file.readline(MOST_LINE_BYTES + 2)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from None
+
+
 def lines_of(path: str) -> typing.Iterator[tuple[int, str]]:
     """The lines with their numbers, without their ends."""
     with open(path, "rb") as file:
         count = 0
-        while line := file.readline(MOST_LINE_BYTES + 2):
+        while line := next_line(file, path):
             count += 1
             why = ("" if line.endswith(b"\n") and len(line) <= MOST_LINE_BYTES + 1 else
                    f"has more than {MOST_LINE_BYTES:,} bytes; expected a text with short lines"
@@ -319,131 +323,6 @@ def settle_files(wanted: argparse.Namespace, sink: Sink) -> None:
         entry[1] = wanted.pages or pages
 
 
-def own_descriptor(path: str) -> int | None:
-    """The one that a path names: 1 for /dev/stdout. Its link to a file is not followed."""
-    own = os.path.realpath("/proc/self/fd")
-    for _ in range(40):
-        folder, name = os.path.split(path)
-        folder = os.path.realpath(folder or ".")
-        if folder == own:
-            return int(name) if name.isdecimal() else None
-        path = os.path.join(folder, name)
-        if not os.path.islink(path):
-            return None
-        path = os.path.join(folder, os.readlink(path))
-    return None
-
-
-def is_standard_output(path: str) -> bool:
-    try:
-        there, standard = os.stat(path), os.fstat(1)
-    except OSError:
-        return False
-    takes_all = stat.S_ISCHR(there.st_mode) and there.st_rdev == os.makedev(1, 3)  # /dev/null
-    return os.path.samestat(there, standard) and not takes_all
-
-
-def open_special(path: str) -> int:
-    """A device or a pipe. To open a pipe that no program reads would wait for ever."""
-    until = time.monotonic() + PIPE_SECONDS
-    while True:
-        try:
-            fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK)
-        except OSError as error:
-            if error.errno != errno.ENXIO or time.monotonic() > until:
-                raise
-            time.sleep(0.01)
-            continue
-        os.set_blocking(fd, True)
-        return fd
-
-
-class Output:
-    """The trace while it is written: as a context, whose end takes away what was not committed.
-
-    A regular file appears whole or not at all, where links of its name lead, with the rights of the
-    one that it replaces. A device, a pipe and a descriptor that the program was given are written
-    to as they are. An error of the system names the path that was given."""
-
-    def __init__(self, path: str) -> None:
-        self.path, self.target, self.part = path, path, ""
-        self.replaced: os.stat_result | None = None
-        self.text = io.TextIOWrapper(io.BytesIO())  # until begin()
-
-    def begin(self) -> typing.TextIO:
-        """Within the context, so that a signal in between leaves nothing."""
-        try:
-            fd = self.open()
-        except OSError as error:
-            raise self.named(error) from None
-        self.text = open(fd, "w", encoding="utf-8", errors="surrogateescape", newline="\n")
-        return self.text
-
-    def open(self) -> int:
-        there = None
-        with contextlib.suppress(FileNotFoundError):
-            there = os.stat(self.path)
-        if there is not None:
-            if not stat.S_ISREG(there.st_mode):
-                return open_special(self.path)
-            own = own_descriptor(self.path)
-            if own is not None:
-                return os.dup(own)
-        self.target, self.replaced = os.path.realpath(self.path), there
-        if there is not None and not os.access(self.target, os.W_OK, effective_ids=True):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        try:  # no signal comes between the file and the note of it
-            fd, self.part = tempfile.mkstemp(prefix=".penstock-trace-",
-                                             dir=os.path.dirname(self.target))
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        return fd
-
-    def named(self, error: OSError) -> OSError:
-        return OSError(error.errno, error.strerror, self.path)
-
-    def take_rights(self) -> None:
-        """What the process may not give away costs rights: no user gains access."""
-        if self.replaced is None:
-            mask = os.umask(0)
-            os.umask(mask)
-            os.fchmod(self.text.fileno(), 0o666 & ~mask)
-            return
-        old, mode = self.replaced, self.replaced.st_mode & 0o777
-        try:
-            os.fchown(self.text.fileno(), old.st_uid, old.st_gid)
-        except PermissionError:
-            mode &= 0o700
-        with contextlib.suppress(OSError):  # there is none
-            users = os.getxattr(self.target, ACCESS_LIST)
-            try:
-                os.setxattr(self.text.fileno(), ACCESS_LIST, users)
-            except OSError:
-                mode &= 0o700
-        os.fchmod(self.text.fileno(), mode)
-
-    def commit(self) -> None:
-        try:
-            self.text.flush()
-            if self.part:
-                self.take_rights()
-                os.replace(self.part, self.target)
-                self.part = ""
-            self.text.close()
-        except OSError as error:
-            raise self.named(error) from None
-
-    def __enter__(self) -> "Output":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with contextlib.suppress(OSError):  # what it says is no news
-            self.text.close()
-        with contextlib.suppress(FileNotFoundError):  # it has its place, or there is none
-            os.unlink(self.part)
-
-
 def import_trace(wanted: argparse.Namespace) -> dict[str, typing.Any]:
     if not stat.S_ISREG(os.stat(wanted.input).st_mode):
         raise Wrong(f"{shown(wanted.input)}: is no regular file, and is read twice; copy it to one")
@@ -536,6 +415,8 @@ def arguments(words: list[str] | None) -> argparse.Namespace:
                         help="of blkparse: whose events are taken; needed if there are several")
     parser.add_argument("--json", action="store_true", help="print exactly one JSON object")
     wanted = parser.parse_args(words)
+    if not wanted.out:
+        parser.error("-o: '' is no name; give the trace one")
     if wanted.kind not in ("blkparse", "fio"):
         parser.error(f"--from: {shown(wanted.kind)} is not known; give blkparse or fio")
     if wanted.kind == "fio" and (wanted.action or wanted.device):
@@ -555,19 +436,17 @@ def arguments(words: list[str] | None) -> argparse.Namespace:
     return wanted
 
 
-def main(words: list[str] | None = None) -> int:
-    wanted = arguments(words)
+def run(wanted: argparse.Namespace) -> int:
+    """The exit status."""
     is_standard = is_standard_output(wanted.out)
     try:
         report = import_trace(wanted)
     except Wrong as wrong:
         say(str(wrong))
         return 1
-    except Stopped as stopped:
-        say("interrupted")
-        return 128 + int(stopped.args[0])
     except OSError as error:
-        say(f"{shown(str(error.filename or wanted.out))}: {error.strerror}")
+        say(f"{shown(str(wanted.out if error.filename is None else error.filename))}: "
+            f"{error.strerror}")
         return 1
     if wanted.json:
         return print_all(json.dumps(report) + "\n")
@@ -580,6 +459,14 @@ def main(words: list[str] | None = None) -> int:
         say(line)
         return 0
     return print_all(line + "\n")
+
+
+def main(words: list[str] | None = None) -> int:
+    try:
+        return run(arguments(words))
+    except Stopped as stopped:  # whatever it is at
+        say("interrupted")
+        return 128 + int(stopped.args[0])
 
 
 def stop(number: int, _: object) -> None:

@@ -8,6 +8,7 @@ import pathlib
 import resource
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -310,6 +311,35 @@ class Output(Imports):
         self.assertEqual((ran.returncode, ran.stdout), (2, b""))
         self.assert_one_line(ran.stderr, "/dev/stdout", "standard output")
 
+    def test_standard_output_that_is_a_socket_gets_the_trace(self):
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            ran = self.run_it("in", "-o", "/dev/stdout", stdout=theirs)
+            self.assertEqual(ran.returncode, 0, ran.stderr)
+            theirs.close()
+            with ours.makefile("rb") as got:
+                self.assertEqual(got.read(), self.expected)
+
+    def test_an_empty_name_is_wrong_usage(self):
+        self.refused(2, ["--from", "fio", "in", "-o", ""], "-o", "''", left=["expected", "in"])
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root gives files away")
+    def test_an_owner_that_a_user_namespace_lacks_costs_rights(self):
+        apart = ["unshare", "--user", "--map-root-user"]
+        if subprocess.run([*apart, "true"], check=False, capture_output=True).returncode != 0:
+            self.skipTest("no user namespaces here")
+        there = self.make("there", b"old")
+        for mode, expected in ((0o646, 0o644), (0o666, 0o666)):
+            with self.subTest(mode=oct(mode)):
+                there.write_bytes(b"old")
+                there.chmod(mode)
+                os.chown(there, 1234, 1234)
+                ran = penstock(*apart[1:], sys.executable, "-B", SCRIPT, "--from", "fio", "in",
+                               "-o", "there", program=apart[0], cwd=self.folder)
+                self.assertEqual(ran.returncode, 0, ran.stderr)
+                self.assertEqual(there.read_bytes(), self.expected)
+                self.assertEqual(there.stat().st_mode & 0o777, expected)
+
     def test_a_report_that_is_lost_is_an_error(self):
         with open("/dev/full", "wb") as full:
             for options in ([], ["--json"], ["--help"]):
@@ -335,6 +365,11 @@ class Output(Imports):
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()),
                          ["expected", "folder", "in"])
 
+    def test_errors_of_reading_name_the_input(self):
+        ran = self.run_it("/proc/self/mem", "-o", "t")  # a regular file that cannot be read at 0
+        self.assertEqual((ran.returncode, ran.stdout), (1, b""))
+        self.assert_one_line(ran.stderr, "'/proc/self/mem'", "Input/output error")
+
     def test_pages_are_a_number_of_a_trace(self):
         left = ["expected", "in"]
         for pages in ("0", "-1", "x", "1_0", "99999999999999999999", 1 << 51):
@@ -358,6 +393,26 @@ class Output(Imports):
                 self.assert_one_line(err, "interrupted")
                 self.assertEqual(sorted(path.name for path in self.folder.iterdir()),
                                  ["expected", "in", "long"])
+
+    def test_a_signal_while_the_report_is_printed(self):
+        out, full = os.pipe()
+        with open(out, "rb"), open(full, "wb", buffering=0) as full:
+            os.set_blocking(full.fileno(), False)
+            while full.write(bytes(4096)) is not None:
+                pass
+            os.set_blocking(full.fileno(), True)
+            with subprocess.Popen([sys.executable, SCRIPT, "--from", "fio", "in", "-o", "t"],
+                                  cwd=self.folder, stdout=full, stderr=subprocess.PIPE) as process:
+                status = pathlib.Path(f"/proc/{process.pid}/stat")
+                until = time.monotonic() + 60
+                while time.monotonic() < until and not (
+                        (self.folder / "t").exists()
+                        and status.read_text().rsplit(")", 1)[1].split()[0] == "S"):
+                    time.sleep(0.005)
+                process.send_signal(signal.SIGTERM)
+                _, err = process.communicate(timeout=100)
+        self.assertEqual(process.returncode, 128 + signal.SIGTERM)
+        self.assert_one_line(err, "interrupted")
 
 
 if __name__ == "__main__":
