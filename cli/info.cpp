@@ -556,13 +556,15 @@ private:
     }
 
     // Variables that begin as those of options, and are of none: misspelled ones, and those of
-    // other programs, which cannot be told from them.
+    // other programs, which cannot be told from them. The Python package has some of its own.
     void tell_other_variables() {
+        constexpr std::array of_package = {"PENSTOCK_INCLUDE", "PENSTOCK_NUMBA_LINK"};
         const auto options = settings::option_entries();
         object_["other_variables"] = json::array();
         for (char** at = ::environ; *at != nullptr; ++at) {
             const std::string name(*at, std::strcspn(*at, "="));
             if (!name.starts_with("PENSTOCK_") ||
+                std::ranges::find(of_package, name) != of_package.end() ||
                 std::ranges::any_of(options, [&](const auto& o) { return name == o.variable; }))
                 continue;
             object_["other_variables"].push_back(name);

@@ -201,7 +201,9 @@ status check_room(const std::string& path, std::uint64_t bytes, const std::strin
     struct statvfs room {};
     if (follow_links(place) != 0 || ::statvfs(directory_of(place).c_str(), &room) != 0) return {};
     const std::uint64_t free_bytes = std::uint64_t{room.f_bavail} * room.f_frsize;
-    if (free_bytes >= bytes) return {};
+    // A file system that counts no blocks at all (ramfs, tmpfs of any size, FUSE that tells
+    // nothing) says nothing about its room.
+    if (room.f_blocks == 0 || free_bytes >= bytes) return {};
     return {-ENOSPC, "output file " + shown(path) + ": its file system has " +
                          format_size(free_bytes) + " free, and " + format_size(bytes) +
                          " are to be written; " + cure + ", or make room"};
@@ -246,8 +248,9 @@ status output_file::open(const std::string& path) {
     if (exists && S_ISDIR(there.st_mode)) return failed(-EISDIR, "give the name of a file");
     if (exists && !S_ISREG(there.st_mode) && wants_name_)
         return failed(-EINVAL, "it is no regular file, so give another name");
-    if (exists && !S_ISREG(there.st_mode)) return open_special(path);
+    // Before it is opened by its name: a socket cannot be, and what another user gave may not be.
     if (const int own = own_descriptor(path); exists && own >= 0) return open_again(own);
+    if (exists && !S_ISREG(there.st_mode)) return open_special(path);
     return open_regular(exists);
 }
 
@@ -321,6 +324,12 @@ status output_file::write(const char* data, std::size_t bytes) {
             return {-ECANCELED,
                     "interrupted; the output is incomplete"};  // a pipe whose reader takes its time
         if (done < 0 && errno == EINTR) continue;
+        if (done < 0 && errno == EAGAIN) {  // the caller gave a descriptor whose writes do not wait
+            pollfd polled{fd_, POLLOUT, 0};
+            ::poll(&polled, 1, between_looks_ms);
+            if (was_interrupted()) return {-ECANCELED, "interrupted; the output is incomplete"};
+            continue;
+        }
         if (done <= 0) return failed(done < 0 ? -errno : -EIO, "make room or give another name");
         data += done;
         bytes -= static_cast<std::size_t>(done);

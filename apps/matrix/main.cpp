@@ -286,9 +286,12 @@ public:
         };
         const std::uint64_t a_bytes = a_count * sizeof(float), b_bytes = b_count * sizeof(float);
         constexpr const char* cure = "give smaller sizes, or another place";
-        // As if both lay on one file system, which is usual.
-        for (const std::string& path : {a_path, b_path})
-            if (status s = apps::check_room(path, a_bytes + b_bytes, cure); !s) return s;
+        const auto a_place = apps::place_of(a_path), b_place = apps::place_of(b_path);
+        const bool is_one_place = a_place && b_place && a_place->device == b_place->device;
+        const std::uint64_t for_a = is_one_place ? a_bytes + b_bytes : a_bytes,
+                            for_b = is_one_place ? a_bytes + b_bytes : b_bytes;
+        if (status s = apps::check_room(a_path, for_a, cure); !s) return s;
+        if (status s = apps::check_room(b_path, for_b, cure); !s) return s;
         apps::output_file a, b;
         if (status s = a.open_named(a_path); !s) return s;
         if (status s = b.open_named(b_path); !s) return s;

@@ -6,6 +6,7 @@ Usage: limits_test.py FOLDER_OF_PROGRAMS
 import os
 import resource
 import shutil
+import subprocess
 import unittest
 
 import programs
@@ -194,6 +195,56 @@ class OthersTest(programs.InFolder):
                     if ran.returncode == 1:
                         self.assertEqual(sorted(os.listdir(self.folder)), [], ran.stderr)
                 self.empty()
+
+
+class RoomTest(programs.InFolder):
+    """File systems in memory, in a mount namespace of their own that ends with the program."""
+
+    def make_two(self, first, second, mounts):
+        """Two matrices of 512 KiB, while folders have file systems with these options."""
+        if not programs.is_there("penstock-matrix"):
+            self.skipTest("not built")
+        apart = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-ec"]
+        mount = "mount -t tmpfs -o size=%s none %s\n"
+        probe = [*apart, mount % ("0", self.folder)]
+        if subprocess.run(probe, check=False, capture_output=True).returncode != 0:
+            self.skipTest("no mount namespaces here")
+        for folder in mounts:
+            (self.folder / folder).mkdir(exist_ok=True)
+        begin = "".join(mount % (size, self.folder / folder) for folder, size in mounts.items())
+        return subprocess.run(
+            [
+                *apart,
+                begin + 'exec "$0" "$@"',
+                programs.BIN / "penstock-matrix",
+                "make-product",
+                "--m=256",
+                "--n=256",
+                "--k=512",
+                f"--first={self.folder / first}",
+                f"--second={self.folder / second}",
+            ],
+            check=False,
+            capture_output=True,
+            timeout=100,
+            env=programs.environment(),
+        )
+
+    def test_a_file_system_that_tells_no_room_is_tried(self):
+        ran = self.make_two("a/1", "a/2", {"a": "0"})
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+
+    def test_files_on_one_file_system_are_added_up(self):
+        ran = self.make_two("a/1", "a/2", {"a": "768k"})
+        self.assertEqual(ran.returncode, 1)
+        self.assert_one_line(ran.stderr, "768 KiB free", "1 MiB")
+
+    def test_files_on_two_file_systems_are_not_added_up(self):
+        ran = self.make_two("a/1", "b/2", {"a": "768k", "b": "768k"})
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        ran = self.make_two("a/1", "b/2", {"a": "768k", "b": "256k"})
+        self.assertEqual(ran.returncode, 1)
+        self.assert_one_line(ran.stderr, "b/2", "256", "512")
 
 
 if __name__ == "__main__":

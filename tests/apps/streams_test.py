@@ -5,6 +5,7 @@ Usage: streams_test.py FOLDER_OF_PROGRAMS
 """
 
 import os
+import socket
 import subprocess
 import unittest
 
@@ -164,6 +165,38 @@ class StreamsTest(programs.InFolder):
                 self.assertIn(ran.returncode, (1, 2))
                 self.assert_one_line(ran.stderr, link, "give another name")
                 self.assertEqual(log.read_bytes(), b"older\n")
+
+    def test_a_socket_gets_what_its_name_stands_for(self):
+        """A socket cannot be opened by a name; its writes may not wait, as its other end wants."""
+        if not programs.is_there("penstock"):
+            self.skipTest("not built")
+        data = os.urandom(1 << 20)
+        (self.folder / "data").write_bytes(data)
+        for is_blocking in (True, False):
+            with self.subTest(is_blocking=is_blocking):
+                ours, theirs = socket.socketpair()
+                with ours, theirs:
+                    theirs.setblocking(is_blocking)
+                    child = subprocess.Popen(
+                        [
+                            programs.BIN / "penstock",
+                            "cat",
+                            self.folder / "data",
+                            "--out",
+                            "/dev/stdout",
+                            *programs.BACKEND,
+                        ],
+                        env=programs.environment(),
+                        stdin=subprocess.DEVNULL,
+                        stdout=theirs,
+                        stderr=subprocess.PIPE,
+                    )
+                    theirs.close()
+                    with ours.makefile("rb") as got:
+                        found = got.read()
+                    _, said = child.communicate(timeout=100)
+                self.assertEqual((child.returncode, said), (0, b""))
+                self.assertTrue(found == data)
 
     def test_a_file_behind_another_descriptor_goes_on(self):
         if not programs.is_there("penstock"):

@@ -145,7 +145,8 @@ class Info(InFolder):
         self.assertEqual(rows["devices"]["source"], "default")
 
     def test_a_variable_of_no_option_is_named(self):
-        self.assertEqual(self.report(PENSTOCK_PAGE="4KiB")["other_variables"], [])
+        own = {"PENSTOCK_PAGE": "4KiB", "PENSTOCK_INCLUDE": "/x", "PENSTOCK_NUMBA_LINK": "ptx"}
+        self.assertEqual(self.report(**own)["other_variables"], [])
         wrong = {"PENSTOCK_PAEG": "4KiB", "PENSTOCK_CACHE_BYTES": "8MiB", "PENSTOCKING": "1"}
         self.assertEqual(sorted(self.report(**wrong)["other_variables"]),
                          ["PENSTOCK_CACHE_BYTES", "PENSTOCK_PAEG"])
