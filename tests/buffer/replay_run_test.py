@@ -22,6 +22,11 @@ PAGE = 4096
 SIZES = ["--ram", "160KiB", "--gpu", "240KiB"]
 
 
+def bytes_read(process):
+    with open(f"/proc/{process.pid}/io", encoding="ascii") as file:
+        return int(file.readline().split()[1])  # rchar
+
+
 class Run(Traces):
     def generate(self, *options):
         """A trace and its file; what the header says of contents."""
@@ -41,6 +46,13 @@ class Run(Traces):
         self.assertEqual((ran.returncode, ran.stdout), (status, b""), (arguments, ran.stderr))
         self.assert_one_line(ran.stderr, *parts)
         self.assertEqual((self.folder / "data").read_bytes(), before)
+
+    def wait_until(self, process, has_begun):
+        until = time.monotonic() + 60
+        while not has_begun():
+            self.assertIsNone(process.poll(), "it ended by itself")
+            self.assertLess(time.monotonic(), until, "nothing was begun")
+            time.sleep(0.002)
 
     def test_it_hits_where_the_simulation_does(self):
         for policy in ("native", "gram", "dedu"):
@@ -208,20 +220,22 @@ class Run(Traces):
                                  pages)
 
     def test_a_signal_ends_a_record_of_millions_of_pages(self):
-        pages = 1 << 20
+        pages = 1 << 23
         (self.folder / "trace").write_text(f"penstock-trace 1\npage 512\nfile 0 {pages} data\n\n"
                                            + f"0 W 0 0 {pages}\n" * 50)
-        self.make("data")
-        os.truncate(self.folder / "data", pages * 512)
+        data = self.make("data")
+        os.truncate(data, pages * 512)
+        before = data.stat().st_mtime_ns
         with subprocess.Popen([PROGRAM, "replay", "trace", "--policy", "native", "--ram", "4KiB",
                                "--cached", "--writes"], cwd=self.folder, env=clean_environment(),
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-            time.sleep(0.3)
+            self.wait_until(process, lambda: data.stat().st_mtime_ns != before)
             process.send_signal(signal.SIGTERM)
-            begun = time.monotonic()
             out, err = process.communicate(timeout=100)
-        self.assertLess(time.monotonic() - begun, 2)
         self.assertEqual((process.returncode, out), (1, b""))
+        with data.open("rb") as file:
+            file.seek(-512, os.SEEK_END)
+            self.assertEqual(file.read(), bytes(512))  # the first record was not gone through
         self.assert_one_line(err, "interrupted; what was written so far is in the files")
 
     def test_a_page_that_cannot_be_written_back_is_named(self):
@@ -261,7 +275,7 @@ class Run(Traces):
                                "--cached", "--writes"], cwd=self.folder, env=clean_environment(),
                               preexec_fn=limit, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE) as process:
-            time.sleep(0.5)
+            self.wait_until(process, lambda: bytes_read(process) > 8 << 20)
             process.send_signal(signal.SIGTERM)
             _, err = process.communicate(timeout=100)
         self.assertEqual(process.returncode, 1)
