@@ -22,6 +22,7 @@ for libraries that round otherwise, whose first result the program checks; 2 if 
 be used. A foreign program that is missing or too slow is a row that says so."""
 import argparse
 import filecmp
+import functools
 import json
 import os
 import pathlib
@@ -64,10 +65,18 @@ def warm(path: pathlib.Path) -> None:
             pass
 
 
+@functools.cache  # once for each file
+def warn_of_unknown(path: pathlib.Path) -> None:
+    print(f"{path}: of another user, so the system does not tell whether it is cold",
+          file=sys.stderr)
+
+
 def drop(path: pathlib.Path) -> None:
     """Takes a file out of the operating system's page cache; one that stays is not cold."""
     stayed = bench_machine.drop_from_page_cache(path)
-    if stayed > bench_machine.MOST_THAT_STAYS:
+    if stayed is None:
+        warn_of_unknown(path)
+    elif stayed > bench_machine.MOST_THAT_STAYS:
         raise UsageError(f"{path}: {100 * stayed:.1f} % of it stays in memory when it is dropped, "
                          "so it is not cold; name a DATA_DIR on a disk, or give --state warm")
 

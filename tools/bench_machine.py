@@ -28,26 +28,43 @@ def commit_here() -> str:
     return said_by("git", "-C", here, "rev-parse", "--short", "HEAD") or "unknown"
 
 
-def resident_share(path: str | os.PathLike[str]) -> float:
-    """How much of a file is in the operating system's page cache, from 0 to 1."""
+def tells_residence(path: str | os.PathLike[str]) -> bool:
+    """The system calls every page of a file resident to a process that neither owns it nor may
+    write to it."""
+    return (os.geteuid() in (0, os.stat(path).st_uid)
+            or os.access(path, os.W_OK, effective_ids=True))
+
+
+def resident_share(path: str | os.PathLike[str]) -> float | None:
+    """How much of a file is in the operating system's page cache, from 0 to 1; None: it cannot be
+    told. Mapped as shared and to be read only, by hand, since a private mapping that may be written
+    counts as memory, and mmap tells the address of no other."""
     size = os.path.getsize(path)
     if size == 0:
         return 0.0
+    if not tells_residence(path):
+        return None
     there = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
-    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY) as mapped:
-        room = ctypes.c_char.from_buffer(mapped)
-        failed = ctypes.CDLL(None, use_errno=True).mincore(
-            ctypes.c_void_p(ctypes.addressof(room)), ctypes.c_size_t(size), there)
-        del room  # a mapping that is looked at cannot be closed
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int,
+                          ctypes.c_int, ctypes.c_long]
+    with open(path, "rb") as file:
+        at = libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, file.fileno(), 0)
+    if at == ctypes.c_void_p(-1).value:
+        raise OSError(ctypes.get_errno(), "mapping it to know what is in memory", str(path))
+    failed = libc.mincore(ctypes.c_void_p(at), ctypes.c_size_t(size), there)
+    error = ctypes.get_errno()
+    libc.munmap(ctypes.c_void_p(at), ctypes.c_size_t(size))
     if failed:
-        raise OSError(ctypes.get_errno(), "mincore is needed to know what is in memory", str(path))
+        raise OSError(error, "mincore is needed to know what is in memory", str(path))
     return sum(state & 1 for state in there) / len(there)
 
 
-def drop_from_page_cache(path: str | os.PathLike[str]) -> float:
+def drop_from_page_cache(path: str | os.PathLike[str]) -> float | None:
     """Puts a file on storage and takes it out of the page cache. The share that stayed there all
-    the same: on a file system in memory all of it. Pages that the system still has in hand go a
-    moment later."""
+    the same: on a file system in memory all of it; None: it cannot be told. Pages that the system
+    still has in hand go a moment later."""
     fd = os.open(path, os.O_RDONLY)
     try:
         for attempt in range(6):

@@ -29,7 +29,10 @@ class Late(Exception):
 def put_on_disk(path):
     """What still is in memory, dirty, would have to go there while it is measured."""
     stayed = bench_machine.drop_from_page_cache(path)
-    if stayed > bench_machine.MOST_THAT_STAYS:
+    if stayed is None:
+        print(f"{path}: of another user, so the system does not tell what of it stays in memory "
+              "when it is dropped: these times may not be a disk's", file=sys.stderr)
+    elif stayed > bench_machine.MOST_THAT_STAYS:
         print(f"{path}: {100 * stayed:.1f} % of it stays in memory when it is dropped: these "
               "times are not a disk's", file=sys.stderr)
 

@@ -167,6 +167,8 @@ class NotCold(Exception):
 
 def drop_pages(path):
     stayed = bench_machine.drop_from_page_cache(path)
+    if stayed is None:
+        raise NotCold("the file is another user's: what stays in memory is not told")
     if stayed > bench_machine.MOST_THAT_STAYS:
         raise NotCold(f"{100 * stayed:.1f} % of the file stays in memory when it is dropped; name "
                       "a --folder on a disk")
