@@ -262,8 +262,8 @@ open_reply file_registry::enter(found_file& file, const slot_life& open_now, han
     const auto known = current_.find(key);
     if (known != current_.end()) {
         entry& e = entries_[known->second];
-        const bool is_open =
-            !e.gone && e.generation == open_now.generation && known->second == open_now.slot;
+        const bool is_open = !e.gone && file.facts.may_be_of(e.identity, e.made_ns) &&
+                             e.generation == open_now.generation && known->second == open_now.slot;
         // A file that is being written is the same file, however it looks by now.
         if (is_open || e.writer != nullptr ||
             (e.identity == file.facts.identity && !e.uncertain &&
@@ -283,6 +283,7 @@ open_reply file_registry::enter(found_file& file, const slot_life& open_now, han
     if (e.generation == 0) e.generation = 1;
     e.live = true;
     e.gone = false;
+    e.made_ns = file.facts.made_ns;
     e.uncertain = may_change_unseen(file.facts, limits_.trust_times);
     e.tells_version = tells_version(file.facts, limits_.trust_times);
     e.is_local = file.facts.times == file_times::local;
@@ -505,6 +506,7 @@ int file_registry::handle_of(std::uint32_t slot, std::uint32_t generation,
                              std::shared_ptr<shared_handle>& out, std::uint64_t& size_bytes) {
     std::string path;
     file_identity identity;
+    std::int64_t made_ns = 0;
     {
         std::lock_guard lock(mutex_);
         entry* const e = live_entry(slot, generation);
@@ -518,6 +520,7 @@ int file_registry::handle_of(std::uint32_t slot, std::uint32_t generation,
         if (e->gone) return -ESTALE;
         path = e->path;
         identity = e->identity;
+        made_ns = e->made_ns;
     }
     // The handle was parked. The path was judged when the file was first opened; only the same file
     // is taken again.
@@ -525,7 +528,7 @@ int file_registry::handle_of(std::uint32_t slot, std::uint32_t generation,
     found_file file;
     if (const int code = look_up(path, false, file); code != 0)
         return code == -ENOENT ? -ESTALE : code;
-    if (!file.facts.identity.same_file(identity)) return -ESTALE;
+    if (!file.facts.may_be_of(identity, made_ns)) return -ESTALE;
     handles parked;
     std::lock_guard lock(mutex_);
     if (entry* const e = live_entry(slot, generation); e != nullptr && e->handle == nullptr) {

@@ -300,6 +300,7 @@ private:
         std::uint64_t table = 0;
         std::uint64_t table_words = 0;
         file_identity identity;
+        std::int64_t made_ns = 0;  // host::file_facts
         std::string path;
         std::shared_ptr<shared_handle> handle;
         std::unordered_map<std::uint64_t, std::uint64_t> leaves;

@@ -184,8 +184,10 @@ void file_registry::give_to_older(const slot_life& of, std::shared_ptr<file_writ
         if (e == nullptr) return;
         if (writer == nullptr) writer = e->writer;
         const auto [first, last] = older_.equal_range(key_of(e->identity));
-        for (auto version = first; version != last; ++version)
-            if (entries_[version->second].wants_handle) act(version->second);
+        for (auto version = first; version != last; ++version) {
+            const entry& older = entries_[version->second];
+            if (older.wants_handle && older.made_ns == e->made_ns) act(version->second);
+        }
     };
     bool is_wanted = false;
     {

@@ -88,7 +88,7 @@ void file_registry::keep_without_name(const std::string& name) {
             const auto entry_of = current_.find(key);
             if (entry_of == current_.end()) return;
             entry& e = entries_[entry_of->second];
-            if (e.gone) return;
+            if (e.gone || !facts.may_be_of(e.identity, e.made_ns)) return;
             if (e.handle == nullptr && again.handle != nullptr)
                 keep_handle(entry_of->second, again.handle, parked);
             if (e.handle != nullptr) {
@@ -96,7 +96,9 @@ void file_registry::keep_without_name(const std::string& name) {
                 return;
             }
         }
-        if (look_up(name, false, again) != 0 || key_of(again.facts.identity) != key) return;
+        if (look_up(name, false, again) != 0 ||
+            !again.facts.may_be_of(facts.identity, facts.made_ns))
+            return;
     }
 }
 
@@ -155,7 +157,7 @@ bool file_registry::note_rename(const file_identity& before, const file_facts& a
     const auto known = current_.find(key_of(before));
     if (known == current_.end()) return false;
     entry& e = entries_[known->second];
-    if (e.gone) return false;
+    if (e.gone || !after.may_be_of(e.identity, e.made_ns)) return false;
     e.path = path;
     if (!(e.identity == before)) return false;
     const bool is_doubtful = after.times != file_times::local && !e.uncertain &&

@@ -47,12 +47,20 @@ struct file_facts {
     // Every machine sees the file by this number of an inode (os/file_system.hpp).
     bool has_number_for_all = false;
     writers writing = writers::unknown;  // told only of a handle that is open for reading
-    std::int64_t now_ns = 0;             // the file clock of this machine when the facts were read
+    // When the file was made; 0: not told. It tells a file from a deleted one with its inode.
+    std::int64_t made_ns = 0;
+    std::int64_t now_ns = 0;  // the file clock of this machine when the facts were read
     file_times times = file_times::local;
     const char* file_system = "";  // its name, for people
     // Not of a local file system: for how long its file system has given these facts
     // (os/rested_files.hpp).
     std::int64_t rested_ns = 0;
+
+    // Not if it is a later file with the inode, as far as both tell.
+    [[nodiscard]] bool may_be_of(const file_identity& other, std::int64_t other_made_ns) const {
+        return identity.same_file(other) &&
+               (made_ns == 0 || other_made_ns == 0 || made_ns == other_made_ns);
+    }
 };
 
 struct memory_area {

@@ -183,7 +183,7 @@ public:
         // A network file system might answer from what its server said some time ago.
         const std::int64_t asked_ns = monotonic_ns();
         if (::statx(handle, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC,
-                    STATX_BASIC_STATS | wants_unique_mount, &info) != 0)
+                    STATX_BASIC_STATS | STATX_BTIME | wants_unique_mount, &info) != 0)
             return -errno;
         out.identity = {makedev(info.stx_dev_major, info.stx_dev_minor), info.stx_ino,
                         info.stx_size, to_ns(info.stx_mtime), to_ns(info.stx_ctime)};
@@ -194,6 +194,10 @@ public:
         out.times = lies_on.times;
         out.file_system = lies_on.name;
         out.exact_times = lies_on.has_exact_times && kernel_has_exact_times();
+        // Elsewhere it may change: where overlayfs copies a file, the inode keeps its number.
+        out.made_ns = lies_on.has_exact_times && (info.stx_mask & STATX_BTIME) != 0
+                          ? to_ns(info.stx_btime)
+                          : 0;
         out.notes_stores = lies_on.notes_stores;
         out.has_number_for_all = lies_on.has_numbers_for_all;
         // A lease tells of the writers of this machine, which are all only of a local file system.

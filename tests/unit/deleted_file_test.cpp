@@ -1,5 +1,6 @@
 // Files that are deleted after their close: their space comes back without a call of the program.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -349,6 +350,56 @@ TEST_F(deleted_in_registry, a_visit_without_memory_is_made_up_for) {
         visit();
         return files->held_handles() == 0;
     }));
+}
+
+namespace {
+
+std::uint64_t inode_of(const std::string& path) {
+    struct stat facts {};
+    return ::stat(path.c_str(), &facts) == 0 ? facts.st_ino : 0;
+}
+
+// Another file with the inode of one that was deleted, as far as the file system gives it again.
+bool make_with_inode(const temporary_folder& folder, const std::string& name, std::uint64_t inode) {
+    for (int i = 0; i < 200; ++i) {
+        write_file(folder / name, pattern(2, page));
+        if (inode_of(folder / name) == inode) return true;
+        std::filesystem::rename(folder / name, folder / ("other" + std::to_string(i)));
+    }
+    return false;
+}
+
+}  // namespace
+
+// Its handle is parked, so nothing keeps the inode. Only the time when the file was made tells.
+TEST_F(deleted_in_registry, a_parked_file_is_not_taken_for_another_with_its_inode) {
+    host::registry_limits limits{16, 12, 4, 1024, 256, 1, direct_mode::off, true};
+    make(limits);
+    const open_reply first = open("a");
+    const std::uint64_t inode = inode_of(folder / "a");
+    host::file_facts facts;
+    const int fd = env.find(-1, folder / "a");
+    ASSERT_EQ(env.facts(fd, facts), 0);
+    env.close(fd);
+    open("b");  // parks the handle of "a"
+    let_files_settle();
+    std::filesystem::remove(folder / "a");
+    if (facts.made_ns == 0 || !make_with_inode(folder, "a", inode))
+        GTEST_SKIP() << "no file system that gives inodes again and says when a file was made";
+    std::shared_ptr<host::shared_handle> handle;
+    std::uint64_t size_bytes = 0;
+    const auto read = [&] {
+        return files->handle_of(first.slot, first.generation, handle, size_bytes);
+    };
+    EXPECT_EQ(read(), -ESTALE);
+    EXPECT_EQ(files->rename("a", "c", true), 0);
+    EXPECT_EQ(read(), -ESTALE) << "by its new name";
+    const open_reply second = files->open("c", 0, 0, 0, {first.slot, first.generation});
+    EXPECT_EQ(second.result, 0);
+    EXPECT_NE(second.slot, first.slot);
+    EXPECT_EQ(read(), -ESTALE);
+    EXPECT_EQ(files->unlink("c", true), 0);
+    EXPECT_EQ(read(), -ESTALE) << "by the handle that the unlink keeps";
 }
 
 }  // namespace penstock::test
