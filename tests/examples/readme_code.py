@@ -12,7 +12,7 @@ PAGES = {"README.md": {"python", "cuda"}, "docs/guide/start.md": {"cuda", "cpp",
          "docs/start/operator.md": set()}
 # Language of the block -> the files that may hold it.
 SOURCES = {"cuda": "examples/*.cu", "cpp": "examples/*.cu",
-           "cmake": "tests/install/foreign/CMakeLists.txt"}
+           "cmake": "tests/install/*/CMakeLists.txt"}
 RUN = {"sh",  # commands; test.sh, CI and tests/install run them
        "python"}
 

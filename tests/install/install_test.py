@@ -111,7 +111,7 @@ def foreign_project(variant, prefix, scratch, compiler, file):
 
 
 def below_a_project(scratch, compiler):
-    """By add_subdirectory: sources keep their standard, and the project's install brings Penstock
+    """By FetchContent: sources keep their standard, and the project's install brings Penstock
     only if it asks for that. Some distributions name folders by absolute paths: they are told as
     they are. A library that is missing is named as Debian does."""
     build, folders = scratch / "below", {"libdir": "/opt/elsewhere/lib", "includedir": "/opt/h"}
@@ -132,7 +132,7 @@ def below_a_project(scratch, compiler):
         *(f"-DCMAKE_INSTALL_{name.upper()}={path}" for name, path in folders.items()))
     for name, path in folders.items():
         said = run("pkg-config", f"--variable={name}",
-                   build / "penstock/penstock.pc").decode().strip()
+                   build / "_deps/penstock-build/penstock.pc").decode().strip()
         if said != path:
             sys.exit(f"penstock.pc has {said} for the {name} {path}")
     expect_failure("nlohmann-json3-dev", *below,

@@ -66,7 +66,8 @@ protected:
                                      .row_shape = {7},
                                      .pieces = {{"as it was", 1, 2}}};
         table_layout out;
-        ASSERT_TRUE(run(0, 0, [&] { return call(out); }));
+        // The first call also makes what the process has once.
+        for (int i = 0; i < 2; ++i) ASSERT_TRUE(run(0, 0, [&] { return call(out); }));
         const table_layout right = out;
         const std::uint64_t count = allocations;
         ASSERT_GT(count, 3u);
