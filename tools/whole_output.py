@@ -3,6 +3,7 @@ import contextlib
 import errno
 import io
 import os
+import select
 import signal
 import stat
 import tempfile
@@ -15,11 +16,11 @@ ACCESS_LIST = "system.posix_acl_access"  # further users and groups of a file
 
 def own_descriptor(path: str) -> int | None:
     """The one that a path names: 1 for /dev/stdout. Its link to a file is not followed."""
-    own = os.path.realpath("/proc/self/fd")
+    own = {os.path.realpath(f"/proc/{of}/fd") for of in ("self", "thread-self")}
     for _ in range(40):
         folder, name = os.path.split(path)
         folder = os.path.realpath(folder or ".")
-        if folder == own:
+        if folder in own:
             return int(name) if name.isdecimal() else None
         path = os.path.join(folder, name)
         if not os.path.islink(path):
@@ -77,6 +78,16 @@ def takes_access_list(fd: int, old: str) -> bool:
     return True
 
 
+class Patient(io.FileIO):
+    """Writes of a descriptor whose writes do not wait, as a socket of another program may be, wait
+    here."""
+
+    def write(self, data: typing.Any) -> int:
+        while (written := super().write(data)) is None:
+            select.select([], [self], [])
+        return written
+
+
 class Output:
     """A file while it is written: as a context, whose end takes away what was not committed.
 
@@ -95,7 +106,8 @@ class Output:
             fd = self.open()
         except OSError as error:
             raise self.named(error) from None
-        self.text = open(fd, "w", encoding="utf-8", errors="surrogateescape", newline="\n")
+        self.text = io.TextIOWrapper(io.BufferedWriter(Patient(fd, "w"), 1 << 16), encoding="utf-8",
+                                     errors="surrogateescape", newline="\n")
         return self.text
 
     def open(self) -> int:

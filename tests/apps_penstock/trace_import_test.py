@@ -320,6 +320,28 @@ class Output(Imports):
             with ours.makefile("rb") as got:
                 self.assertEqual(got.read(), self.expected)
 
+    def test_a_socket_whose_writes_do_not_wait_gets_all(self):
+        lines = [b"fio version 3 iolog\n0 /a add\n"]
+        lines += [b"%d /a read %d 4096\n" % (i, 4096 * i) for i in range(40_000)]
+        self.make("long", b"".join(lines))
+        ran = self.run_it("long", "-o", "whole")
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        ours, theirs = socket.socketpair()
+        theirs.setblocking(False)
+        with ours, theirs, subprocess.Popen(
+                [sys.executable, "-B", SCRIPT, "--from", "fio", "long", "-o", "/dev/stdout"],
+                cwd=self.folder, stdout=theirs, stderr=subprocess.PIPE) as running:
+            theirs.close()
+            # Read once the socket is full, or the program gave up.
+            for _ in range(3000):
+                waiting = ours.recv(1 << 20, socket.MSG_PEEK)
+                time.sleep(0.02)
+                if running.poll() is not None or ours.recv(1 << 20, socket.MSG_PEEK) == waiting:
+                    break
+            with ours.makefile("rb") as got:
+                self.assertEqual(got.read(), (self.folder / "whole").read_bytes())
+            self.assertEqual(running.wait(), 0, running.stderr.read())
+
     def test_an_empty_name_is_wrong_usage(self):
         self.refused(2, ["--from", "fio", "in", "-o", ""], "-o", "''", left=["expected", "in"])
 
