@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <fcntl.h>
 #include <filesystem>
-#include <iterator>
 #include <mutex>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -32,8 +31,11 @@ rlim_t most_descriptors() {
 // Descriptors that the process has.
 rlim_t open_descriptors() {
     std::error_code failed;
-    const std::filesystem::directory_iterator all("/proc/self/fd", failed), end;
-    return failed ? 0 : static_cast<rlim_t>(std::distance(all, end));
+    std::filesystem::directory_iterator each("/proc/self/fd", failed);
+    rlim_t count = 0;
+    for (; !failed && each != std::filesystem::directory_iterator(); each.increment(failed))
+        ++count;
+    return failed == std::errc::too_many_files_open ? most_descriptors() : count;
 }
 
 // Where a copy ends that could not be finished: what groups wrote behind that is of no use. Cut
@@ -77,14 +79,14 @@ public:
         options with_log = settings;
         with_log.log = [this](const std::string& line) { say_unless_of_copy(line); };
         if (status s = apps::create_runtime(std::move(with_log), quiet, rt_); !s) return s;
-        // A GPU's driver has some forty.
+        // A GPU's driver has some forty. The runtime keeps up to a third of the limit of files that
+        // were copied.
         others_ = open_descriptors();
-        constexpr rlim_t for_a_file = 20;
-        if (const rlim_t most = most_descriptors(); most < others_ + for_a_file)
-            return {-EMFILE, "the limit on open files is " + std::to_string(most) + ", " +
-                                 std::to_string(others_) + " are open, and copying takes " +
-                                 std::to_string(for_a_file) + " more; raise it (ulimit -n)"};
-        return {};
+        const rlim_t most = most_descriptors(), wanted = most / 3 + 10;
+        if (most == RLIM_INFINITY || others_ + wanted <= most) return {};
+        return {-EMFILE, "the limit on open files is " + std::to_string(most) + ", " +
+                             std::to_string(others_) + " are open, and copying takes " +
+                             std::to_string(wanted) + " more; raise it (ulimit -n)"};
     }
 
     // Each file of a batch has two descriptors here, and its copy one for writing in the runtime.
@@ -107,11 +109,13 @@ public:
     status copy(std::span<const planned_copy> plans, copy_totals& totals) override {
         apps::stopwatch watch;  // opening files and their windows counts
         batch files;
-        for (const planned_copy& plan : plans)
+        for (const planned_copy& plan : plans) {
+            if (was_interrupted()) break;
             if (const status s = add(plan, files); !s) {
                 apps::say(s.message);
                 ++totals.failed;
             }
+        }
         if (status s = cp::copy_open_files(*rt_, files.copies); !s) return s;
         std::vector<bool> good;
         for (std::size_t i = 0; i < files.copies.size(); ++i) {

@@ -12,7 +12,7 @@ namespace penstock::host {
 
 // The file is found first and then opened by its descriptor, so what takes its name meanwhile is
 // not waited for. The file is there, so it is not made, and a link to it is followed already. After
-// a signal that asks for the program's end the wait is over, with EINTR; after others it goes on.
+// a signal that asks for the program's end the wait is over; after others it goes on.
 int open_past_leases(int start, const char* path, int flags, unsigned mode) {
     const int fd = ::openat(start, path, flags | O_NONBLOCK | O_CLOEXEC, mode);
     if (fd >= 0 || errno != EWOULDBLOCK) return fd;
@@ -29,6 +29,7 @@ int open_past_leases(int start, const char* path, int flags, unsigned mode) {
     int opened = -1;
     do opened = ::open(name.c_str(), waiting);
     while (opened < 0 && errno == EINTR && !signal_came.load(std::memory_order_relaxed));
+    if (opened < 0 && errno == EINTR) errno = ECANCELED;
     if (opened < 0 && errno == ENOENT && !is_proc_there()) errno = EUNATCH;
     return opened;
 }

@@ -11,8 +11,8 @@ namespace penstock::host {
 // fails an open in that moment. It wants the lease back from its holder and takes it after
 // /proc/sys/fs/lease-break-time (45 s).
 //
-// A descriptor, or -1 with errno: EINTR where a program that catches interrupts got one
-// (interrupt_on_signals), EUNATCH says that the wait needs /proc, which is not mounted.
+// A descriptor, or -1 with errno: ECANCELED where a signal came meanwhile that asks for the
+// program's end (interrupt_on_signals), EUNATCH where the wait needs /proc, which is not mounted.
 // `mode` is for O_CREAT.
 int open_past_leases(int start, const char* path, int flags, unsigned mode = 0);
 int open_past_leases(const std::string& path, int flags, unsigned mode = 0);
