@@ -35,16 +35,8 @@ protected:
         for (const char* name : {"source", "point"})
             std::filesystem::create_directory(folder_ / name);
         runtime_ = make_runtime(region_runtime(folder_, where()));
-        // Pages that are larger than a region's, and so few that they come and go.
-        const buffer_options small{.where = where(),
-                                   .host_bytes = 24 << 14,
-                                   .device_bytes = 8 << 14,
-                                   .page_bytes = 1 << 14,
-                                   .sessions = 4,
-                                   .fixed_pages = 1,
-                                   .max_files = 8};
         if (GetParam().buffered) {
-            const status pooled = buffer_pool::make(small, pool_);
+            const status pooled = buffer_pool::make(small_buffer(), pool_);
             ASSERT_TRUE(pooled.ok()) << pooled.message;
         }
         const status s =
@@ -57,6 +49,16 @@ protected:
         EXPECT_EQ(mount_->unmount(), 0);
     }
     static backend where() { return GetParam().where; }
+    // Pages that are larger than a region's, and so few that they come and go.
+    static buffer_options small_buffer() {
+        return {.where = where(),
+                .host_bytes = 24 << 14,
+                .device_bytes = 8 << 14,
+                .page_bytes = 1 << 14,
+                .sessions = 4,
+                .fixed_pages = 1,
+                .max_files = 8};
+    }
     [[nodiscard]] std::string source() const { return folder_ / "source/f"; }
     [[nodiscard]] std::string seen_as() const { return folder_ / "point/f"; }
 

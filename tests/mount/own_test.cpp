@@ -42,14 +42,7 @@ TEST_P(own_mount, gives_its_own_process_no_file) {
     table_layout layout;
     EXPECT_EQ(code_of(describe_npy(seen_as(), layout)), -EDEADLK);
     std::unique_ptr<buffer_pool> pool;
-    const buffer_options small{.where = where(),
-                               .host_bytes = 24 << 14,
-                               .device_bytes = 8 << 14,
-                               .page_bytes = 1 << 14,
-                               .sessions = 4,
-                               .fixed_pages = 1,
-                               .max_files = 8};
-    ASSERT_TRUE(buffer_pool::make(small, pool).ok());
+    ASSERT_TRUE(buffer_pool::make(small_buffer(), pool).ok());
     std::uint32_t number = 0;
     EXPECT_EQ(code_of(pool->open_file(seen_as(), buffer::file_access::read, number)), -EDEADLK);
     std::filesystem::create_directory(folder_ / "second");
