@@ -12,8 +12,7 @@
 //
 // Not thread-safe; the monitor calls it. A thread of its own closes the handles, those too that the
 // registry gives up just while they are looked at: the last close of a large file may take seconds,
-// in which the monitor's heart must beat. Only local file systems
-// are asked, which answer at once.
+// in which the monitor's heart must beat. Only local file systems are asked, which answer at once.
 #pragma once
 
 #include <atomic>
