@@ -274,7 +274,7 @@ TEST(write, one_opens_writes_and_closes_while_another_closes) {
 // The host has a writer for the file as long as a lane has it open to write: it drops the writer
 // with the last close, unless it has answered an open that no lane had taken by then. By two names
 // both ask the host, and the later answer may be taken first.
-void two_open_write_and_close(const char* first, const char* second) {
+void two_open_write_and_close(const char* first, const char* second, int preemptions) {
     closed_file s;
     s.expect(0, 0, 70);
     s.expect(0, 1, 71);
@@ -285,24 +285,25 @@ void two_open_write_and_close(const char* first, const char* second) {
                          "closed by all, and the file does not have it");
         explore::require(s.server.settled(0), "closed by all, and the host counts a writer");
     });
-    expect_sound(s.run({.preemptions = 2}));
+    expect_sound(s.run({.preemptions = preemptions}));
 }
 TEST(write, two_open_a_file_by_its_name_write_it_and_close_it) {
-    two_open_write_and_close("a", "a");
+    two_open_write_and_close("a", "a", 2);
 }
 TEST(write, two_open_a_file_by_two_names_write_it_and_close_it) {
-    two_open_write_and_close("a", "alias");
+    two_open_write_and_close("a", "alias", test::deep_preemptions - 1);
 }
 
 // A lane that opens the file beside a writer needs no answer of the host. It may be late: the
 // writer has closed the file by then, the host has no writer any more, and a reader has it open.
+// Two preemptions find what the canary `writer_looked_for_before` breaks; with them it takes 20 s.
 TEST(write, one_opens_beside_a_writer_that_closes_and_reads) {
     closed_file s;
     s.expect(0, 0, 70);
     s.held.references = 1;
     s.lane(s.goes_and_reads());
     s.lane(s.comes_and_writes(70));
-    expect_sound(s.run({.preemptions = 2}));
+    expect_sound(s.run({.preemptions = test::deep_preemptions - 1}));
 }
 
 // The reader has the file open, and no lane has written it when the reader begins to close.

@@ -83,6 +83,12 @@ int faulty_environment::facts(int handle, host::file_facts& out) {
     return fails(call_facts, error) ? error : real_.facts(handle, out);
 }
 
+std::int64_t faulty_environment::size_bytes(int handle) {
+    int error = 0;
+    wait_while_stalled(call_facts);
+    return fails(call_facts, error) ? error : real_.size_bytes(handle);
+}
+
 int faulty_environment::open_found(int handle) {
     int error = 0;
     wait_while_stalled(call_open_found);

@@ -88,6 +88,7 @@ public:
     int find(int start, const std::string& path) override;
     int real_path(int handle, std::string& out) override;
     int facts(int handle, host::file_facts& out) override;
+    std::int64_t size_bytes(int handle) override;  // counts as a call of call_facts
     int open_found(int handle) override;
     int open_plain(int start, const std::string& path) override;  // counts as a call of call_find
     void reserve_handles(int handle, std::size_t count) override {

@@ -7,6 +7,7 @@
 
 #include "mount/mounted_backend.hpp"
 #include "hub/hub.hpp"
+#include "rounds.hpp"
 
 namespace penstock::test {
 
@@ -33,7 +34,7 @@ std::uint64_t rounds_of(backend where) {
     const char* const wanted = std::getenv("PENSTOCK_PING_PONG");
     return wanted != nullptr       ? std::strtoull(wanted, nullptr, 10)
            : where == backend::gpu ? 500
-                                   : 3000;
+                                   : rounds(std::uint64_t{3000});
 }
 
 class mounted_regions : public mounted_backend {
@@ -151,7 +152,7 @@ TEST_P(mounted_regions, nothing_is_lost_of_pages_that_all_change) {
     ASSERT_GE(one_.open(seen_as()), 0);
     ASSERT_GE(two_.open(seen_as()), 0);
     ASSERT_EQ(one_.map(size), 0);
-    const std::uint64_t rounds = 40;
+    constexpr std::uint64_t rounds = test::rounds(std::uint64_t{40});
     one_.begin_hammering(0, 3, size, 2000 * rounds);
     two_.begin_hammering(1, 3 * 97, size, 10 * rounds);
     for (std::uint64_t round = 1; round <= rounds; ++round) {

@@ -261,7 +261,7 @@ TEST_F(cutting, a_synchronisation_beside_it_brings_nothing_back) {
             }
         });
         const std::string late(bytes - 100, 'w');
-        for (int i = 0; i < rounds(400, 100) && !HasFailure(); ++i) {
+        for (int i = 0; i < rounds(200, 30) && !HasFailure(); ++i) {
             EXPECT_EQ(rt->write(fd, late.data(), static_cast<std::int64_t>(late.size()), 100),
                       static_cast<std::int64_t>(late.size()));
             EXPECT_EQ(rt->truncate(fd, 100), 0);

@@ -9,6 +9,7 @@
 #include "penstock/table.hpp"
 #include "penstock/view.hpp"
 #include "penstock/write.hpp"
+#include "rounds.hpp"
 #include "unit/support.hpp"
 #include "unit/team.hpp"
 
@@ -105,7 +106,7 @@ TEST_F(team_calls, gather_by_one_view_of_a_file_that_is_cut) {
     cut_meanwhile();
     const runtime_ref fs = rt->ref();
     const row_view rows(fs, fd, {row, 0, 0});
-    run(2000, [&](const team& g, room& shared) {
+    run(rounds(2000), [&](const team& g, room& shared) {
         return gather(g, rows, shared.list.data(), 8, shared.out.data());
     });
 }
@@ -114,7 +115,7 @@ TEST_F(team_calls, gather_by_views_of_their_own_of_a_file_that_is_cut) {
     begin(true);
     cut_meanwhile();
     const runtime_ref fs = rt->ref();
-    run(2000, [&](const team& g, room& shared) {
+    run(rounds(2000), [&](const team& g, room& shared) {
         const row_view rows(fs, fd, {row, 0, 0});
         return gather(g, rows, shared.list.data(), 8, shared.out.data());
     });
@@ -124,7 +125,7 @@ TEST_F(team_calls, gather_elements_of_a_file_that_is_cut) {
     begin(true);
     cut_meanwhile();
     const runtime_ref fs = rt->ref();
-    run(2000, [&](const team& g, room& shared) {
+    run(rounds(2000), [&](const team& g, room& shared) {
         const view<std::uint64_t> elements(fs, fd);
         for (int i = 0; i < 8; ++i)
             if (g.is_leader()) shared.list[i] *= row / 8;
@@ -138,7 +139,7 @@ TEST_F(team_calls, copy_elements_of_a_file_that_is_cut) {
     begin(true);
     cut_meanwhile();
     const runtime_ref fs = rt->ref();
-    run(2000, [&](const team& g, room& shared) {
+    run(rounds(2000), [&](const team& g, room& shared) {
         const view<std::uint64_t> elements(fs, fd);
         return elements.copy_to(g, reinterpret_cast<std::uint64_t*>(shared.out.data()),
                                 shared.at / 8, shared.length / 8);
@@ -149,7 +150,7 @@ TEST_F(team_calls, visit_elements_of_a_file_that_is_cut) {
     begin(true);
     cut_meanwhile();
     const runtime_ref fs = rt->ref();
-    run(1000, [&](const team& g, room& shared) {
+    run(rounds(1000), [&](const team& g, room& shared) {
         const view<std::uint64_t> elements(fs, fd);
         return elements.for_each(g, shared.at / 8, shared.length / 8,
                                  [](std::uint64_t, std::uint64_t) {});
@@ -166,7 +167,7 @@ TEST_F(team_calls, gather_from_a_table_whose_file_is_cut) {
     ASSERT_TRUE(made.ok()) << made.message;
     cut_meanwhile();
     const runtime_ref fs = rt->ref();
-    run(2000, [&](const team& g, room& shared) {
+    run(rounds(2000), [&](const team& g, room& shared) {
         const auto* const numbers = reinterpret_cast<const std::int64_t*>(shared.list.data());
         return static_cast<std::int64_t>(gather(g, fs, rows->ref(), numbers, 8, shared.out.data()));
     });
@@ -176,7 +177,7 @@ TEST_F(team_calls, verbs_on_a_file_that_is_cut) {
     begin(true);
     cut_meanwhile();
     const runtime_ref fs = rt->ref();
-    run(3000, [&](const team& g, room& shared) -> std::int64_t {
+    run(rounds(3000), [&](const team& g, room& shared) -> std::int64_t {
         const auto at = static_cast<std::int64_t>(shared.at),
                    length = static_cast<std::int64_t>(shared.length);
         switch (shared.list[0] % 6) {
@@ -217,7 +218,7 @@ protected:
     }
     void read_and_gather(int number) {
         const runtime_ref fs = rt->ref();
-        run(20000, [&fs, number](const team& g, room& shared) -> std::int64_t {
+        run(rounds(20000), [&fs, number](const team& g, room& shared) -> std::int64_t {
             if (shared.list[0] % 2 == 0)
                 return read(g, fs, number, shared.out.data(), 1000,
                             static_cast<std::int64_t>(shared.at));
