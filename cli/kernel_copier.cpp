@@ -241,6 +241,9 @@ private:
             code = rt_->truncate(copy.to, static_cast<std::int64_t>(copy.bytes));
         if (code == 0 && copy.code == 0 && wanted_.fsync) code = rt_->fsync(copy.to);
         const int closed = rt_->close(copy.to);
+        // A group waited for a frame in vain while others tried to write theirs: the close says
+        // what keeps those from the file.
+        if (copy.code == -ENOBUFS && !copy.reading && closed != 0) copy.code = closed;
         if (copy.code != 0) return copying_failed(plan, copy, reason_of(plan, copy.code));
         if (code == 0) code = closed;
         if (code == 0 && wanted_.fsync) code = sync_directory_of(plan.to);
