@@ -260,6 +260,41 @@ TEST_F(failing_disk, a_writer_is_told_why_it_gets_no_frame) {
     EXPECT_EQ(rt->close(fd), 0);
 }
 
+// Others hold every page that could be written back, and the cache is too large for one search to
+// find that out: so the writer tries none, and the file's error says why there is no room.
+TEST_F(failing_disk, a_writer_is_told_why_though_others_hold_what_cannot_be_written) {
+    constexpr std::int64_t small_page = 512;
+    options large = rt->settings();
+    large.page_bytes = small_page;
+    large.cache_bytes = 64 * mib;
+    host::runtime_hooks hooks;
+    hooks.env = &disk;
+    rt = test::make_runtime(large, hooks);
+    const int fd = rt->open(path, open_read_write | open_create);
+    ASSERT_GE(fd, 0);
+    fail(call_write, -ENOSPC);
+    const auto bytes = test::pattern(24, small_page);
+    std::int64_t code = 0, end = 0;
+    for (; code >= 0 && end < static_cast<std::int64_t>(64 * mib);
+         end += std::max<std::int64_t>(code, 0))
+        code = rt->write(fd, bytes.data(), small_page, end);
+    ASSERT_EQ(code, -ENOSPC);
+    std::vector<mapping> held;
+    for (std::int64_t at = 0; at < end; at += small_page) {
+        held.push_back(map(lane{}, rt->ref(), fd, at, small_page));
+        ASSERT_EQ(held.back().bytes, small_page);
+    }
+    EXPECT_EQ(rt->write(fd, bytes.data(), small_page, end), -ENOSPC);
+    EXPECT_EQ(map_write(lane{}, rt->ref(), fd, end, small_page).bytes, -ENOSPC);
+    for (const mapping& mapped : held) unmap(lane{}, rt->ref(), mapped);
+    disk.clear();
+    EXPECT_EQ(rt->write(fd, bytes.data(), small_page, end), small_page);
+    EXPECT_EQ(rt->fsync(fd), -ENOSPC) << "of a write-back before";
+    EXPECT_EQ(rt->fsync(fd), 0);
+    EXPECT_EQ(rt->close(fd), 0);
+    EXPECT_EQ(bytes_on_disk(path).size(), static_cast<std::size_t>(end + small_page));
+}
+
 // Each row that finds no frame would wait as long as the first.
 TEST_F(failing_disk, rows_behind_one_that_finds_no_room_are_not_tried) {
     constexpr std::uint64_t count = 300;

@@ -548,9 +548,12 @@ PENSTOCK_HD inline void note_write_error(const cache_view& c, std::uint32_t slot
     if (atomic_compare_swap<order::acq_rel>(&w.error, std::int64_t{0}, code))
         atomic_store<order::relaxed>(&w.error_offset, offset);
 }
-// A hint.
+// A hint: the error that no group was told of yet, or 0.
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t write_error_of(const cache_view& c, std::uint32_t slot) {
+    return atomic_load<order::relaxed>(&c.writes[slot].error);
+}
 PENSTOCK_HD PENSTOCK_INLINE bool has_write_error(const cache_view& c, std::uint32_t slot) {
-    return atomic_load<order::relaxed>(&c.writes[slot].error) != 0;
+    return write_error_of(c, slot) != 0;
 }
 PENSTOCK_HD inline std::int64_t take_write_error(const cache_view& c, std::uint32_t slot) {
     write_record& w = c.writes[slot];

@@ -205,11 +205,19 @@ PENSTOCK_HD inline void free_written(const Group& g, const cache_view& c, std::u
     deadline.offered_frame = frame;
 }
 
+// Leader only, after a wait in which no page could be written back. Pages that other groups held
+// all the while were not tried: then the error of the file that the caller writes says why.
+PENSTOCK_HD inline std::int64_t why_no_frame(const cache_view& c, const wait_deadline& deadline) {
+    if (deadline.write_error != 0) return deadline.write_error;
+    const std::int64_t error = deadline.makes_dirty ? write_error_of(c, deadline.file_slot) : 0;
+    return error != 0 ? error : -ENOBUFS;
+}
+
 // Whole group, which holds nothing, or a pin on one page. It needs a frame, and the clock found
 // only dirty pages, one of them in `frame`, or scanned few frames (no_frame). Returns 0: try again,
 // a page may have been written back. If no page could be written back for as long as a group looks
-// for a frame, returns the disk's error, or -ENOBUFS if no write was tried. Or the code that ended
-// a wait.
+// for a frame, returns the disk's error, or -ENOBUFS if it knows none. Or the code that ended a
+// wait.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t clean_victim(const Group& g, const cache_view& c,
                                                         std::uint32_t frame,
@@ -249,7 +257,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t clean_victim(const Group& g, const ca
         // looks for a frame; unless its own write failed.
         if (late == -ETIME &&
             (!others_write || g.now_ns() - deadline.start_ns() > c.request_wait_ns))
-            code = deadline.write_error != 0 ? deadline.write_error : -ENOBUFS;
+            code = why_no_frame(c, deadline);
     }
     return share_code(g, code);
 }
