@@ -185,10 +185,10 @@ int piece_set::place(const number_list& come) {
     free_slots_.resize(free_slots_.size() - fresh.size());
     for (const placed_piece& p : fresh) pieces_[p.number].slot = p.slot;
     traffic_.bytes_resident += fresh.size() * piece_bytes_;
-    for (const std::uint64_t n : come) {
-        pieces_[n].version = 0;  // it has the bytes of none
+    // All of them first: where one fails to begin, the others count as absent too.
+    for (const std::uint64_t n : come) pieces_[n].version = 0;  // it has the bytes of none
+    for (const std::uint64_t n : come)
         if (const int code = memory_->begin_fill(n); code != 0) return code;
-    }
     return 0;
 }
 

@@ -21,14 +21,14 @@ using region::piece_shape;
 using region::placed_piece;
 using region::stream_mark;
 
-constexpr std::uint64_t piece_bytes = 8 << 20, piece_count = 3,
+constexpr std::uint64_t piece_bytes = 8 << 20, piece_count = 4,
                         file_bytes = piece_count * piece_bytes - 4321;
 
 // What the test plans, and what the stand-in saw. It outlives the stand-in.
 struct device_log {
     std::mutex mutex;
     std::condition_variable changed;
-    int place_error = 0;
+    int place_error = 0, begin_error = 0;
     bool waits_for_a_read = false;  // place() returns once a worker has begun to read
     bool read_meanwhile = false;
     std::uint64_t sent_parts = 0, early_parts = 0;
@@ -62,7 +62,7 @@ public:
         }
         return 0;
     }
-    int begin_fill(std::uint64_t) override { return 0; }
+    int begin_fill(std::uint64_t) override { return log_.begin_error; }
     int end_fill(std::uint64_t) override { return 0; }
     std::byte* buffer(unsigned worker, unsigned which, std::uint64_t offset) override {
         const std::lock_guard lock(log_.mutex);
@@ -160,6 +160,22 @@ TEST_F(piece_fill_test, nothing_is_sent_to_pieces_without_memory) {
     EXPECT_EQ(log.sent_parts, 0u);
     EXPECT_FALSE(set->is_resident({{range_of(0)}}));
     log.place_error = 0;
+    ASSERT_EQ(expect_pieces(0, 2), 2);
+    EXPECT_TRUE(is_right(0, 2));
+    ASSERT_EQ(end_use(0, 2), 0);
+}
+
+// Both were here before, with the version that the file still has.
+TEST_F(piece_fill_test, pieces_whose_fill_does_not_begin_are_absent) {
+    ASSERT_EQ(expect_pieces(0, 2), 2);
+    ASSERT_EQ(end_use(0, 2), 0);
+    ASSERT_EQ(expect_pieces(2, 2), 2);
+    ASSERT_EQ(end_use(2, 2), 0);
+    log.begin_error = -ENOMEM;
+    EXPECT_EQ(expect_pieces(0, 2), -ENOMEM);
+    EXPECT_FALSE(set->is_resident({{range_of(0)}}));
+    EXPECT_FALSE(set->is_resident({{range_of(1)}}));
+    log.begin_error = 0;
     ASSERT_EQ(expect_pieces(0, 2), 2);
     EXPECT_TRUE(is_right(0, 2));
     ASSERT_EQ(end_use(0, 2), 0);
