@@ -299,6 +299,8 @@ open_reply file_registry::enter(found_file& file, const slot_life& open_now, han
 }
 
 open_reply file_registry::join(entry& e, std::uint32_t slot, found_file& file, bool is_fresh) {
+    if (!is_fresh) renew_path(e, file);
+    renew_older_paths(e);
     if (file.writer != nullptr) {
         if (e.writer == nullptr) begin_writing(e, slot, file, is_fresh);
         ++e.writers_answered;
@@ -333,6 +335,7 @@ open_reply file_registry::open(const std::string& name, std::uint64_t old_extent
                                std::uint64_t old_units, std::uint32_t flags, slot_life open_now) {
     const looking look(*this);
     found_file file;
+    file.renames_before = renames_.load();
     handles parked;
     const bool to_write = (flags & engine::access_mask) != engine::may_read;
     int code = -ENOENT;

@@ -302,6 +302,7 @@ private:
         file_identity identity;
         std::int64_t made_ns = 0;  // host::file_facts
         std::string path;
+        std::uint64_t renamed_at = 0;  // renames_, when a rename here gave it this path; 0: none
         std::shared_ptr<shared_handle> handle;
         std::unordered_map<std::uint64_t, std::uint64_t> leaves;
         std::unordered_map<std::uint64_t, std::uint64_t> growth_leaves;
@@ -340,9 +341,10 @@ private:
         std::shared_ptr<shared_handle> writer;  // only of an open for writing
         file_facts facts;
         std::string path;
-        watch_hold watch;                // only of an open for writing
-        std::uint64_t passed_opens = 0;  // before the facts
-        bool is_as_told = false;         // since the watch began the file is still as `facts` say
+        watch_hold watch;                  // only of an open for writing
+        std::uint64_t passed_opens = 0;    // before the facts
+        std::uint64_t renames_before = 0;  // renames_, before the name was looked up
+        bool is_as_told = false;           // since the watch began the file is still as `facts` say
     };
     // A thread that looks a file up may have it open for a moment. Where nothing is written there
     // is no need to know.
@@ -418,6 +420,8 @@ private:
     bool ensure_free_slot();
     open_reply enter(found_file& file, const slot_life& open_now, handles& parked);
     open_reply join(entry& e, std::uint32_t slot, found_file& file, bool is_fresh);
+    static void renew_path(entry& e, found_file& file);
+    void renew_older_paths(const entry& newest);
     void begin_writing(entry& e, std::uint32_t slot, found_file& file, bool is_fresh);
     bool take_table(entry& e);
     void keep_handle(std::uint32_t slot, std::shared_ptr<shared_handle> handle, handles& parked);
@@ -439,6 +443,7 @@ private:
     read_settings reads_;
     write_watch watch_;
     std::atomic<std::uint64_t> looks_begun_{0}, looks_ended_{0}, kept_files_{0};
+    std::atomic<std::uint64_t> renames_{0};  // that were noted; grows with the lock held
     int first_root_ = -1;
     std::string first_root_path_;     // its real path; written by set_roots only
     std::vector<std::string> roots_;  // likewise

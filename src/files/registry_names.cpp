@@ -148,6 +148,26 @@ void file_registry::let_go(const slot_life& of, std::uint32_t epoch) {
     settle_lives();
 }
 
+// Another program may have renamed the file, or a directory above it, since the path was taken: it
+// was opened by this one just now. Of several hard links each is right while it is there. But not
+// if the name was looked up before a rename here gave the path.
+void file_registry::renew_path(entry& e, found_file& file) {
+    if (e.renamed_at <= file.renames_before && e.path != file.path) e.path.swap(file.path);
+}
+
+// A group may have an older version open. Its inode may be that of another file by now, so it has
+// to be known that it is the same one.
+void file_registry::renew_older_paths(const entry& newest) {
+    if (older_.empty()) return;
+    const auto [first, last] = older_.equal_range(key_of(newest.identity));
+    for (auto version = first; version != last; ++version) {
+        entry& older = entries_[version->second];
+        if (!older.gone && older.made_ns != 0 && older.made_ns == newest.made_ns &&
+            older.path != newest.path)
+            older.path = newest.path;
+    }
+}
+
 // Its times tell of the new name only, so it is the same version as before. Those of a network file
 // system are no proof until the file has rested with them. True: its pages count as old from now
 // on.
@@ -159,6 +179,8 @@ bool file_registry::note_rename(const file_identity& before, const file_facts& a
     entry& e = entries_[known->second];
     if (e.gone || !after.may_be_of(e.identity, e.made_ns)) return false;
     e.path = path;
+    e.renamed_at = ++renames_;
+    renew_older_paths(e);
     if (!(e.identity == before)) return false;
     const bool is_doubtful = after.times != file_times::local && !e.uncertain &&
                              may_change_unseen(after, limits_.trust_times);

@@ -31,6 +31,39 @@ protected:
         return out;
     }
 
+    // More files than the host may have handles, so that most have none.
+    static constexpr int files = 12;
+    void make_with_few_handles(options o) {
+        host::runtime_hooks hooks;
+        hooks.max_handles = 6;
+        rt.reset();
+        ASSERT_TRUE(runtime::make(o, hooks, rt).ok());
+    }
+    void make_with_few_handles() { make_with_few_handles(writing_options(folder)); }
+    static std::string number(int i) { return "f" + std::to_string(i); }
+    void fill(const std::string& directory) {
+        std::filesystem::create_directory(folder / directory);
+        for (int i = 0; i < files; ++i)
+            write_file(folder / (directory + "/" + number(i)),
+                       pattern(static_cast<std::uint64_t>(i), 5000));
+    }
+    std::vector<int> open_below(const std::string& directory) {
+        std::vector<int> fds;
+        for (int i = 0; i < files; ++i) {
+            fds.push_back(open_here((directory + "/" + number(i)).c_str()));
+            EXPECT_GE(fds.back(), 0) << error_text(fds.back());
+        }
+        return fds;
+    }
+    // All files that fill made, none of whose pages are in the cache; closes them.
+    void read_again(const std::vector<int>& fds) {
+        for (int i = 0; i < files; ++i) {
+            const int fd = fds[static_cast<std::size_t>(i)];
+            EXPECT_EQ(read_all(fd, 6000), pattern(static_cast<std::uint64_t>(i), 5000)) << i;
+            EXPECT_EQ(rt->close(fd), 0);
+        }
+    }
+
     temporary_folder folder, outside;
     std::unique_ptr<runtime> rt = make_runtime(writing_options(folder));
 };
@@ -172,6 +205,32 @@ TEST_F(unlinking, files_without_a_name_can_be_read_whatever_else_is_open) {
             EXPECT_EQ(rt->close(fd), 0);
         }
     }
+}
+
+// The host remembers by which path it opens a file again. Another program renames the directory
+// while the files are closed, and the next open names the new path.
+TEST_F(unlinking, files_are_found_below_a_directory_that_another_program_renamed) {
+    make_with_few_handles();
+    fill("d1");
+    let_files_settle();
+    for (const int fd : open_below("d1")) EXPECT_EQ(rt->close(fd), 0);
+    std::filesystem::rename(folder / "d1", folder / "d2");
+    read_again(open_below("d2"));
+}
+
+// Both names lead to the file, and the one that the host took first is gone.
+TEST_F(unlinking, a_file_of_two_names_is_found_by_the_one_that_was_opened_last) {
+    make_with_few_handles();
+    fill("d1");
+    std::filesystem::create_directory(folder / "d2");
+    for (int i = 0; i < files; ++i)
+        std::filesystem::create_hard_link(folder / ("d1/" + number(i)),
+                                          folder / ("d2/" + number(i)));
+    let_files_settle();
+    const std::vector<int> first = open_below("d1"), second = open_below("d2");
+    std::filesystem::remove_all(folder / "d1");
+    read_again(second);
+    for (const int fd : first) EXPECT_EQ(rt->close(fd), 0);
 }
 
 // As the system's calls have it.
