@@ -183,7 +183,21 @@ public:
     // unlink takes a name away; rename gives a file another name. With `check_roots` this is
     // allowed only below the roots, and for files that the host allowed to be written.
     int unlink(const std::string& name, bool check_roots);
-    int rename(const std::string& from, const std::string& to, bool check_roots);
+    // `done` gets what after_rename of another registry needs.
+    struct renamed_file {
+        bool is_known = false;  // the facts are
+        file_facts before, after;
+        std::string from, to;  // real paths
+    };
+    int rename(const std::string& from, const std::string& to, bool check_roots,
+               renamed_file* done = nullptr);
+    // The same for a registry of another device of the runtime: the first takes the name away, or
+    // gives it to another file. before_name_goes: a reader that has the file open reads on.
+    // after_rename: open files are found by their new paths.
+    void before_name_goes(const std::string& name) {
+        if (limits_.writable && !name.empty()) keep_without_name(name);
+    }
+    void after_rename(const renamed_file& done);
 
     // Serves the device's requests. -ENFILE: no slot left; engine::no_table_room; taking down a
     // closed file may help. `old_extent` is a path extent + 1 of `old_units` to take back first, or
@@ -382,6 +396,7 @@ private:
     int create(const std::string& name, bool check_roots);
     void keep_without_name(const std::string& name);
     bool note_rename(const file_identity& before, const file_facts& after, const std::string& path);
+    void note_renamed_directory(const std::string& from, const std::string& to);
     int open_to_write(found_file& file);
     std::shared_ptr<shared_handle> handle_in_use(const file_key& file);
     // How an attempt to prove that the pages of a written file are still those of the file ended.

@@ -47,25 +47,48 @@ int file_registry::unlink(const std::string& name, bool check_roots) {
     return code;
 }
 
-int file_registry::rename(const std::string& from, const std::string& to, bool check_roots) {
+int file_registry::rename(const std::string& from, const std::string& to, bool check_roots,
+                          renamed_file* done) {
     place old_place, new_place;
     if (const int code = find_place(from, check_roots, old_place); code != 0) return code;
     int code = find_place(to, check_roots, new_place);
     if (code == 0) {
-        file_facts before, after;
+        renamed_file all;
         const int file = env_.find(first_root_, from);
-        const bool known = file >= 0 && env_.facts(file, before) == 0;
+        const bool known = file >= 0 && env_.facts(file, all.before) == 0;
         keep_without_name(to);
         code =
             env_.rename(old_place.directory, old_place.base, new_place.directory, new_place.base);
-        if (code == 0 && known && env_.facts(file, after) == 0 &&
-            note_rename(before.identity, after, new_place.path))
-            settle_lives();
+        if (code == 0 && known && env_.facts(file, all.after) == 0) {
+            all.is_known = true;
+            all.from = old_place.path;
+            all.to = new_place.path;
+            after_rename(all);
+            if (done != nullptr) *done = std::move(all);
+        }
         if (file >= 0) env_.close(file);
         env_.close(new_place.directory);
     }
     env_.close(old_place.directory);
     return code;
+}
+
+void file_registry::after_rename(const renamed_file& done) {
+    if (!done.is_known) return;
+    if (done.after.is_directory) note_renamed_directory(done.from, done.to);
+    else if (note_rename(done.before.identity, done.after, done.to)) settle_lives();
+}
+
+// The files below it are the same, and so are their times.
+void file_registry::note_renamed_directory(const std::string& from, const std::string& to) {
+    const std::string below = from + '/';
+    std::lock_guard lock(mutex_);
+    ++renames_;
+    for (entry& e : entries_) {
+        if (!e.live || !e.path.starts_with(below)) continue;
+        e.path.replace(0, from.size(), to);
+        e.renamed_at = renames_;
+    }
 }
 
 // Before a file loses its name: a reader that has it open reads on, so its handle has to be there

@@ -166,15 +166,20 @@ int runtime::msync(int fd, std::int64_t offset, std::int64_t bytes) {
     }
 PENSTOCK_FILE_VERBS(PENSTOCK_ASK_DEVICE)
 #undef PENSTOCK_ASK_DEVICE
+// The first device's registry changes the names, and the others keep their open files beside it.
 int runtime::unlink(const std::string& path) {
     return host::checked(state(), [&] {
+        for (std::size_t i = 1; i < states_.size(); ++i) states_[i]->files->before_name_goes(path);
         const int code = state().files->unlink(path, false);
         return code != 0 ? code : forget(path);
     });
 }
 int runtime::rename(const std::string& from, const std::string& to) {
     return host::checked(state(), [&] {
-        if (const int code = state().files->rename(from, to, false); code != 0) return code;
+        for (std::size_t i = 1; i < states_.size(); ++i) states_[i]->files->before_name_goes(to);
+        host::file_registry::renamed_file done;
+        if (const int code = state().files->rename(from, to, false, &done); code != 0) return code;
+        for (std::size_t i = 1; i < states_.size(); ++i) states_[i]->files->after_rename(done);
         const int forgotten = forget(from), also = forget(to);
         return forgotten != 0 ? forgotten : also;
     });

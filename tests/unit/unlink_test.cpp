@@ -218,6 +218,59 @@ TEST_F(unlinking, files_are_found_below_a_directory_that_another_program_renamed
     read_again(open_below("d2"));
 }
 
+TEST_F(unlinking, open_files_below_a_directory_that_is_renamed_are_read_on) {
+    make_with_few_handles();
+    fill("d1");
+    fill("d11");  // which is not below d1
+    let_files_settle();
+    const std::vector<int> fds = open_below("d1"), others = open_below("d11");
+    ASSERT_EQ(rt->rename(folder / "d1", folder / "d2"), 0);
+    read_again(fds);
+    read_again(others);
+    read_again(open_below("d2"));
+    EXPECT_EQ(open_here("d1/f0"), -ENOENT);
+}
+
+// Names are taken away by the first device's part of the host, and each has files open.
+TEST_F(unlinking, files_of_all_devices_outlive_their_names) {
+    options o = writing_options(folder);
+    o.devices = {0, 1};
+    o.links = false;  // so that each reads the file itself
+    make_with_few_handles(o);
+    fill("d1");
+    fill("d2");
+    fill("d3");
+    let_files_settle();
+    const auto open_there = [&](const std::string& name) {
+        const int fd = penstock::open(lane{}, rt->ref(1), name.c_str());
+        EXPECT_GE(fd, 0) << error_text(fd);
+        return fd;
+    };
+    const auto read_there = [&](int fd, std::uint64_t seed) {
+        std::vector<std::uint8_t> got(6000);
+        const std::int64_t bytes = penstock::read(lane{}, rt->ref(1), fd, got.data(), 6000, 0);
+        EXPECT_EQ(bytes, 5000) << error_text(bytes);
+        got.resize(bytes < 0 ? 0 : static_cast<std::size_t>(bytes));
+        EXPECT_EQ(got, pattern(seed, 5000));
+        EXPECT_EQ(penstock::close(lane{}, rt->ref(1), fd), 0);
+    };
+    const int removed = open_there("d1/f1"), replaced = open_there("d1/f2"),
+              renamed = open_there("d1/f3"), below = open_there("d2/f4");
+    EXPECT_EQ(rt->unlink(folder / "d1/f1"), 0);
+    EXPECT_EQ(rt->rename(folder / "d1/f5", folder / "d1/f2"), 0);
+    EXPECT_EQ(rt->rename(folder / "d1/f3", folder / "d1/again"), 0);
+    EXPECT_EQ(rt->rename(folder / "d2", folder / "d4"), 0);
+    // They take the handles of those that can be opened again.
+    std::vector<int> others;
+    for (int i = 0; i < files; ++i) others.push_back(open_there("d3/" + number(i)));
+    read_there(removed, 1);
+    read_there(replaced, 2);
+    read_there(renamed, 3);
+    read_there(below, 4);
+    for (int i = 0; i < files; ++i)
+        read_there(others[static_cast<std::size_t>(i)], static_cast<std::uint64_t>(i));
+}
+
 // Both names lead to the file, and the one that the host took first is gone.
 TEST_F(unlinking, a_file_of_two_names_is_found_by_the_one_that_was_opened_last) {
     make_with_few_handles();
