@@ -33,7 +33,10 @@ std::string error_text(std::int64_t negative_errno) {
                    "(EDEADLK)";
         case EBADMSG: return "damaged, or not of the format that it is taken for (EBADMSG)";
         case ERANGE: return "outside the view (ERANGE)";
-        case ENFILE: return "every file slot is open; close files or raise max_files (ENFILE)";
+        case ENFILE:
+            return "every file slot, or every name slot within reach, is open; close files or "
+                   "raise "
+                   "max_files (ENFILE)";
         default: break;
     }
     const char* const text = strerrordesc_np(code);

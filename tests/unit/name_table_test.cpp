@@ -109,6 +109,33 @@ TEST(name_table, names_of_closed_files_make_room_and_those_of_open_files_do_not)
     for (const std::uint32_t lock : c.name_locks) EXPECT_EQ(lock, 0u);
 }
 
+// The arena had no room for the path. The opener has its descriptor, and no search finds the slot.
+TEST(name_table, a_slot_without_a_path_makes_room_though_its_file_is_open) {
+    hand_cache c;
+    c.add_file(0, 0, 1);
+    for (std::uint32_t i = 0; i < 4 * hand_cache::names; ++i) {
+        std::uint32_t at = 0;
+        ASSERT_EQ(try_enter_name(c.view, key_of("too long"), at), 1) << i;
+        std::uint32_t other = 0;
+        EXPECT_EQ(try_enter_name(c.view, key_of("too long"), other), 0) << "its slot is busy";
+        c.name_slots[at].file_slot = 0;
+        c.name_slots[at].generation = 1;
+        settle_name(&c.name_slots[at].word, i % 2 == 0 ? name_ready : name_failed);
+        name_match found{};
+        EXPECT_FALSE(find_name(c.view, key_of("too long"), found));
+    }
+    // A name that has its path keeps its slot.
+    const std::uint32_t kept = enter(c, "short", 0);
+    for (std::uint32_t i = 0; i < hand_cache::names; ++i) {
+        std::uint32_t at = 0;
+        ASSERT_EQ(try_enter_name(c.view, key_of("too long"), at), 1);
+        EXPECT_NE(at, kept);
+        c.name_slots[at].generation = 1;
+        settle_name(&c.name_slots[at].word, name_ready);
+    }
+    EXPECT_EQ(check_invariants(c.view, {.references = 1}).rule, nullptr);
+}
+
 TEST(name_table, a_taken_lock_is_not_waited_for) {
     hand_cache c;
     for (std::uint32_t& lock : c.name_locks) lock = 1;

@@ -4,7 +4,8 @@
 // stop at the first unused slot. A search takes no lock: it reads a slot, compares it, and checks
 // that its word is the same as before (engine/file_word.hpp). Only an opener that enters a new name
 // takes a short lock, chosen by the name's hash, so that two openers of one new name cannot take
-// two slots. A slot may be given to another name while its own file is not open.
+// two slots. A slot may be given to another name while its own file is not open, or if it has no
+// path.
 #pragma once
 
 #include "penstock/base/standard.hpp"
@@ -67,10 +68,15 @@ PENSTOCK_HD inline void put_name(std::byte* staging, const name_key& key) {
         reinterpret_cast<std::uint64_t*>(staging)[i / 8] = path_chunk(key, i);
 }
 
+// 0: the slot has no path.
+PENSTOCK_HD inline std::uint32_t path_bytes_of(const name_slot& slot) {
+    return atomic_load<order::relaxed>(&slot.path_bytes);
+}
+
 // The slot may be rewritten meanwhile, so its fields are read with relaxed atomics and believed
 // only if the slot's word did not change.
 PENSTOCK_HD inline bool same_path(const cache_view& c, const name_slot& slot, const name_key& key) {
-    if (atomic_load<order::relaxed>(&slot.path_bytes) != key.bytes) return false;
+    if (path_bytes_of(slot) != key.bytes) return false;
     const std::uint64_t* stored = c.paths + atomic_load<order::relaxed>(&slot.path_at);
     PENSTOCK_ROLLED
     for (std::uint32_t i = 0; i < key.bytes; i += 8)
@@ -105,12 +111,15 @@ PENSTOCK_HD inline bool find_name(const cache_view& c, const name_key& key, name
 
 // May this slot be given to another name? Not while the file that the name leads to is open, even
 // if the last open failed: the next group that opens the name has to tell the host which file is
-// open (ask_to_open).
+// open (ask_to_open). But without a path no search finds the slot again: there was no room for the
+// name. Else each further open of it would take a slot until the file is closed.
 PENSTOCK_HD inline bool reusable_name(const cache_view& c, const name_slot& slot, name_word word) {
     if (name_state(word) == name_unused) return true;
     if (name_state(word) == name_busy) return false;
     const std::uint32_t file_slot = atomic_load<order::relaxed>(&slot.file_slot);
-    return !is_open(look(&c.file_words[file_slot]), atomic_load<order::relaxed>(&slot.generation));
+    return !is_open(look(&c.file_words[file_slot]),
+                    atomic_load<order::relaxed>(&slot.generation)) ||
+           path_bytes_of(slot) == 0;
 }
 
 // Leader only. Takes a slot for a name that find_name did not find. Returns 1: the caller owns
