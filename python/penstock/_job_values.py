@@ -91,6 +91,9 @@ def share_of(share: object) -> str:
     if not isinstance(share, str) or not _SHARE.fullmatch(share):
         raise ValueError(f"share: {share!r} is no name; give up to 64 letters, digits, '.', '_' "
                          "and '-', the first no '.'")
+    if share in ("agent", "agent.lock"):
+        raise ValueError(f"share: {share!r} is the name of the socket of penstock-agent in the "
+                         "same folder; give another name")
     return share
 
 

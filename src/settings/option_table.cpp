@@ -106,6 +106,11 @@ status check_share(const options& o) {
     if (!is_name)
         return {-EINVAL, share + " is no name; give up to " + std::to_string(most) +
                              " letters, digits, '.', '_' and '-', the first no '.'"};
+    // It has a folder and a file of its name beside the agent's.
+    if (o.share == "agent" || o.share == "agent.lock")
+        return {-EINVAL, share +
+                             " is the name of the socket of penstock-agent in the same folder; "
+                             "give another name"};
     if (o.cache_memory != nullptr)
         return {-EINVAL, share + " shares the frames, and frames in cache_memory: " +
                              shown_address(o.cache_memory) +
@@ -157,8 +162,8 @@ constexpr option_entry entries[] = {
     {{"share", "PENSTOCK_SHARE", "", part::place},
      {&options::share},
      {"",
-      "a name of up to 64 letters, digits, `.`, `_` and `-`, the first no `.`; not with "
-      "`cache_memory`",
+      "a name of up to 64 letters, digits, `.`, `_` and `-`, the first no `.`, not `agent` "
+      "or `agent.lock`; not with `cache_memory`",
       "several processes of one user read the same files, or a cache is to outlive its jobs "
       "([several-processes.md](several-processes.md))",
       "every process of that user with that name can read all cached bytes; an open for writing "

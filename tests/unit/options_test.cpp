@@ -166,6 +166,10 @@ constexpr wrong_option wrong_options[] = {
     {"share: '../other' is no name", [](options& o) { o.share = "../other"; }},
     {"share: '.hidden' is no name", [](options& o) { o.share = ".hidden"; }},
     {"share: 'aaaaaaa", [](options& o) { o.share = std::string(65, 'a'); }},
+    {"share: 'agent' is the name of the socket of penstock-agent",
+     [](options& o) { o.share = "agent"; }},
+    {"share: 'agent.lock' is the name of the socket of penstock-agent",
+     [](options& o) { o.share = "agent.lock"; }},
     {"share: 'a' links the 2 devices with each other too, and links is off",
      [](options& o) {
          o.share = "a";
