@@ -20,14 +20,23 @@ _STORE_FAILS = {-errno.EIO, -errno.ETIMEDOUT, -errno.ECONNRESET, -errno.EPIPE}
 _NO_AGENT = {-errno.ENOTCONN, -errno.ECONNREFUSED}
 
 
+def _is_of_another(folder: str) -> bool:
+    """As a runtime finds out, so that both take one place."""
+    try:
+        return os.stat(folder).st_uid != os.geteuid()
+    except OSError:
+        return False
+
+
 def default_socket() -> str:
     """Where the agent of this user is, unless it was given another place: ``PENSTOCK_STORE``, or
-    ``agent`` in the directory of Penstock below ``XDG_RUNTIME_DIR``."""
+    ``agent`` in the directory of Penstock below ``XDG_RUNTIME_DIR``, if that is the user's own."""
     named = os.environ.get("PENSTOCK_STORE")
     if named:
         return named
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    folder = f"{runtime}/penstock" if runtime.startswith("/") else f"/tmp/penstock-{os.geteuid()}"
+    usable = runtime.startswith("/") and not _is_of_another(runtime)
+    folder = f"{runtime}/penstock" if usable else f"/tmp/penstock-{os.geteuid()}"
     return f"{folder}/agent"
 
 

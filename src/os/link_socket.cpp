@@ -24,10 +24,18 @@ namespace {
 constexpr int backlog = 64;
 constexpr const char* socket_prefix = "runtime-";
 
+// sudo -E leaves root the variable of another user. A directory that root made there would stay,
+// and the user could not share any more.
+bool is_of_another(const char* directory) {
+    struct stat facts {};
+    return ::stat(directory, &facts) == 0 && facts.st_uid != ::geteuid();
+}
+
 std::string base_path() {
     const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
-    return runtime != nullptr && runtime[0] == '/' ? std::string(runtime) + "/penstock"
-                                                   : "/tmp/penstock-" + std::to_string(::geteuid());
+    return runtime != nullptr && runtime[0] == '/' && !is_of_another(runtime)
+               ? std::string(runtime) + "/penstock"
+               : "/tmp/penstock-" + std::to_string(::geteuid());
 }
 
 constexpr int most_tries = 100;

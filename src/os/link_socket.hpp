@@ -1,10 +1,11 @@
 // Where the processes of one user that share a name find each other, and how they talk.
 //
 // A name is a directory that only the user may enter: $XDG_RUNTIME_DIR/penstock/NAME, or
-// /tmp/penstock-UID/NAME. Each runtime has a socket there, of messages that keep their borders
-// (SOCK_SEQPACKET). A newcomer connects to all that it finds. Sockets whose process is gone refuse;
-// the newcomer removes them. Newcomers take turns (a lock on the directory), so of any two exactly
-// one finds the other, and no socket is taken for stale before it listens.
+// /tmp/penstock-UID/NAME where that variable is not set or names another user's directory. Each
+// runtime has a socket there, of messages that keep their borders (SOCK_SEQPACKET). A newcomer
+// connects to all that it finds. Sockets whose process is gone refuse; the newcomer removes them.
+// Newcomers take turns (a lock on the directory), so of any two exactly one finds the other, and no
+// socket is taken for stale before it listens.
 //
 // The last one takes the directory away, for it is empty then. A newcomer that has it open already
 // cannot have a socket in it any more, and makes the directory again; so all that listen are in

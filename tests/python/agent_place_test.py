@@ -55,6 +55,14 @@ class places(common.Case):
         super().setUp()
         self.socket = str(self.folder / "agent")
 
+    def test_default_is_in_no_directory_of_another_user(self):
+        with mock.patch.dict(os.environ, XDG_RUNTIME_DIR=str(self.folder)):
+            os.environ.pop("PENSTOCK_STORE", None)
+            self.assertEqual(agent.default_socket(), str(self.folder / "penstock/agent"))
+            other = os.geteuid() + 1
+            with mock.patch.object(os, "geteuid", return_value=other):
+                self.assertEqual(agent.default_socket(), f"/tmp/penstock-{other}/agent")
+
     def serve(self, engine):
         served = agent.Agent(engine, self.socket)
         self.addCleanup(served.stop)

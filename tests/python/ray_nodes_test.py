@@ -165,7 +165,7 @@ class nodes(common.Case):
         values = self.pr._job_values
         for name, check, tries in (
                 ("share", values.share_of, ["a", "a/b", "a" * 64, "a" * 65, ".a", "a.b_c-d", "a b",
-                                            "_", "-", "\u00e9"]),
+                                            "_", "-", "\u00e9", "agent", "agent.lock", "agents"]),
                 ("trust_times", values.trust_of, ["on", "off", "auto", "ON", "1", True, False]),
                 ("block_store_wait_ms", values.wait_of, [1, 60000, 60001, 0, -1, "5", "5 ms", "x"]),
                 ("page", lambda page: values.page_of(page, []),

@@ -82,6 +82,37 @@ TEST_F(share, folder_without_a_place_is_said_once_and_made_when_there_is_one) {
     EXPECT_EQ(socket_count(), 1u);
 }
 
+// As sudo -E leaves it to root: what root made there would be in the user's way.
+TEST(link_socket, a_runtime_directory_of_another_user_is_left_alone) {
+    const temporary_folder folder;
+    std::string theirs = "/";
+    if (::geteuid() == 0) {
+        theirs = folder / "theirs";
+        std::filesystem::create_directory(theirs);
+        if (::chown(theirs.c_str(), 1, 1) != 0) GTEST_SKIP() << "there is no other user";
+    }
+    const std::string own = "/tmp/penstock-" + std::to_string(::geteuid());
+    const bool was_there = std::filesystem::exists(own);
+    ::setenv("XDG_RUNTIME_DIR", theirs.c_str(), 1);
+    {
+        const std::string name = "test-" + std::to_string(::getpid());
+        host::rendezvous place;
+        const status s = place.open(name);
+        EXPECT_TRUE(s.ok()) << s.message;
+        EXPECT_EQ(place.path(), own + "/" + name);
+        EXPECT_FALSE(std::filesystem::exists(theirs + "/penstock"));
+    }
+    ::setenv("XDG_RUNTIME_DIR", folder.path().c_str(), 1);
+    {
+        host::rendezvous place;
+        const status s = place.open("test");
+        EXPECT_TRUE(s.ok()) << s.message;
+        EXPECT_EQ(place.path(), folder / "penstock/test");
+    }
+    ::unsetenv("XDG_RUNTIME_DIR");
+    if (!was_there) ::rmdir(own.c_str());
+}
+
 // Such a message is whole, and this process is the cause.
 TEST(link_socket, descriptors_that_this_process_may_not_have_are_an_error_of_its_own) {
     int ends[2];
