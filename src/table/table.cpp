@@ -61,7 +61,8 @@ struct table::on_device {
         : rt(of), device(at), layout(rows) {}
     ~on_device() {
         windows.reset();
-        if (room.words != nullptr) state().tables.give(room);
+        // In a child of fork() a thread of the parent may have the lock for ever.
+        if (room.words != nullptr && state().owner.here()) state().tables.give(room);
     }
     on_device(const on_device&) = delete;
     on_device& operator=(const on_device&) = delete;

@@ -198,6 +198,35 @@ TEST_F(fork, calls_of_a_child_give_an_error_at_once) {
     EXPECT_TRUE(rt_->health().ok());
 }
 
+// A thread of the parent holds the lock of the room for tables in most moments.
+TEST_F(fork, a_child_may_drop_a_table_while_others_are_made) {
+    if (requests_rest_at_a_fork) GTEST_SKIP() << "this process forks with a thread at work";
+    table_layout layout{.row_bytes = 64};
+    layout.pieces.push_back({folder_ / "data", 0, 100});
+    std::unique_ptr<table> rows;
+    ASSERT_TRUE(table::make(*rt_, layout, {.writable = true}, rows).ok());
+    std::atomic<bool> stop{false};
+    std::atomic<std::uint64_t> made{0}, refused{0};
+    std::thread maker([&] {
+        host::runtime_state& state = rt_->state();
+        for (host::table_room::share share; !stop; ++made) {
+            if (state.tables.take(*state.device, 1, share).ok()) state.tables.give(share);
+            else ++refused;
+        }
+    });
+    while (made == 0) std::this_thread::yield();
+    int last = 7;
+    for (int i = 0; i < 40 && last == 7; ++i)
+        last = in_child([&] {
+            rows.reset();
+            std::exit(7);
+        });
+    stop = true;
+    maker.join();
+    EXPECT_EQ(last, 7);
+    EXPECT_EQ(refused, 0u);
+}
+
 TEST_F(fork, a_child_may_drop_or_ask_a_region) {
     write_file(folder_ / "mapped", pattern(8, 1 << 20));
     std::unique_ptr<file_region> region;
