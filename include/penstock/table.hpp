@@ -18,7 +18,8 @@
 // Errors cannot be returned by work that has not begun. A row that cannot be had is delivered as
 // zeros, all other rows are right, and the table notes the first such row: the next call that takes
 // rows gives its code and does nothing, and check() gives file, row, cause and cure and clears the
-// note.
+// note. That next call may be of another thread: on cpu, calls of threads that share a table can
+// have a note each (row_options::own_note).
 //
 // In a runtime of several devices a table is on all of them: each has its files open and a note of
 // its own, and rows come through the cache of the device that gathers. A row that one device has
@@ -174,6 +175,10 @@ struct row_options {
     // on gpu the one that `stream` is of, or without a stream the calling thread's current device
     // (cudaSetDevice); device 0, if that is none of the runtime's, and on cpu.
     std::optional<std::uint32_t> device = std::nullopt;
+    // For threads that share a table on cpu: a call that returns 0 puts its own first error here,
+    // as check() would tell it, or ok. Such a call leaves the table's note as it is, and begins
+    // whatever that says. No meaning on gpu, where an error may come after the call.
+    status* own_note = nullptr;
 };
 
 // Settings for a runtime that is to serve such a table: pages that suit its rows, and a page table

@@ -45,8 +45,9 @@ void require_elements(const open_table& of, std::uint64_t item_bytes) {
                        "; give memory of the array's dtype");
 }
 
-row_options options_of(const list& of) {
+row_options options_of(const list& of, status* own_note) {
     row_options out;
+    out.own_note = own_note;
     if (of.device >= 0) out.device = static_cast<std::uint32_t>(of.device);
     out.stream = reinterpret_cast<device_stream>(of.stream);
     out.padding = of.padding;
@@ -57,10 +58,10 @@ row_options options_of(const list& of) {
 enum class verb { gather, scatter, prefetch, will_need };
 
 template <typename Number>
-int call_with(table& rows, verb which, const list& of) {
+int call_with(table& rows, verb which, const list& of, status* own_note) {
     const auto* const numbers = reinterpret_cast<const Number*>(of.numbers);
     void* const memory = reinterpret_cast<void*>(of.rows);
-    const row_options settings = options_of(of);
+    const row_options settings = options_of(of, own_note);
     switch (which) {
         case verb::gather: return rows.gather(numbers, of.count, memory, settings);
         case verb::scatter: return rows.scatter(numbers, of.count, memory, settings);
@@ -70,12 +71,15 @@ int call_with(table& rows, verb which, const list& of) {
     return -EINVAL;
 }
 
-int call(table& rows, verb which, const list& of) {
+// `own_note` as in row_options.
+int call(table& rows, verb which, const list& of, status* own_note) {
     switch (static_cast<engine::number_type>(of.type)) {
-        case engine::number_type::int32: return call_with<std::int32_t>(rows, which, of);
-        case engine::number_type::int64: return call_with<std::int64_t>(rows, which, of);
-        case engine::number_type::uint32: return call_with<std::uint32_t>(rows, which, of);
-        case engine::number_type::uint64: return call_with<std::uint64_t>(rows, which, of);
+        case engine::number_type::int32: return call_with<std::int32_t>(rows, which, of, own_note);
+        case engine::number_type::int64: return call_with<std::int64_t>(rows, which, of, own_note);
+        case engine::number_type::uint32:
+            return call_with<std::uint32_t>(rows, which, of, own_note);
+        case engine::number_type::uint64:
+            return call_with<std::uint64_t>(rows, which, of, own_note);
     }
     return -EINVAL;
 }
@@ -122,7 +126,7 @@ int call_through_pinned(table& rows, verb which, const list& of, int device) {
             piece.stride = 0;
             piece.stream = reinterpret_cast<std::uintptr_t>(stream);
             piece.device = 0;
-            return call(rows, which, piece);
+            return call(rows, which, piece, nullptr);
         });
 }
 
@@ -162,7 +166,8 @@ std::string text_of(const char* name, int code) {
 
 // Runs the call without the GIL. Where it has ended when it returns, a row that could not be had is
 // raised at once; else the next call raises it. A row that only Ctrl-C kept from coming is asked
-// for again if Python's handler does not raise.
+// for again if Python's handler does not raise. On CPU threads the call has a note of its own, so
+// it raises what became of its rows, and neither a check() nor a call beside it does.
 void run(table_box& box, const char* name, verb which, list of) {
     std::shared_ptr<open_table> table = box.open();
     const std::vector<std::uint64_t> copied = apart_from_rows(*table, which, of);
@@ -180,9 +185,10 @@ void run(table_box& box, const char* name, verb which, list of) {
             const without_gil free;
             code = waits && table->on_gpu
                        ? call_through_pinned(*table->rows, which, of, table->rt->settings().device)
-                       : call(*table->rows, which, of);
+                       : call(*table->rows, which, of, &noted);
             if (waits) interrupted = watched->end();
-            if (code != 0 || waits) noted = table->rows->check();
+            // In a child of fork() it tells why the call did not begin.
+            if (table->on_gpu ? code != 0 || waits : code == -ECHILD) noted = table->rows->check();
             if (!interrupted) {
                 watched.reset();
                 table.reset();  // it may be the last use, which waits

@@ -71,11 +71,15 @@ struct table::on_device {
     status check_sizes() const;
     status place_runs();
     void watch_rows();
+    [[nodiscard]] bool has_own_note(const row_options& settings) const {
+        return settings.own_note != nullptr && !state().device->is_gpu();
+    }
     [[nodiscard]] int begin(std::uint64_t count, const void* numbers, const void* memory,
                             const row_options& settings) const;
     int run(host::table_verb verb, engine::number_list list, std::uint64_t count, void* memory,
             const row_options& settings);
     void run_on_cpu(const host::table_job& job);
+    void run_noting(host::table_job& job, status* own_note);
     [[nodiscard]] std::string text_of(const engine::table_note& note) const;
     status check();
     std::int64_t grow_windows();
@@ -310,7 +314,8 @@ int table::on_device::begin(std::uint64_t count, const void* numbers, const void
                             const row_options& settings) const {
     if (const int code = rt.process_code(); code != 0) return code;
     const engine::table_note& note = *room.words;
-    if (engine::look_published(&note.published) != engine::look_taken(&note.taken))
+    if (!has_own_note(settings) &&
+        engine::look_published(&note.published) != engine::look_taken(&note.taken))
         return static_cast<int>(note.code);
     if (settings.stride_bytes != 0 && settings.stride_bytes < layout.row_bytes) return -EINVAL;
     if (count == 0) return 0;
@@ -354,25 +359,39 @@ void table::on_device::run_on_cpu(const host::table_job& job) {
     else rt.run_on_workers(work);
 }
 
+// A note of the call alone: calls of other threads have theirs.
+void table::on_device::run_noting(host::table_job& job, status* own_note) {
+    engine::table_note note{};
+    std::uint64_t claimed = 0;
+    job.table.note = &note;
+    job.table.claimed = &claimed;
+    run_on_cpu(job);
+    if (engine::look_published(&note.published) == 0) return;
+    if (own_note != nullptr) *own_note = {static_cast<int>(note.code), text_of(note)};
+    else
+        engine::note_row(ref.view, note.code, note.number, note.place, note.is_listed != 0,
+                         note.is_unsigned != 0);
+}
+
 int table::on_device::run(host::table_verb verb, engine::number_list list, std::uint64_t count,
                           void* memory, const row_options& settings) {
+    if (has_own_note(settings)) *settings.own_note = {};
     if (const int code = begin(count, list.numbers, memory, settings); code != 0) return code;
     if (count == 0) return 0;
     // A GPU would fault, and lose its context.
     if (reinterpret_cast<std::uintptr_t>(list.numbers) % list.number_bytes() != 0) return -EINVAL;
     list.has_padding = settings.padding.has_value();
     list.padding = settings.padding.value_or(0);
-    const host::table_job job{
-        verb,
-        ref.view,
-        list,
-        count,
-        static_cast<std::byte*>(memory),
-        settings.stride_bytes != 0 ? settings.stride_bytes : layout.row_bytes};
+    host::table_job job{verb,
+                        ref.view,
+                        list,
+                        count,
+                        static_cast<std::byte*>(memory),
+                        settings.stride_bytes != 0 ? settings.stride_bytes : layout.row_bytes};
     state().expect_requests();
     if (state().device->is_gpu())
         return state().device->run_table(state().ref, job, settings.stream);
-    run_on_cpu(job);
+    run_noting(job, settings.own_note);
     return 0;
 }
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Signals that come at any moment: a runtime stays usable, and a handler may call the package."""
+import errno
 import signal
 import threading
 import time
@@ -65,6 +66,50 @@ class signals(common.Case):
         self.assertGreater(len(seen), 0)
         for array in arrays:
             np.testing.assert_array_equal(array.gather(ids), self.rows[:64])
+
+    def test_an_interrupt_gives_a_call_beside_it_an_error_or_its_rows(self):
+        """The handler does not raise. The call of another thread may fail, and says so."""
+        path = self.folder / "large.bin"  # larger than the cache, so that calls wait
+        rows = np.random.default_rng(self.seed).integers(1, 256, (40000, 512), dtype=np.uint8)
+        rows.tofile(path)
+        before = signal.signal(signal.SIGINT, lambda number, frame: None)
+        self.addCleanup(signal.signal, signal.SIGINT, before)
+        rt = self.runtime(cache="1MiB", windows=0)
+        array = ps.open_array(str(path), dtype="uint8", shape=(-1, 512), runtime=rt)
+        main, ended, failed = threading.main_thread().ident, threading.Event(), []
+
+        def kick():
+            while not ended.is_set():
+                time.sleep(0.003)
+                signal.pthread_kill(main, signal.SIGINT)
+
+        def gather(seed, may_fail):
+            ids = np.random.default_rng([self.seed, seed]).integers(0, len(rows), 2000)
+            try:
+                if not np.array_equal(array.gather(ids), rows[ids]):
+                    failed.append("wrong rows")
+            except OSError as error:
+                if not may_fail or error.errno != errno.ECANCELED:
+                    failed.append(str(error))
+
+        def beside():
+            for turn in range(1000):
+                if ended.is_set():
+                    break
+                gather(turn, True)
+
+        others = [threading.Thread(target=work, daemon=True) for work in (kick, beside)]
+        for other in others:
+            other.start()
+        try:
+            until = time.monotonic() + 5
+            while others[1].is_alive() and not failed and time.monotonic() < until:
+                gather(int(time.monotonic() * 1e6), False)
+        finally:
+            ended.set()
+            for other in others:
+                other.join()
+        self.assertEqual(failed, [])
 
     def test_a_handler_may_ask_for_the_default_runtime(self):
         done = self.child(IN_A_HANDLER, self.path)

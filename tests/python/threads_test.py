@@ -87,6 +87,37 @@ class threads(common.Case):
 
         self.assertEqual(at_once(work), [])
 
+    def test_a_call_raises_its_own_error_and_no_other(self):
+        """Half of the threads ask for a row that there is not, and one only looks for errors."""
+        rt = self.runtime(writable=True)
+        array = self.open(rt, "r+")
+
+        def work(number):
+            own = np.tile(np.arange(number, 400, THREADS), 20)  # as many as take a while
+            if number % 2:
+                own[500] = 1000 + number
+            values = np.full((len(own), 8), number)
+            verbs = {"scatter": lambda: array.scatter(own, values),
+                     "gather": lambda: array.gather(own),
+                     "prefetch": lambda: array.prefetch(own)}
+            for turn in range(60):
+                for name, verb in verbs.items():
+                    if number == 0:
+                        rt.check()
+                        array.check()
+                    elif number % 2:
+                        try:
+                            verb()
+                        except IndexError as error:
+                            assert f"number {1000 + number} at place 500 " in str(error), error
+                        else:
+                            raise AssertionError(f"{name}, turn {turn}: no error")
+                    else:
+                        got = verb()
+                        assert name != "gather" or (got == number).all(), turn
+
+        self.assertEqual(at_once(work), [])
+
     def test_each_ends_once_if_many_close_it(self):
         for _ in range(5):
             rt = common.small_runtime(log="logging")

@@ -2,8 +2,11 @@
 // had; rows that are written; kernels' own calls.
 #include "penstock/table.hpp"
 
+#include <atomic>
+#include <barrier>
 #include <cerrno>
 #include <cstring>
+#include <thread>
 #include <unistd.h>
 
 #include "penstock/launch.hpp"
@@ -189,6 +192,82 @@ TEST_F(tables, prefetched_rows_are_hits) {
     ASSERT_EQ(rows->gather(numbers.data(), numbers.size(), got.data()), 0);
     EXPECT_EQ(rt->stats().misses, misses);
     expect_rows(numbers, got);
+}
+
+TEST_F(tables, a_note_of_a_call_and_the_note_of_the_table_are_apart) {
+    make({.writable = true});
+    const std::vector<std::int64_t> good = {7, 300}, bad = {7, 601, 300};
+    std::vector<std::uint8_t> got(bad.size() * row);
+    status own;
+    const auto expect_own_error = [&](int code) {
+        EXPECT_EQ(code, 0);
+        EXPECT_EQ(own.code, -ERANGE);
+        EXPECT_NE(own.message.find("number 601 at place 1 "), std::string::npos) << own.message;
+        own = {};
+    };
+    expect_own_error(rows->gather(bad.data(), 3, got.data(), {.own_note = &own}));
+    expect_own_error(rows->prefetch(bad.data(), 3, {.own_note = &own}));
+    expect_own_error(rows->scatter(bad.data(), 3, got.data(), {.own_note = &own}));
+    EXPECT_TRUE(rows->check().ok());
+
+    const std::int64_t first = 600;
+    ASSERT_EQ(rows->gather(&first, 1, got.data()), 0);  // noted by the table
+    EXPECT_EQ(rows->gather(good.data(), 2, got.data()), -ERANGE);
+    own = {-EIO, "of another call"};
+    ASSERT_EQ(rows->gather(good.data(), 2, got.data(), {.own_note = &own}), 0);
+    EXPECT_TRUE(own.ok()) << own.message;
+    expect_rows(good, got);
+    expect_own_error(rows->gather(bad.data(), 3, got.data(), {.own_note = &own}));
+    const status noted = rows->check();
+    EXPECT_NE(noted.message.find("number 600 at place 0 "), std::string::npos) << noted.message;
+    EXPECT_TRUE(rows->check().ok());
+}
+
+// Two calls at once, long enough to have workers, while a third thread looks at the table's note.
+TEST_F(tables, calls_of_threads_have_their_own_errors) {
+    make({.writable = true});
+    constexpr std::uint64_t count = 1000;
+    constexpr int rounds = 300;
+    std::barrier<> gate(2);
+    std::atomic<int> of_others{0}, missing{0}, wrong{0}, done{0};
+    const auto call_all = [&](bool is_bad) {
+        std::vector<std::int64_t> numbers(count);
+        std::vector<std::uint8_t> values(count * row), got(count * row);
+        for (std::uint64_t i = 0; i < count; ++i) {
+            numbers[i] = static_cast<std::int64_t>(mix64(i) % 600);
+            std::memcpy(&values[i * row], expected(static_cast<std::uint64_t>(numbers[i])), row);
+        }
+        if (is_bad) {
+            numbers[count / 2] = 601;
+            std::memset(&values[count / 2 * row], 0, row);
+        }
+        status own;
+        const auto judge = [&](int code) {
+            if (code != 0 || (!is_bad && !own.ok())) ++of_others;
+            if (is_bad && own.message.find("number 601 at place 500 ") == std::string::npos)
+                ++missing;
+            own = {};
+        };
+        for (int i = 0; i < rounds; ++i) {
+            gate.arrive_and_wait();
+            judge(rows->gather(numbers.data(), count, got.data(), {.own_note = &own}));
+            if (got != values) ++wrong;
+            std::fill(got.begin(), got.end(), std::uint8_t{0xa5});
+            judge(rows->scatter(numbers.data(), count, values.data(), {.own_note = &own}));
+            judge(rows->prefetch(numbers.data(), count, {.own_note = &own}));
+        }
+        ++done;
+    };
+    std::thread bad(call_all, true), good(call_all, false);
+    while (done < 2)
+        if (!rows->check().ok()) ++of_others;
+    bad.join();
+    good.join();
+    EXPECT_EQ(of_others, 0);
+    EXPECT_EQ(missing, 0);
+    EXPECT_EQ(wrong, 0);
+    EXPECT_EQ(rows->sync(), 0);
+    for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(bytes_on_disk(layout.pieces[i].path), bytes[i]);
 }
 
 TEST_F(tables, kernels_read_rows_by_themselves) {
