@@ -183,6 +183,9 @@ public:
     // unlink takes a name away; rename gives a file another name. With `check_roots` this is
     // allowed only below the roots, and for files that the host allowed to be written.
     int unlink(const std::string& name, bool check_roots);
+    // The host made the file by an exclusive open, and then it could not be opened: takes its name
+    // away if it is still empty, so that the next such open does not meet it.
+    void take_back_new(const std::string& name);
     // `done` gets what after_rename of another registry needs.
     struct renamed_file {
         bool is_known = false;  // the facts are

@@ -47,6 +47,18 @@ int file_registry::unlink(const std::string& name, bool check_roots) {
     return code;
 }
 
+// Another program may have written the file since, or have put another in its place.
+void file_registry::take_back_new(const std::string& name) {
+    if (name.empty()) return;
+    const int found = env_.find(first_root_, name);
+    if (found < 0) return;
+    file_facts facts;
+    const bool as_made =
+        env_.facts(found, facts) == 0 && facts.is_regular && facts.identity.size_bytes == 0;
+    env_.close(found);
+    if (as_made) unlink(name, false);
+}
+
 int file_registry::rename(const std::string& from, const std::string& to, bool check_roots,
                           renamed_file* done) {
     place old_place, new_place;

@@ -141,8 +141,10 @@ int runtime::process_code() const { return state().owner.here() ? 0 : -ECHILD; }
 int runtime::open(const std::string& path, int flags) {
     if (flags < 0 || !engine::sound_flags(static_cast<std::uint32_t>(flags))) return -EINVAL;
     return host::checked(state(), [&] {
-        const int code = allow_on_all(path, flags);
-        return code != 0 ? code : open_allowed(0, path, flags);
+        if (const int code = allow_on_all(path, flags); code != 0) return code;
+        const int fd = open_allowed(0, path, flags);
+        take_back_new(path, flags, fd);
+        return fd;
     });
 }
 int runtime::close(int fd) {

@@ -25,11 +25,19 @@ int runtime::open_allowed(std::uint32_t device, const std::string& path, int fla
     return state(device).device->open(state(device).ref, path.c_str(), wanted);
 }
 
+// allow_on_all made the file, if these flags ask for a new one, and there was no room to open it.
+void runtime::take_back_new(const std::string& path, int flags, int code) {
+    if ((flags & open_exclusive) != 0 && (code == -ENFILE || code == -ENOMEM))
+        state().files->take_back_new(path);
+}
+
 shared_file runtime::open_everywhere(const std::string& path, int flags) {
     shared_file out;
     const bool sound = flags >= 0 && engine::sound_flags(static_cast<std::uint32_t>(flags));
+    bool is_allowed = false;
     const auto open_all = [&] {
         int code = sound ? allow_on_all(path, flags) : -EINVAL;
+        is_allowed = code == 0;
         for (std::uint32_t i = 0; i < device_count() && code >= 0; ++i)
             code = out.fds[i] = open_allowed(i, path, flags);
         return std::min(code, 0);
@@ -37,6 +45,7 @@ shared_file runtime::open_everywhere(const std::string& path, int flags) {
     const int code = host::checked(state(), open_all);
     if (code == 0) return out;
     close(out);
+    if (is_allowed) take_back_new(path, flags, code);
     std::fill_n(out.fds, most_runtime_devices, code);
     return out;
 }

@@ -171,6 +171,31 @@ TEST_F(unlinking, many_new_files_with_few_slots) {
     }
 }
 
+// The program's own calls make the file before there is a slot.
+TEST_F(unlinking, a_new_file_that_finds_no_slot_is_taken_away_again) {
+    options o = writing_options(folder);
+    o.max_files = 16;
+    o.frame_wait_ms = 20;
+    rt = make_runtime(o);
+    std::vector<int> fds;
+    for (int i = 0; i < 16; ++i) {
+        write_file(folder / number(i), pattern(1, 10));
+        fds.push_back(rt->open(folder / number(i)));
+        ASSERT_GE(fds.back(), 0);
+    }
+    const int flags = open_write | open_create | open_exclusive;
+    EXPECT_EQ(rt->open(folder / "new", flags), -ENFILE);
+    EXPECT_FALSE(std::filesystem::exists(folder / "new"));
+    EXPECT_EQ(rt->open_everywhere(folder / "new", flags).code(), -ENFILE);
+    EXPECT_FALSE(std::filesystem::exists(folder / "new"));
+    EXPECT_EQ(rt->open(folder / "f0", flags), -EEXIST);
+    EXPECT_EQ(bytes_on_disk(folder / "f0"), pattern(1, 10));
+    EXPECT_EQ(rt->close(fds.back()), 0);
+    const int fd = rt->open(folder / "new", flags);
+    EXPECT_GE(fd, 0) << error_text(fd);
+    EXPECT_EQ(rt->close(fd), 0);
+}
+
 // The host closes handles of files that are not used, and opens them again by name. These files
 // have none, or another.
 TEST_F(unlinking, files_without_a_name_can_be_read_whatever_else_is_open) {
