@@ -7,10 +7,10 @@
 // only the device knows its references.
 //
 // File handles are few and files may be many: the registry keeps at most `max_handles` handles
-// open, and opens a file without a handle again by path when it is read. If that path leads to
-// another file by then, the read fails with -ESTALE. If this registry took a file's name away, it
-// keeps the file's handle, for up to half of `max_handles` such files. Those of closed files
-// without a name it gives up soon (files/deleted_files.hpp).
+// open, and opens a file without a handle again by path when it is read: by that of the last open
+// or rename here. If that path leads to another file by then, the read fails with -ESTALE. If this
+// registry took a file's name away, it keeps the file's handle, for up to half of `max_handles`
+// such files. Those of closed files without a name it gives up soon (files/deleted_files.hpp).
 //
 // A name without links and without ".." is its own real path: the registry decides by its text
 // whether it may be opened, and the kernel assures at the open that no link was in the way. Every

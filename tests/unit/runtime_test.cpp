@@ -181,6 +181,24 @@ TEST(runtime, more_files_than_slots) {
     EXPECT_EQ(open_files.size(), 64u);
 }
 
+// There is no room for the name, so each open asks the host. None may take a place to itself.
+TEST(runtime, a_name_without_room_can_be_opened_any_number_of_times) {
+    const temporary_folder folder;
+    std::string directory;
+    for (int i = 0; i < 14; ++i) directory += std::string(200, 'y') + "/";
+    std::filesystem::create_directories(folder / directory);
+    options o = small_options(folder);
+    o.max_files = 16;
+    o.frame_wait_ms = 20;
+    const std::string name = directory + "f";
+    write_file(folder / name, pattern(1, 100));
+    const auto rt = make_runtime(o);
+    for (int i = 0; i < 200; ++i) {
+        const int fd = open(lane{}, rt->ref(), name.c_str());
+        ASSERT_GE(fd, 0) << i << ": " << error_text(fd);
+    }
+}
+
 // A slot on its way from one file to the next is not a slot that is missing.
 TEST(runtime, as_many_slots_as_files_open_at_a_time) {
     const temporary_folder folder;
