@@ -15,7 +15,9 @@
 #include <new>
 #include <stdexcept>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <system_error>
 #include <unistd.h>
@@ -33,6 +35,7 @@ using kind = leftover_kind;
 struct note {
     std::atomic<kind> state{kind::unused};
     pid_t child = 0;
+    std::uint64_t device = 0;  // of a mount; 0: not known
     char path[PATH_MAX] = {};
 };
 constexpr int most_notes = 512;
@@ -46,10 +49,20 @@ void nap() {
     ::nanosleep(&millisecond, nullptr);
 }
 
+// What the path leads to is of this file system; 0: not known. Also for a handler; asks no server.
+std::uint64_t device_at(const char* path) {
+    struct statx facts {};
+    if (::statx(AT_FDCWD, path, AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC, 0, &facts) != 0) return 0;
+    return makedev(facts.stx_dev_major, facts.stx_dev_minor);
+}
+
+// What lies at the point by now may be another's mount, which stays.
+//
 // Only a process that is root unmounts by itself. MNT_FORCE ends what is asked of the mount: a
 // thread of this process that waits for an answer of this process would keep it from ending. fork()
 // would run handlers that take locks, so the call itself is made.
-void take_away(const char* point) {
+void take_away(const char* point, std::uint64_t device) {
+    if (device != 0 && device_at(point) != device) return;
     if (::umount2(point, MNT_FORCE | MNT_DETACH) == 0) return;
     const auto child = static_cast<pid_t>(::syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0));
     if (child == 0) {
@@ -78,7 +91,7 @@ void remove_folder(const char* path) {
 
 void undo(const note& entry) {
     switch (entry.state.load()) {
-        case kind::mount: return take_away(entry.path);
+        case kind::mount: return take_away(entry.path, entry.device);
         case kind::process: ::kill(entry.child, SIGKILL); return;
         case kind::file: ::unlink(entry.path); return;
         case kind::folder: return remove_folder(entry.path);
@@ -100,6 +113,7 @@ void leftover::note(leftover_kind state, const std::string& path, pid_t child) {
     if (place_ == none) return;
     std::memcpy(notes[place_].path, path.c_str(), path.size() + 1);
     notes[place_].child = child;
+    notes[place_].device = state == kind::mount ? device_at(notes[place_].path) : 0;
     notes[place_].state.store(state);
 }
 

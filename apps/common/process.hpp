@@ -56,7 +56,7 @@ public:
     void file(const std::string& path) { note(leftover_kind::file, path); }
     // Is removed, with the files that lie directly in it.
     void folder(const std::string& path) { note(leftover_kind::folder, path); }
-    // Is taken away.
+    // Is taken away, if it is there then. To be noted when it is mounted.
     void mount(const std::string& point) { note(leftover_kind::mount, point); }
     // Is killed.
     void process(pid_t child) { note(leftover_kind::process, {}, child); }
