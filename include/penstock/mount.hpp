@@ -85,8 +85,11 @@ public:
     file_mount& operator=(const file_mount&) = delete;
 
     // Writes the bytes that programs have stored to mapped pages to their files, and takes the
-    // mount away. Programs that still use it get ENOTCONN. Returns 0 or a negative errno; also 0 if
-    // the mount was taken away before. Regions stay.
+    // mount away, wherever it lies by now. Programs that still use it get ENOTCONN. Returns 0 or a
+    // negative errno; also 0 if the mount was taken away before; -EBUSY if another file system lies
+    // over it, under which it stays and answers nothing, or if threads of the mount still wait: for
+    // the source, or for programs that have files of a mount open which was taken away before.
+    // Regions stay.
     int unmount();
 
     [[nodiscard]] bool is_mounted() const;

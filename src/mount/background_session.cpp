@@ -2,13 +2,16 @@
 #include "mount/background_session.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <spawn.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/sysmacros.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,9 +19,7 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <future>
 #include <mutex>
 #include <system_error>
@@ -34,6 +35,7 @@
 #include "os/file_system.hpp"
 #include "os/not_inherited.hpp"
 #include "os/own_mounts.hpp"
+#include "os/shared_memory.hpp"
 
 namespace penstock::mount {
 
@@ -110,6 +112,22 @@ std::string absolute(const std::string& path) {
     return std::filesystem::absolute(path).lexically_normal().string();
 }
 
+// What lies at the point is taken away. Users that are not root need the program for it.
+bool detach(const std::string& point) {
+    if (::umount2(point.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0) return true;
+    if (::geteuid() == 0) return false;
+    std::string words[] = {"fusermount3", "-u", "-z", "-q", "--", point};
+    char* arguments[7] = {};
+    for (int i = 0; i < 6; ++i) arguments[i] = words[i].data();
+    pid_t child = 0;
+    if (::posix_spawnp(&child, "fusermount3", nullptr, nullptr, arguments, environ) != 0)
+        return false;
+    int ended = 0;
+    while (::waitpid(child, &ended, 0) < 0)
+        if (errno != EINTR) return false;
+    return ended == 0;
+}
+
 struct end_session {
     void operator()(fuse_session* session) const { fuse_session_destroy(session); }
 };
@@ -168,13 +186,8 @@ struct session_parts {
     }
     // From now on no part of this process opens files of the mount (os/own_mounts.hpp).
     void enter_own() {
-        const std::size_t colon = device.find(':');
-        if (colon == std::string::npos) return;
-        const auto number = [](const std::string& text) {
-            return static_cast<unsigned>(std::strtoul(text.c_str(), nullptr, 10));
-        };
-        own = host::own_mounts::of_process().enter(
-            makedev(number(device.substr(0, colon)), number(device.substr(colon + 1))), source);
+        if (const std::uint64_t number = device_number(device); number != 0)
+            own = host::own_mounts::of_process().enter(number, source);
     }
     void leave_own() {
         if (const std::uint64_t number = own.exchange(0); number != 0)
@@ -182,15 +195,31 @@ struct session_parts {
     }
     // Before libfuse closes it.
     void keep_device() { host::keep_in_children(std::exchange(device_fd, -1)); }
+    // While it is, the file system is there, mounted or only in use, and no other has its device
+    // number.
+    [[nodiscard]] bool is_connected() const {
+        pollfd device_file{fuse_session_fd(session.get()), 0, 0};
+        return ::poll(&device_file, 1, 0) <= 0 || (device_file.revents & (POLLERR | POLLNVAL)) == 0;
+    }
+    [[nodiscard]] mount_place place() const {
+        if (device.empty()) return {files.point, true};  // the table of mounts could not be read
+        return is_connected() ? place_of(device, files.point) : mount_place{};
+    }
+    // libfuse unmounts by name, but nothing if the connection has ended. What lies at the name by
+    // now may be another's mount, and this one may have another name. Without the session nothing
+    // waits for an answer. (A session that is not unmounted by libfuse loses the copy of the name.)
     void unmount() {
         leave_own();
         keep_device();
-        fuse_session_unmount(session.get());
+        const mount_place now = place();
+        if (!is_connected() || (now.is_on_top && now.point == files.point))
+            return fuse_session_unmount(session.get());
+        session.reset();
+        if (now.is_on_top) detach(now.point);
     }
 
     tree files;
     host::hub* hub = nullptr;
-    std::string point;
     std::string source;
     std::atomic<std::uint64_t> own{0};  // the number of it among the process's mounts; 0: none
     std::string device;  // the number of the mount's file system, as mounted_at() has it
@@ -255,6 +284,9 @@ status background_session::open(const serve_options& wanted,
     auto parts = std::make_shared<session_parts>(root);
     std::error_code failed;
     parts->files.point = std::filesystem::canonical(wanted.point, failed).string();
+    if (failed)
+        return {-failed.value(),
+                "the mount point '" + wanted.point + "': " + error_text(-failed.value())};
     parts->files.read_ahead_bytes =
         wanted.read_ahead_bytes.value_or(usual_read_ahead(std::thread::hardware_concurrency()));
     raise_file_limit();
@@ -270,7 +302,8 @@ status background_session::open(const serve_options& wanted,
     const fuse_lowlevel_ops table = operations();
     parts->session.reset(fuse_session_new(&args.all, &table, sizeof table, &parts->files));
     if (!parts->session) return {-EINVAL, "libfuse refused the options " + options};
-    if (fuse_session_mount(parts->session.get(), wanted.point.c_str()) != 0)
+    // By a name that means the same later, whatever the working directory and links are then.
+    if (fuse_session_mount(parts->session.get(), parts->files.point.c_str()) != 0)
         return {-EPERM, "'" + wanted.point + "' cannot be mounted; libfuse said why above" +
                             (wanted.allow_other && ::geteuid() != 0
                                  ? " (allow_other needs user_allow_other in /etc/fuse.conf)"
@@ -281,12 +314,11 @@ status background_session::open(const serve_options& wanted,
         fuse_session_unmount(parts->session.get());
         return s;
     }
-    parts->point = absolute(wanted.point);
     parts->source = absolute(wanted.source);
     parts->device = mounted_at(parts->files.point).device;
     parts->threads = threads_of(wanted.threads);
-    parts->views =
-        std::make_shared<mounted_views>(parts->files, parts->session.get(), parts->point);
+    parts->views = std::make_shared<mounted_views>(
+        parts->files, parts->session.get(), parts->files.point, device_number(parts->device));
     out.reset(new background_session);
     out->parts_ = std::move(parts);
     return {};
@@ -348,13 +380,54 @@ std::future<void> wake(const std::string& point) try {
     return {};  // some program's request wakes them
 }
 
+constexpr long fsopen_number = 430, fsconfig_number = 431, fsmount_number = 432;  // Linux 5.2
+
+// The kernel's folder of FUSE connections is at a usual place. Containers often lack it: root makes
+// one that is mounted at no name.
+host::owned_fd abort_file(const std::string& name) {
+    host::owned_fd usual(
+        ::open(("/sys/fs/fuse/connections/" + name).c_str(), O_WRONLY | O_CLOEXEC));
+    if (usual) return usual;
+    constexpr unsigned closed_by_exec = 1, create = 6;
+    const auto number = [](long result) { return static_cast<int>(result); };
+    const host::owned_fd context(number(::syscall(fsopen_number, "fusectl", closed_by_exec)));
+    if (!context || ::syscall(fsconfig_number, context.get(), create, nullptr, nullptr, 0) != 0)
+        return {};
+    const host::owned_fd folder(
+        number(::syscall(fsmount_number, context.get(), closed_by_exec, 0)));
+    if (!folder) return {};
+    return host::owned_fd(::openat(folder.get(), name.c_str(), O_WRONLY | O_CLOEXEC));
+}
+
+// The kernel gives an error to all that wait for an answer, and to those that serve, where this
+// process may have it so.
+void abort_connection(const std::string& device) {
+    const host::owned_fd file = abort_file(device.substr(device.find(':') + 1) + "/abort");
+    if (file) static_cast<void>(!::write(file.get(), "1", 1));
+}
+
 // Programs that wait for an answer get an error. Without that, a thread of this process that uses
 // the mount (wake()) would keep the process from ending, and that the mount's descriptors open.
-void unmount_by_force(fuse_session& session, const std::string& point, const std::string& device) {
-    if (::umount2(point.c_str(), MNT_FORCE | MNT_DETACH) == 0) return;
-    const std::string number = device.substr(device.find(':') + 1);
-    std::ofstream("/sys/fs/fuse/connections/" + number + "/abort") << 1 << std::flush;
-    fuse_session_unmount(&session);
+void unmount_by_force(const std::string& point, const std::string& device) {
+    if (::umount2(point.c_str(), MNT_FORCE | MNT_DETACH | UMOUNT_NOFOLLOW) == 0) return;
+    abort_connection(device);
+    detach(point);
+}
+
+std::string covered(const std::string& point) {
+    return "is still mounted, and answers nothing any more: another file system lies over it; take "
+           "that away first, and then this mount with: fusermount3 -u " +
+           point;
+}
+
+// Of a session whose threads did not end: they wait for requests, where no path leads to the mount
+// to make one, or for the source.
+std::string why_left(const mount_place& place, bool still_connected) {
+    if (!place.is_on_top && !place.point.empty()) return covered(place.point);
+    if (place.is_on_top || !still_connected)
+        return "is mounted no more, but requests of programs still wait for the source, and get no "
+               "answer";
+    return "was taken away before, but programs still have files of it open, and get no answer";
 }
 
 }  // namespace
@@ -370,21 +443,23 @@ int background_session::stop() {
         parts.files.late->end();
         parts.files.waiting.end();
         fuse_session_exit(parts.session.get());
-        const std::future<void> woken = wake(parts.point);
+        const mount_place place = parts.place();
+        std::future<void> woken;
+        if (place.is_on_top) woken = wake(place.point);
+        else if (parts.is_connected()) abort_connection(parts.device);  // no path leads to it
         bool over = false;
         {
             std::unique_lock hold(parts.lock);
             over = parts.changed.wait_for(hold, longest_end, [&] { return !parts.running; });
         }
-        // It is mounted no more, but in use, and its threads wait for requests that do not come; or
-        // some wait for the source. What is mounted there meanwhile may be another mount.
+        // What is mounted there meanwhile may be another mount.
         if (!over) {
             parts.keep_device();
-            if (mounted_at(parts.files.point).device == parts.device)
-                unmount_by_force(*parts.session, parts.files.point, parts.device);
+            left_ = why_left(place, parts.is_connected());
+            if (const mount_place now = parts.place(); now.is_on_top)
+                unmount_by_force(now.point, parts.device);
             parts.loop.detach();
             last_ = report();
-            left_threads_ = true;
             parts_.reset();
             return -EBUSY;
         }
@@ -393,6 +468,10 @@ int background_session::stop() {
         last_ = report();
         parts.session.reset();
         if (woken.valid()) woken.wait_for(longest_end);
+        if (!place.is_on_top && !place.point.empty()) {
+            left_ = covered(place.point);
+            if (code == 0) code = -EBUSY;
+        }
     } else {
         parts.unmount();
     }

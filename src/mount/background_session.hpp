@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "hub/hub.hpp"
 #include "os/process_owner.hpp"
@@ -25,10 +26,12 @@ public:
     // nothing to stop.
     void start(host::hub& hub, std::function<void()> ended);
     // Programs' stores come home, nothing is served any more, the mount is taken away. 0 or a
-    // negative errno: of the stores, or -EBUSY: some thread that serves did not end within seconds;
-    // then it and its memory are left behind (left_threads()). At most one thread at a time.
+    // negative errno: of the stores, or -EBUSY: something is left behind (left()), as a thread that
+    // serves and did not end within seconds, with its memory. At most one thread at a time.
     int stop();
-    [[nodiscard]] bool left_threads() const { return left_threads_; }
+    // After stop(): what is left, for people, to be said after the mount point's name. Empty:
+    // nothing.
+    [[nodiscard]] const std::string& left() const { return left_; }
 
     // False in a child of the process that started it, which has none of its threads and must not
     // take it away.
@@ -42,7 +45,7 @@ private:
     host::process_owner owner_;             // that started it
     std::shared_ptr<session_parts> parts_;  // also the serving thread's
     serve_report last_;
-    bool left_threads_ = false;
+    std::string left_;
 };
 
 }  // namespace penstock::mount

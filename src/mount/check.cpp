@@ -1,9 +1,11 @@
 // What must be so before anything is mounted, and what the operating system says of mounts.
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -44,6 +46,43 @@ mount_entry mounted_at(const std::string& path) {
         }
         words >> entry.type;
         if (unescaped(point) == path) found = entry;
+    }
+    return found;
+}
+
+std::uint64_t device_number(const std::string& device) {
+    const std::size_t colon = device.find(':');
+    if (colon == std::string::npos) return 0;
+    const auto number = [](const std::string& text) {
+        return static_cast<unsigned>(std::strtoul(text.c_str(), nullptr, 10));
+    };
+    return makedev(number(device.substr(0, colon)), number(device.substr(colon + 1)));
+}
+
+std::uint64_t device_at(const std::string& path) {
+    struct statx facts {};
+    if (::statx(AT_FDCWD, path.c_str(), AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC,
+                0, &facts) != 0)
+        return 0;
+    return makedev(facts.stx_dev_major, facts.stx_dev_minor);
+}
+
+mount_place place_of(const std::string& device, const std::string& usual) {
+    const std::uint64_t number = device_number(device);
+    mount_place found;
+    if (number == 0) return found;
+    std::ifstream table("/proc/self/mountinfo");
+    for (std::string line; std::getline(table, line);) {
+        std::istringstream words(line);
+        std::string id, parent, its_device, root, point;
+        words >> id >> parent >> its_device >> root >> point;
+        if (its_device != device || root != "/") continue;  // a folder of it that is mounted, too
+        mount_place here{unescaped(point), false};
+        here.is_on_top = device_at(here.point) == number;
+        const auto rank = [&](const mount_place& place) {
+            return place.point.empty() ? 0 : 1 + 2 * place.is_on_top + (place.point == usual);
+        };
+        if (rank(here) > rank(found)) found = here;
     }
     return found;
 }

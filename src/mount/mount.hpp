@@ -60,6 +60,22 @@ struct mount_entry {
 // At this very path, which has no links in it; of several that on top.
 mount_entry mounted_at(const std::string& path);
 
+// "0:52" as st_dev has it; 0: that is no such number.
+std::uint64_t device_number(const std::string& device);
+
+// st_dev of what the path leads to; 0: nothing. A link at its end is not followed. Asks no mount
+// for attributes, and opens nothing.
+std::uint64_t device_at(const std::string& path);
+
+// Where a file system is mounted by now: it may have been moved, its folder renamed, and another
+// one mounted over it.
+struct mount_place {
+    std::string point;       // empty: at no place that this process sees
+    bool is_on_top = false;  // its path leads to it
+};
+// `usual` before other places, and such as lead to it before all.
+mount_place place_of(const std::string& device, const std::string& usual);
+
 // Is this built with libfuse, and may this process use it? Else why not.
 status can_mount();
 

@@ -12,6 +12,7 @@
 #include <system_error>
 #include <utility>
 
+#include "mount/mount.hpp"
 #include "os/not_inherited.hpp"
 
 namespace penstock::mount {
@@ -117,12 +118,16 @@ int own_files::open(const std::string& path) {
     return fd;
 }
 
+// The numbers of inodes are those of the source. So the source itself and another mount of it,
+// which may lie at the path by now, have a file of the same number there. That one is not opened:
+// the open could wait for what this thread is waited for.
 std::optional<int> own_files::carry_out(const order& wanted) {
+    if (device_at(wanted.path) != device_) return std::nullopt;
     const int fd = open(wanted.path);
     if (fd < 0) return std::nullopt;
     std::optional<int> code;
     struct stat facts {};
-    if (::fstat(fd, &facts) == 0 && facts.st_ino == wanted.inode)
+    if (::fstat(fd, &facts) == 0 && facts.st_dev == device_ && facts.st_ino == wanted.inode)
         code = ::fsync(fd) == 0 ? 0 : -errno;
     ::close(fd);
     return code;

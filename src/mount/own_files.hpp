@@ -29,8 +29,10 @@ void leave_descriptors();
 // Thread-safe, but for begin() and end().
 class own_files {
 public:
-    // `opener`: the thread that opens a file of the mount just now, or 0.
-    explicit own_files(std::atomic<pid_t>& opener) : opener_(opener) {}
+    // `opener`: the thread that opens a file of the mount just now, or 0. `device`: st_dev of the
+    // mount's files.
+    own_files(std::atomic<pid_t>& opener, std::uint64_t device)
+        : opener_(opener), device_(device) {}
     ~own_files() { end(); }
     own_files(const own_files&) = delete;
     own_files& operator=(const own_files&) = delete;
@@ -43,7 +45,7 @@ public:
 
     // Opens the file that the mount shows by this path, with this inode, and has the kernel write
     // back what was stored to it: 0 or a negative errno. Nothing: it cannot be opened so, and the
-    // name may be another's by now. Waits as long as the source does.
+    // name may be another's by now, or another mount lies there. Waits as long as the source does.
     std::optional<int> write_back(const std::string& path, std::uint64_t inode);
 
 private:
@@ -60,6 +62,7 @@ private:
     std::optional<int> carry_out(const order& wanted);
 
     std::atomic<pid_t>& opener_;
+    const std::uint64_t device_;
     std::mutex opening_;  // one at a time is known to be ours
     std::mutex lock_;     // guards what follows
     std::condition_variable wanted_, done_;

@@ -47,10 +47,8 @@ status serve(const serve_options& wanted, const serve_calls& calls, serve_report
     const int code = session->stop();
     done = session->report();
     if (ended < 0) return {ended, "the session with the kernel ended: " + error_text(ended)};
-    if (session->left_threads())
-        return {code, "'" + wanted.point +
-                          "' is mounted no more, but requests of programs still wait for the "
-                          "source, and get no answer"};
+    if (code == -EBUSY && !session->left().empty())
+        return {code, "'" + wanted.point + "' " + session->left()};
     if (code < 0)
         return {code,
                 "'" + wanted.point +

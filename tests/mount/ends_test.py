@@ -119,6 +119,22 @@ class Ends(unittest.TestCase):
         with mounted.Mount(self.source, self.point) as again:
             self.assertEqual((again.point / "file").read_text(), "abc")
 
+    @unittest.skipIf(os.geteuid() != 0, "only root mounts other file systems")
+    def test_what_lies_over_the_mount_point_stays(self):
+        with mounted.Mount(self.source, self.point) as mount:
+            subprocess.run(["mount", "-t", "tmpfs", "none", str(self.point)], check=True)
+            try:
+                (self.point / "mark").touch()
+                mount.process.terminate()
+                told = mount.process.communicate(timeout=60)[1].decode()
+                self.assertEqual(mount.process.returncode, 1, told)
+                self.assertIn("another file system lies over it", told)
+                self.assertNotIn("wait for the source", told)
+                self.assertEqual(os.listdir(self.point), ["mark"])
+            finally:
+                for _ in range(2):
+                    subprocess.run(["umount", "-l", str(self.point)], check=False)
+
     def test_read_only(self):
         (self.source / "file").write_text("abc")
         with mounted.Mount(self.source, self.point, "--read-only"):
