@@ -11,7 +11,8 @@ from typing import Any, NoReturn, SupportsIndex
 from . import _core
 from ._errors import FormatError, Path, path_text
 from ._frameworks import NUMPY, framework_of, stream_of
-from ._memory import Framework, Numbers, import_numpy, is_truth, no_memory, not_numbers
+from ._memory import (Framework, Numbers, check_conversion, import_numpy, is_truth, no_memory,
+                      not_numbers)
 from ._opened import Opened
 from ._runtime import Runtime, default
 
@@ -346,7 +347,8 @@ class Array(Opened[_core.Table]):
         return iter(self[:])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        """All rows, read at once, for ``np.asarray``. ValueError: without a copy."""
+        """All rows, read at once, for ``np.asarray``. ValueError: without a copy, or another
+        ``dtype`` of elements that numpy has only the bits of."""
         return self[:].__array__(dtype, copy)
 
     def __getitem__(self, key: Any) -> Any:
@@ -371,9 +373,10 @@ class Array(Opened[_core.Table]):
     def scatter(self, ids: Any, values: Any, *, stream: object = None,
                 pad: int | None = None) -> None:
         """Writes row ``values[i]`` to row ``ids[i]``, in mode ``"r+"``; ``sync`` brings it to the
-        file. ``values`` has shape ``ids.shape + t.shape[1:]``, the dtype of the array, and lies
-        where ``ids`` lie. If a number repeats, each byte of its row comes from one of the rows.
-        Stream, ``pad`` and errors are as of ``gather``; OSError: EROFS in mode ``"r"``."""
+        file. ``values`` has shape ``ids.shape + t.shape[1:]``, the dtype of the array (a list:
+        numbers that fit it, and no fractions for integers), and lies where ``ids`` lie. If a number
+        repeats, each byte of its row comes from one of the rows. Stream, ``pad`` and errors are as
+        of ``gather``; OSError: EROFS in mode ``"r"``."""
         if self._mode == "r":
             raise OSError(errno.EROFS, 'scatter: the array is open for reading; open it with '
                           'mode="r+" in a Runtime(writable=True)', self._path)
@@ -568,6 +571,7 @@ class View:
         np = import_numpy()
         if copy is False:
             raise ValueError("the rows of a View lie in a file, so an array of them is a copy")
+        check_conversion(self.dtype, dtype)
         ids = np.arange(self._rows.start, self._rows.stop, self._rows.step, dtype=np.int64)
         rows = self._array.gather(ids)
         return rows if dtype is None else rows.astype(dtype, copy=False)

@@ -11,7 +11,7 @@ from . import _core
 from ._dlpack import Exchanged
 from ._memory import (NUMBER_TYPES, TYPESTRS, Framework, Numbers, Rows, Unordered, check_shape,
                       device_of, import_numpy, is_of, item_bytes_of, no_memory, not_numbers,
-                      numpy_dtype, row_stride, wrong_out)
+                      numpy_dtype, only_bits, other_elements, row_stride, stands_in, wrong_out)
 
 
 class Numpy(Unordered):
@@ -50,15 +50,28 @@ class Numpy(Unordered):
         return np.empty(shape, numpy_dtype(dtype))
 
     def values(self, values: Any, dtype: str) -> Any:
-        """Rows that are to be written: an array as it is, of lists and numbers one of the dtype."""
+        """Rows that are to be written: an array as it is, of lists and numbers one of the dtype.
+        ValueError: they would lose more than digits."""
         np = import_numpy()
         if isinstance(values, np.ndarray):
             return values
-        wanted = None if hasattr(values, "dtype") else numpy_dtype(dtype)
+        wanted, given = numpy_dtype(dtype), getattr(values, "dtype", None)
+        if isinstance(given, str) and stands_in(dtype) and given not in (dtype, wanted.name):
+            raise wrong_out(f"its elements are {given} and those of the rows {dtype}; give {dtype}",
+                            False)  # an Array or a View, whose bits are of equal size
         try:
-            return np.asarray(values, dtype=wanted)
+            found = np.asarray(values)
+            if given is not None:
+                return found
+            wrong = _loss(np, values, found, dtype)
+            made = None if wrong else np.asarray(values, dtype=wanted)
         except (OverflowError, TypeError, ValueError) as error:
             raise ValueError(f"values: {error}; give rows of {dtype}") from error
+        if not wrong and wanted.kind in "biu" and (made != found).any():
+            wrong = f"some are no elements of {dtype}; give rows of {dtype}"
+        if wrong:
+            raise wrong_out(wrong, False)
+        return made
 
     def rows(self, out: Any, shape: tuple[int, ...], dtype: str, axes: int,
              for_writing: bool = True) -> Rows:
@@ -70,14 +83,31 @@ class Numpy(Unordered):
             check_shape(out.shape, shape, for_writing)
         wanted = numpy_dtype(dtype)
         if out.dtype != wanted:
-            raise wrong_out(f"its elements are {out.dtype} and those of the rows {wanted}; "
-                            f"give {wanted}", for_writing)
+            raise other_elements(out.dtype, dtype, for_writing)
         if for_writing and not flags.writeable:
             raise wrong_out("it cannot be written; give an array that can")
         stride = 0
         if not flags.c_contiguous:
             stride = row_stride(out.strides, shape, out.dtype.itemsize, axes, for_writing)
         return Rows(out.ctypes.data, stride, -1, out.dtype.itemsize)
+
+
+def _loss(np: Any, values: Any, found: Any, dtype: str) -> str:
+    """Why a list, of the elements that numpy finds in it, may not become the dtype. Empty: it may;
+    whether whole numbers fit shows then."""
+    wanted, kind = numpy_dtype(dtype), found.dtype.kind
+    if found.dtype == wanted or not found.size:
+        return ""
+    if stands_in(dtype):
+        return f"they are {found.dtype}, and the rows are {only_bits(dtype)}"
+    if kind in "biu" or (np.can_cast(found.dtype, wanted, "same_kind")
+                         and (kind != "c" or wanted.kind == "c")):  # else ml_dtypes takes them
+        return ""
+    # Whole numbers of which no one type has all are float64 or objects to numpy.
+    whole = (int, np.integer, np.bool_)
+    if kind in "fO" and all(isinstance(n, whole) for n in np.asarray(values, dtype=object).flat):
+        return ""
+    return f"they are {found.dtype}, which {dtype} would cut; give rows of {dtype}"
 
 
 def _count_write(tensor: Any) -> None:
@@ -207,6 +237,16 @@ class Torch:
         return result
 
 
+def _are_alike(typestr: str, name: str) -> bool:
+    """Whether memory has such elements by its interface, where those that numpy lacks are unsigned
+    integers, or bytes without a meaning."""
+    wanted = numpy_dtype(name)
+    if typestr[:1] != ">" and typestr[1:] == wanted.str[1:]:
+        return True
+    return (wanted.isbuiltin != 1 or stands_in(name)) and typestr[1:2] in ("u", "V") \
+        and int(typestr[2:]) == wanted.itemsize
+
+
 class CudaArray:
     """Arrays with ``__cuda_array_interface__`` (cupy, numba): results are made by ``make``."""
 
@@ -237,10 +277,8 @@ class CudaArray:
              for_writing: bool = True) -> Rows:
         facts = out.__cuda_array_interface__
         check_shape(facts["shape"], shape, for_writing)
-        wanted = numpy_dtype(dtype)
-        if facts["typestr"] != wanted.str and int(facts["typestr"][2:]) != wanted.itemsize:
-            raise wrong_out(f"its elements are {facts['typestr']} and those of the rows {wanted}; "
-                            f"give {wanted}", for_writing)
+        if not _are_alike(facts["typestr"], dtype):
+            raise other_elements(facts["typestr"], dtype, for_writing)
         if for_writing and facts["data"][1]:
             raise wrong_out("it cannot be written; give an array that can")
         stride = row_stride(facts.get("strides"), shape, int(facts["typestr"][2:]), axes,
@@ -295,7 +333,7 @@ class Jax(CudaArray):
         if out.dtype.itemsize != wanted.itemsize:
             raise wrong_out(f"jax has {out.dtype} in place of {wanted}; set jax_enable_x64",
                             for_writing)
-        if out.dtype.kind in "iuf" and wanted.kind in "iuf" and out.dtype != wanted:
+        if out.dtype != wanted:
             raise wrong_out(f"its elements are {out.dtype} in place of {wanted}", for_writing)
         return Rows(out.unsafe_buffer_pointer(), 0, device_of(out), out.dtype.itemsize)
 

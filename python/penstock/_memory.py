@@ -140,6 +140,33 @@ def numpy_dtype(name: str) -> Any:
 _numpy_dtypes: dict[str, Any] = {}
 
 
+def stands_in(name: str) -> bool:
+    """Whether ``numpy_dtype`` gives unsigned integers in place of such elements."""
+    return not name.startswith("uint") and numpy_dtype(name).kind == "u"
+
+
+def only_bits(name: str) -> str:
+    """What is said where numbers would become the bits of such elements, or the bits numbers."""
+    bits = numpy_dtype(name)
+    return (f"{name}, of which numpy has only the bits; install ml_dtypes (a version with {name}), "
+            f"or use {bits} for the bits")
+
+
+def other_elements(got: object, name: str, for_writing: bool) -> ValueError:
+    wanted = numpy_dtype(name)
+    text = only_bits(name) if stands_in(name) else f"{wanted}; give {wanted}"
+    return wrong_out(f"its elements are {got} and those of the rows {text}", for_writing)
+
+
+def check_conversion(name: str, dtype: Any) -> None:
+    """ValueError: such elements are to become others, and numpy would take bits for numbers."""
+    if dtype is None or not stands_in(name):
+        return
+    wanted = import_numpy().dtype(dtype)
+    if wanted != numpy_dtype(name):
+        raise ValueError(f"dtype: {wanted} is asked for of {only_bits(name)}")
+
+
 def typestr_of(name: str) -> str:
     """The elements for ``__array_interface__`` and its like, which know the types of numpy itself
     alone: others come as unsigned integers of the same size."""

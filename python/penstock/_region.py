@@ -15,7 +15,7 @@ from ._array import (bytes_of, checked_header, dtype_name, extents_of, has_heade
                      require_writable)
 from ._errors import Path, error_of, path_text
 from ._frameworks import stream_of
-from ._memory import numpy_dtype, typestr_of
+from ._memory import check_conversion, numpy_dtype, stands_in, typestr_of
 from ._opened import Opened
 from ._runtime import Runtime, Size, default
 
@@ -284,17 +284,19 @@ class Region(Opened[_core.Region]):
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        if numpy_dtype(self._dtype).isbuiltin != 1:
+        if numpy_dtype(self._dtype).isbuiltin != 1 or stands_in(self._dtype):
             raise AttributeError(f"the interface knows no {self._dtype}: numpy asks __array__")
         return self._host_interface()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         """For ``np.asarray``: shares the memory, as elements of ml_dtypes where numpy has none and
-        that is installed. TypeError: it lies on a GPU."""
+        that is installed, else as unsigned integers of their bits, which become no other ``dtype``
+        (ValueError). TypeError: it lies on a GPU."""
         import numpy as np
 
         if self._on_gpu:
             raise TypeError("the region lies on a GPU; cupy and torch share its memory")
+        check_conversion(self._dtype, dtype)
         shared = np.asarray(_Memory(self._host_interface())).view(numpy_dtype(self._dtype))
         if dtype is not None and shared.dtype != dtype:
             if copy is False:

@@ -127,7 +127,8 @@ class Embedding(nn.Module):
     pad
         A number that stands for no row and gives zeros, for lists of fixed length.
     dtype
-        To which rows are converted. None: as they lie in the file.
+        To which rows are converted. None: as they lie in the file. It and ``scale`` raise
+        ValueError for elements that this PyTorch does not have.
     scale
         By which rows are multiplied, in the dtype that they have then, for instance the square root
         of the width in Gemma.
@@ -148,8 +149,7 @@ class Embedding(nn.Module):
         self._array = array
         self._handle = handle(array)
         self._file_dtype = torch_dtype(array)
-        self._dtype = self._file_dtype if dtype is None else dtype
-        self.scale = scale
+        self._set(self._file_dtype if dtype is None else dtype, scale)
 
     @classmethod
     def from_safetensors(cls, path: Path, name: str, *,
@@ -171,8 +171,7 @@ class Embedding(nn.Module):
 
     @dtype.setter
     def dtype(self, dtype: Optional[torch.dtype]) -> None:
-        self._dtype = self._file_dtype if dtype is None else dtype
-        self._factor = self._factor_in(self._dtype)
+        self._set(self._file_dtype if dtype is None else dtype, self._scale)
 
     @property
     def scale(self) -> Optional[float]:
@@ -181,9 +180,7 @@ class Embedding(nn.Module):
 
     @scale.setter
     def scale(self, scale: Optional[float]) -> None:
-        # A number, not a buffer: half() and to() of a model would round it, or take it elsewhere.
-        self._scale = None if scale is None else float(scale)
-        self._factor = self._factor_in(self._dtype)
+        self._set(self._dtype, scale)
 
     def forward(self, ids: Tensor) -> Tensor:
         """The rows, of shape ``ids.shape + (embedding_dim,)``."""
@@ -191,6 +188,16 @@ class Embedding(nn.Module):
         if self._dtype != self._file_dtype:
             rows = rows.to(self._dtype)
         return rows if self._scale is None else rows * self._factor
+
+    def _set(self, dtype: torch.dtype, scale: Optional[float]) -> None:
+        has_bits = not isinstance(getattr(torch, self._array.dtype, None), torch.dtype)
+        if has_bits and (dtype != self._file_dtype or scale is not None):
+            raise ValueError(f"dtype and scale: the rows are {self._array.dtype}, of which this "
+                             f"PyTorch ({torch.__version__}) has only the bits; take a newer "
+                             "PyTorch, or leave dtype and scale out")
+        # A number, not a buffer: half() and to() of a model would round it, or take it elsewhere.
+        self._dtype, self._scale = dtype, None if scale is None else float(scale)
+        self._factor = self._factor_in(dtype)
 
     def _factor_in(self, dtype: torch.dtype) -> float:
         """The scale as this dtype has it, so that the product is that of two tensors of it."""

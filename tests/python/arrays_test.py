@@ -356,6 +356,54 @@ class writing(common.Case):
             with self.assertRaisesRegex(ValueError, '^placement: .* is for mode "r"'):
                 ps.open_region(path, "r+", runtime=rt, placement=placement)
 
+    def test_lists_become_elements_of_the_array_or_are_refused(self):
+        rt = self.runtime(writable=True)
+
+        def written(dtype, values):
+            path = self.folder / f"{dtype}.npy"
+            np.save(path, np.full((3, 2), 1, dtype))
+            before = path.read_bytes()
+            with ps.open_array(path, mode="r+", runtime=rt) as array:
+                try:
+                    array.scatter([1], values)
+                finally:
+                    array.sync()
+                    if (array.gather([1]) == 1).all():
+                        self.assertEqual(path.read_bytes(), before)
+                return array.gather([1])[0].tolist()
+
+        for dtype, values, found in [
+            ("int32", [[1.7, -2.9]], "float64"), ("int64", [[2.0, 3.0]], "float64"),
+            ("uint8", [["3", "4"]], "<U1"), ("float32", [[1j, 0]], "complex128"),
+            ("float64", [["1.5", "2"]], "<U3"), ("bool", [[0.5, 1]], "float64"),
+            ("int32", [np.array([1.5, 2.5], np.float32)], "float32"),
+            ("int32", memoryview(np.array([[1.5, 2.5]])), "float64"),
+            ("int32", [[None, 3]], "object"), ("uint64", [[2.0, 1 << 63]], "float64"),
+        ]:
+            with self.subTest(dtype=dtype, values=values), \
+                    self.assertRaisesRegex(ValueError, f"^values: .*{found}.*{dtype}"):
+                written(dtype, values)
+        for dtype, values in [("int8", [[300, 1]]), ("uint8", [[-1, 1]]), ("bool", [[2, 0]]),
+                              ("int64", [[1 << 63, -1]]), ("uint64", [[1 << 64, 1]]),
+                              ("int8", [np.array([300, 1])]), ("uint32", [np.array([-1, 1])])]:
+            with self.subTest(dtype=dtype, values=values), \
+                    self.assertRaisesRegex(ValueError, f"^values: .*{dtype}"):
+                written(dtype, values)
+        for dtype, values in [("float32", [[0.5, 2]]), ("float16", [[3, -7]]),
+                              ("int8", [[-128, 127]]), ("uint64", [[(1 << 64) - 1, 5]]),
+                              ("uint64", [[1 << 63, 1 << 63]]), ("complex64", [[1j, 2]]),
+                              ("complex128", [[3, 4]]), ("bool", [[0, 1]]), ("int16", [[True, 0]]),
+                              ("float64", [[float(1 << 70), 2.0]]), ("float64", [[1 << 70, 0]]),
+                              ("uint8", memoryview(np.array([[9, 8]], np.uint8)).tolist())]:
+            with self.subTest(dtype=dtype, values=values):
+                self.assertEqual(written(dtype, values), values[0])
+        path = self.folder / "none.npy"
+        np.save(path, np.arange(5, dtype=np.int32))
+        with ps.open_array(path, mode="r+", runtime=rt) as array:
+            array.scatter([], [])
+            array.scatter(3, 7)
+            self.assertEqual(np.asarray(array).tolist(), [0, 1, 2, 7, 4])
+
     def test_ahead_of_use(self):
         rt = self.runtime(host_tier="1MiB")
         path = self.folder / "rows.bin"

@@ -5,6 +5,7 @@ import errno
 import functools
 import os
 import re
+import types
 import unittest
 from unittest import mock
 
@@ -13,6 +14,7 @@ import common
 common.need("numpy")
 import numpy as np  # noqa: E402
 import penstock as ps  # noqa: E402
+from penstock import _frameworks, _memory  # noqa: E402
 
 
 class memory_with_gaps(common.Case):
@@ -198,6 +200,12 @@ class names_of_files(common.Case):
         self.assertEqual(missing.exception.errno, errno.ENOENT)
 
 
+def without_ml_dtypes():
+    """What numpy has of such elements then."""
+    bits = {"bfloat16": "uint16", "float8_e5m2": "uint8", "float8_e4m3fn": "uint8"}
+    return mock.patch.dict(_memory._numpy_dtypes, {n: np.dtype(b) for n, b in bits.items()})
+
+
 class elements(common.Case):
     def setUp(self):
         super().setUp()
@@ -225,6 +233,105 @@ class elements(common.Case):
         for kind in ("<i4", "=i4", np.dtype("<i4"), "i4", np.dtype(">u1")):
             with ps.open_array(self.path, dtype=kind, shape=(-1, 4), runtime=self.rt) as array:
                 self.assertIn(array.dtype, ("int32", "uint8"))
+
+    def test_that_numpy_lacks_are_bits_and_no_numbers(self):
+        """Without ml_dtypes: a conversion would take the bits for numbers, 1.0 for 16256.0."""
+        ones = self.folder / "ones"
+        rt = self.runtime(writable=True)
+        with without_ml_dtypes():
+            for kind, bits, one in (("bfloat16", "uint16", 0x3f80), ("float8_e5m2", "uint8", 0x3c),
+                                    ("float8_e4m3fn", "uint8", 0x38)):
+                np.full((8, 4), one, bits).tofile(ones)
+                cure = f"{kind}.*install ml_dtypes.*{bits}"
+                with self.subTest(kind), ps.open_array(ones, dtype=kind, shape=(-1, 4), mode="r+",
+                                                       runtime=rt) as array:
+                    for rows in (array, array[2:5]):
+                        for other in ("float32", np.float64, "int8", "uint32", object):
+                            with self.assertRaisesRegex(ValueError, f"^dtype: .*{cure}"):
+                                np.asarray(rows, dtype=other)
+                        for same in (None, bits, np.dtype(bits)):
+                            self.assertEqual(np.asarray(rows, dtype=same).dtype, bits)
+                            self.assertTrue((np.asarray(rows, dtype=same) == one).all())
+                    for values in ([[1.0, 2.5, -0.0, 3.0]], [[1, 2, 0, 3]],
+                                   np.ones((1, 4), np.float32), np.ones((1, 4), np.int64),
+                                   [np.ones(4, np.float16)]):
+                        with self.assertRaisesRegex(ValueError, f"^values: .*{cure}"):
+                            array.scatter([1], values)
+                    with self.assertRaisesRegex(ValueError, f"^out: .*{cure}"):
+                        array.gather([1], out=np.zeros((1, 4), np.float32))
+                    array.sync()
+                    self.assertTrue((np.fromfile(ones, bits) == one).all())
+                    array.scatter([1], np.full((1, 4), 7, bits))
+                    array.scatter([2], [np.full(4, 8, bits)])
+                    array.scatter([3], array[1:2])
+                    self.assertEqual(array.gather([1, 2, 3])[:, 0].tolist(), [7, 8, 7])
+            with ps.open_array(ones, dtype="float8_e4m3fn", shape=(-1, 4), mode="r+",
+                               runtime=rt) as array, \
+                    ps.open_array(self.path, dtype="float8_e5m2", shape=(-1, 4),
+                                  runtime=rt) as other:
+                with self.assertRaisesRegex(ValueError, "^values: .*float8_e5m2.*float8_e4m3fn"):
+                    array.scatter([1], other[0:1])
+
+    def test_of_ml_dtypes_are_numbers(self):
+        try:
+            import ml_dtypes
+        except ImportError:
+            self.skipTest("ml_dtypes is not installed")
+        rt = self.runtime(writable=True)
+        for kind in ("bfloat16", "float8_e5m2", "float8_e4m3fn"):
+            ones = self.folder / kind
+            np.ones((8, 4), getattr(ml_dtypes, kind)).tofile(ones)
+            with self.subTest(kind), ps.open_array(ones, dtype=kind, shape=(-1, 4), mode="r+",
+                                                   runtime=rt) as array:
+                self.assertEqual(np.asarray(array, "float32").tolist(), [[1.0] * 4] * 8)
+                array.scatter([1, 2], [[1.0, 2.5, -0.0, 3.0], [1, 2, 3, 4]])
+                self.assertEqual(np.asarray(array[1:3], "float32").tolist(),
+                                 [[1.0, 2.5, -0.0, 3.0], [1, 2, 3, 4]])
+                for values in ([[1j] * 4], [["1"] * 4], np.ones((1, 4), np.float32)):
+                    with self.assertRaisesRegex(ValueError, f"^values: .*{kind}"):
+                        array.scatter([1], values)
+            with ps.open_region(ones, dtype=kind, runtime=rt) as region:
+                self.assertEqual(np.asarray(region, "float32")[:1].tolist(), [1.0])
+
+    def test_of_another_kind_in_memory_that_tells_by_an_interface(self):
+        """As of cupy and numba: of equal size is not enough. Such memory gets as far as the look at
+        its GPU, which the runtime does not use."""
+        ids, whole = np.array([1, 2]), self.folder / "whole"
+        np.zeros((9, 4), np.int32).tofile(whole)
+        rt = self.runtime(writable=True)
+        for kind, bad, good in (("int32", ("<f4", "<u4"), ("<i4",)),
+                                ("float16", ("<u2", "<V2"), ("<f2",)),
+                                ("bfloat16", ("<f2", "<i2"), ("<u2", "<V2")),
+                                ("uint8", ("|b1", "|i1"), ("|u1",)),
+                                ("float8_e5m2", ("|i1", "|b1"), ("|u1", "<V1", "|V1"))):
+            with ps.open_array(whole, dtype=kind, shape=(-1, 4), mode="r+", runtime=rt) as array:
+                for typestr in bad + good:
+                    memory = types.SimpleNamespace(__cuda_array_interface__={
+                        "shape": (2, 4), "typestr": typestr, "data": (4096, False), "version": 3})
+                    text = "its elements are" if typestr in bad else "GPU 0"
+                    for call in (functools.partial(array.gather, ids, out=memory),
+                                 functools.partial(array.scatter, ids, memory)):
+                        with self.subTest(kind=kind, typestr=typestr), \
+                                self.assertRaisesRegex(ValueError, text):
+                            call()
+
+    def test_of_another_kind_in_arrays_of_jax(self):
+        framework = _frameworks.Jax(None)
+        with without_ml_dtypes():
+            for kind, bad, good in (("int32", (np.float32, np.uint32), np.int32),
+                                    ("bool", (np.int8, np.uint8), bool),
+                                    ("bfloat16", (np.float16, np.int16), np.uint16)):
+                for dtype in (*bad, good):
+                    rows = np.zeros((2, 4), dtype)
+                    like = types.SimpleNamespace(shape=(2, 4), dtype=rows.dtype,
+                                                 unsafe_buffer_pointer=lambda: 4096)
+                    with self.subTest(kind=kind, dtype=dtype):
+                        if dtype is good:
+                            self.assertEqual(framework.rows(like, (2, 4), kind, 1).item_bytes,
+                                             rows.itemsize)
+                            continue
+                        with self.assertRaisesRegex(ValueError, "^values: its elements are"):
+                            framework.rows(like, (2, 4), kind, 1, False)
 
     def test_numbers_of_bytes_and_rows(self):
         for wrong in ({"shape": (0, 4)}, {"shape": (0,)}, {"offset": -1}, {"stride": -4},
@@ -293,6 +400,16 @@ class elements(common.Case):
                 self.assertEqual(shared.itemsize, np.dtype(stand_in).itemsize)
                 np.testing.assert_array_equal(shared.view(np.uint8), self.bytes)
                 self.assertFalse(shared.flags.owndata)
+        with without_ml_dtypes(), \
+                ps.open_region(self.path, dtype="bfloat16", runtime=self.rt) as region:
+            for other in ("float32", np.int16, object):
+                with self.assertRaisesRegex(ValueError, "^dtype: .*bfloat16.*install ml_dtypes"):
+                    np.asarray(region, dtype=other)
+            for same in (None, "uint16"):
+                shared = np.asarray(region, dtype=same)
+                np.testing.assert_array_equal(shared.view(np.uint8), self.bytes)
+                self.assertFalse(shared.flags.owndata)
+            self.assertTrue(np.array(region, dtype="uint16").flags.owndata)
 
 
 class windows(common.Case):

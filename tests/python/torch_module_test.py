@@ -8,6 +8,7 @@ import sys
 import tempfile
 import unittest
 import warnings
+from unittest import mock
 
 try:
     import torch
@@ -139,6 +140,25 @@ class Embedding(WithTable):
         self.assertTrue(torch.equal(ours(self.ids), expected))
         wide = self.embedding("half.weight", dtype=torch.float32)
         self.assertTrue(torch.equal(wide(self.ids), half[self.ids].float()))
+
+    def test_bits_of_elements_that_this_torch_lacks_are_no_numbers(self):
+        path = self.folder / "small.bin"
+        path.write_bytes(bytes([0x38] * 64))  # 1.0
+        with ps.open_array(path, dtype="float8_e4m3fn", shape=(-1, 8),
+                           runtime=self.runtime) as array, \
+                mock.patch.object(torch, "float8_e4m3fn", None, create=True):
+            for options in ({"dtype": torch.float32}, {"scale": 2.0},
+                            {"dtype": torch.bfloat16, "scale": 2.0}):
+                with self.subTest(options), \
+                        self.assertRaisesRegex(ValueError, "float8_e4m3fn.*newer PyTorch"):
+                    pt.Embedding(array, **options)
+            ours = pt.Embedding(array)
+            self.assertEqual(ours(torch.tensor([1])).tolist(), [[0x38] * 8])
+            for name, value in (("dtype", torch.float32), ("scale", 2.0)):
+                with self.assertRaisesRegex(ValueError, "float8_e4m3fn.*newer PyTorch"):
+                    setattr(ours, name, value)
+            ours.dtype, ours.scale = torch.uint8, None
+            self.assertEqual(ours(torch.tensor([1])).tolist(), [[0x38] * 8])
 
     def test_padding_idx_out_of_range_is_refused(self):
         for wrong in (500, -501):
