@@ -460,15 +460,22 @@ class Array(Opened[_core.Table]):
             text = ("the system gives no lease of a file of it: some descriptor may write the "
                     "file, too many files are open, or its file system has none")
         elif error.errno == errno.ENOSPC:
-            text = ("the windows of the runtime have no room for it, or a file may be written in "
-                    "the runtime; make one with a larger windows=")
+            text = ("the windows of the runtime have no room for it; make one with a larger "
+                    "windows=. Or the file may be written in the runtime, or might have been since "
+                    "the array was opened; close what may write it, and open it again")
         raise OSError(error.errno, f"windows: {text}. Rows are read without windows too",
                       self._path) from None
 
     def grow_windows(self) -> int:
         """Takes into windows what was asked for since and lies in memory by now: cheap, for every
-        batch. How many bytes it took in. On a GPU call it between kernels."""
-        return self._core.grow_windows()
+        batch. How many bytes it took in: 0 too where there can be no windows, of which ``windows``
+        says why. On a GPU call it between kernels."""
+        try:
+            return self._core.grow_windows()
+        except OSError as error:
+            if error.errno in (errno.EOPNOTSUPP, errno.ENOSPC):
+                return 0
+            raise
 
     def sync(self) -> None:
         """What ``scatter`` wrote is on storage when it returns. On a GPU the work on the stream has

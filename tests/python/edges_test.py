@@ -428,6 +428,29 @@ class windows(common.Case):
             with self.assertRaisesRegex(OSError, "lease"):
                 array.windows()
 
+    def test_that_grow_are_none_where_there_can_be_none(self):
+        """A loop calls it for every batch, whatever the array and the runtime are."""
+        path = self.folder / "rows.npy"
+        np.save(path, np.zeros((64, 64)))
+        writable = self.runtime(writable=True)
+        for arguments in ({"mode": "r+", "runtime": writable},
+                          {"runtime": self.runtime(windows=0)}):
+            with self.subTest(**arguments), ps.open_array(path, **arguments) as array:
+                array.gather(np.arange(64))
+                self.assertEqual(array.grow_windows(), 0)
+        with ps.open_array(path, runtime=writable) as array:
+            with ps.open_array(path, mode="r+", runtime=writable) as other:
+                other.scatter([1], np.ones((1, 64)))
+                array.gather(np.arange(64))
+                self.assertEqual(array.grow_windows(), 0)
+            with self.assertRaises(OSError) as caught:
+                array.windows()
+            self.assertEqual(array.grow_windows(), 0)
+            if caught.exception.errno == errno.ENOSPC:  # else the file system gives no lease
+                self.assertRegex(str(caught.exception), "written in the runtime.*open it again")
+        with self.assertRaisesRegex(ValueError, "closed"):
+            array.grow_windows()
+
 
 class options(common.Case):
     def test_by_the_types_that_programs_have(self):
