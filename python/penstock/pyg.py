@@ -27,7 +27,7 @@ from torch_geometric.data import FeatureStore as _FeatureStore
 from torch_geometric.data import TensorAttr
 
 from ._array import Array
-from .torch import gather
+from .torch import _device_of, gather
 
 __all__ = ["FeatureStore"]
 
@@ -37,16 +37,17 @@ Name = Union[str, "tuple[Optional[str], str]"]
 
 class FeatureStore(_FeatureStore):
     """Arrays in files, and tensors in memory for what is small (labels, masks), as a feature store
-    that is only read. Batches come to ``device``, None: that of the first array's runtime, on the
-    current stream; nothing waits."""
+    that is only read. Batches come to ``device``, None: that of the first array's runtime (of
+    several GPUs torch's current one, if it is of them, else the first), on the current stream;
+    nothing waits."""
 
     def __init__(self, features: Mapping[Name, Union[Array, Tensor]],
                  device: Optional[Union[str, torch.device]] = None) -> None:
         super().__init__()
         if device is None:
-            on_gpu = any(isinstance(rows, Array) and rows.runtime.backend == "gpu"
-                         for rows in features.values())
-            device = "cuda" if on_gpu else "cpu"
+            arrays = (rows for rows in features.values() if isinstance(rows, Array))
+            first = next(arrays, None)
+            device = "cpu" if first is None else _device_of(first.runtime)
         # FeatureStore takes attributes for names of groups, so they are entered past it.
         self.__dict__["device"] = torch.device(device)
         self.__dict__["_features"] = {

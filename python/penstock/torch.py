@@ -228,6 +228,15 @@ class Embedding(nn.Module):
         return made
 
 
+def _device_of(runtime: Runtime) -> torch.device:
+    """Where batches go: a device of the runtime, whatever torch's current one is."""
+    if runtime.backend != "gpu":
+        return torch.device("cpu")
+    numbers = runtime.device_numbers
+    is_current = len(numbers) > 1 and torch.cuda.current_device() in numbers
+    return torch.device("cuda", torch.cuda.current_device() if is_current else numbers[0])
+
+
 class RowDataset(torch.utils.data.Dataset[Any]):
     """Rows of an array, and labels, for a DataLoader that hands out batches on the device:
 
@@ -235,15 +244,16 @@ class RowDataset(torch.utils.data.Dataset[Any]):
         for rows, labels in DataLoader(data, batch_size=1024, shuffle=True, collate_fn=data.as_is):
 
     ``__getitems__`` gets the numbers of a batch and returns all of it, by one gather on the current
-    stream. Leave ``num_workers`` at 0: the GPU does the fetching, and a forked worker cannot use
-    the runtime of its parent (ChildProcessError)."""
+    stream. ``device`` None is that of the runtime: of several GPUs torch's current one, if it is of
+    them, else the first. Leave ``num_workers`` at 0: the GPU does the fetching, and a forked worker
+    cannot use the runtime of its parent (ChildProcessError)."""
 
     def __init__(self, array: Array, labels: Optional[Tensor] = None, *,
                  device: Optional[Union[str, torch.device]] = None) -> None:
         if labels is not None and len(labels) != len(array):
             raise ValueError(f"labels: there are {len(labels)}, and {len(array)} rows")
         if device is None:
-            device = "cuda" if array.runtime.backend == "gpu" else "cpu"
+            device = _device_of(array.runtime)
         self.array = array
         self.device = torch.device(device)
         self.labels = None if labels is None else labels.to(self.device)

@@ -3,7 +3,9 @@ gpu_pyg.py has what needs a GPU. Skipped where torch_geometric is missing."""
 import pathlib
 import sys
 import tempfile
+import types
 import unittest
+from unittest import mock
 
 try:
     import numpy
@@ -101,6 +103,19 @@ class Store(unittest.TestCase):
         self.assertEqual(self.store.get_tensor_size(group_name=None, attr_name="x"), (300, 16))
         self.assertEqual({attr.attr_name for attr in self.store.get_all_tensor_attrs()},
                          {"x", "y"})
+
+    def test_batches_lie_where_the_first_array_is(self):
+        other = ps.open_array(pathlib.Path(self.folder) / "x.npy", runtime=self.runtime)
+        on_gpu = types.SimpleNamespace(backend="gpu", device_numbers=[1])
+        for array, runtime in ((self.array, on_gpu), (other, self.runtime)):
+            patched = mock.patch.object(type(array), "runtime", property(
+                lambda found, first=array, given=runtime: given if found is first else on_gpu))
+            with self.subTest(runtime=runtime), patched:
+                for features in ({"y": self.y, "x": array}, {"x": array, "z": self.array}):
+                    wanted = "cuda:1" if runtime is on_gpu else "cpu"
+                    self.assertEqual(FeatureStore(features).device, torch.device(wanted))
+                    self.assertEqual(FeatureStore(features, "cpu").device, torch.device("cpu"))
+        self.assertEqual(FeatureStore({"y": self.y}).device, torch.device("cpu"))
 
     def test_is_only_read(self):
         with self.assertRaisesRegex(NotImplementedError, "only read"):

@@ -6,6 +6,7 @@ import pathlib
 import struct
 import sys
 import tempfile
+import types
 import unittest
 import warnings
 from unittest import mock
@@ -252,6 +253,25 @@ class Dataset(WithTable):
             rows, labels = data.__getitems__(right)
             self.assertTrue(torch.equal(rows, self.weight[3:5]))
             self.assertEqual(labels.tolist(), [3, 4])
+
+    def test_batches_lie_where_the_runtime_is(self):
+        """Of a GPU that is not torch's current one; a runtime of GPUs as its properties look."""
+        class OnGpus:
+            def __init__(self, *numbers):
+                self.runtime = types.SimpleNamespace(backend="gpu", device_numbers=list(numbers))
+
+            def __len__(self):
+                return 3
+
+        for numbers, current, wanted in (((1,), 0, 1), ((0,), 1, 0), ((2, 1), 0, 2),
+                                         ((0, 1), 1, 1)):
+            with self.subTest(numbers=numbers, current=current), \
+                    mock.patch.object(torch.cuda, "current_device", lambda at=current: at):
+                self.assertEqual(pt.RowDataset(OnGpus(*numbers)).device,
+                                 torch.device("cuda", wanted))
+                self.assertEqual(pt.RowDataset(OnGpus(*numbers), device="cpu").device,
+                                 torch.device("cpu"))
+        self.assertEqual(pt.RowDataset(self.open()).device, torch.device("cpu"))
 
     def test_labels_of_another_length_are_refused(self):
         with self.assertRaisesRegex(ValueError, "labels"):
