@@ -93,17 +93,17 @@ def open_region(path: Path, mode: str = "r", dtype: object = None,
         raise ValueError(f"device: the runtime has no device {device}; it has "
                          f"{runtime.device_count}")
     _require_bytes(name, kind, extents, begin)
-    # The library maps whole pages from the front; what lies before the offset is left out here.
+    # The library maps whole pages from the front (0: all); what lies before the offset is left out.
     front = begin % _PAGE
     item = _DLPACK[kind][1] // 8
     row = math.prod(extents[1:]) * item
-    wanted = 0 if extents and extents[0] == -1 else math.prod(extents) * item + front
+    wanted = 0 if extents[:1] == (-1,) else max(math.prod(extents) * item + front, 1)
     core = _core.make_region(runtime._core, name, place, begin - front, wanted, mode == "r+",
                              outside_writers, limit, promote_hot, device,
                              _PLACEMENTS.index(placement))
-    if extents and extents[0] == -1:
+    if wanted == 0:
         left = core.size_bytes() - front
-        if row == 0 or left % row:
+        if left % row:
             core.close(0)
             raise ValueError(f"{name!r}: {left} bytes from byte {begin} on are no whole number of "
                              f"rows of {row}; give the number of rows")
@@ -149,6 +149,9 @@ def _elements(name: str, dtype: object, shape: Sequence[int] | None,
                          f"{', '.join(_DLPACK)}")
     if any(n < 0 for n in extents[1:]) or (extents and extents[0] < -1):
         raise ValueError(f"shape: {tuple(extents)} has a negative extent; only the first may be -1")
+    if extents[:1] == (-1,) and 0 in extents:
+        raise ValueError(f"shape: {tuple(extents)} has rows of 0 bytes, so a file has no number of "
+                         "them; give the number of rows")
     if math.prod(n for n in extents if n > 0) * _DLPACK[kind][1] // 8 + begin >= 1 << 63:
         raise ValueError(f"shape: {tuple(extents)} is larger than any file; give smaller extents")
     return kind, tuple(extents), begin

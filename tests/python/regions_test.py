@@ -73,6 +73,22 @@ class regions(common.Case):
         with ps.open_region(self.folder / "m.npy", runtime=self.rt) as region:
             self.assertEqual(np.asarray(region).tobytes(), self.content.tobytes())
 
+    def test_no_elements_read_no_file(self):
+        long = self.folder / "long.bin"
+        with open(long, "wb") as file:
+            file.truncate(64 << 20)
+        for shape in ((0, 8), (8, 0), (0,)):
+            for offset in (0, 4096, 4104):
+                with self.subTest(shape=shape, offset=offset), \
+                        ps.open_region(long, "r+", "uint8", shape, offset,
+                                       runtime=self.rt) as region:
+                    self.assertEqual((region.shape, region.nbytes), (shape, 0))
+                    self.assertEqual(np.asarray(region).shape, shape)
+                    self.assertEqual(np.from_dlpack(region).shape, shape)
+                    self.assertLessEqual(region.traffic()["pages_fetched"], 1)
+        with self.assertRaisesRegex(ValueError, "^shape: .* rows of 0 bytes"):
+            ps.open_region(long, "r", "uint8", (-1, 0), runtime=self.rt)
+
     def test_tensors_outlive_the_region_and_the_runtime(self):
         for share in (np.asarray, np.from_dlpack):
             with self.subTest(share=share):
