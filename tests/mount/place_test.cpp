@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <filesystem>
 #include <thread>
 
@@ -102,9 +101,7 @@ TEST_P(mounted_places, a_mount_goes_by_the_name_that_its_folder_has_then) {
     ASSERT_EQ(type_at(renamed), "fuse.penstock");
     std::filesystem::create_directories(usual);
     ASSERT_TRUE(cover(usual));
-    const auto start = std::chrono::steady_clock::now();
-    EXPECT_EQ(mount_->unmount(), 0);
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(4));
+    EXPECT_EQ(mount_->unmount(), 0);  // else it would have waited in vain, and say -EBUSY
     EXPECT_EQ(type_at(renamed), "");
     EXPECT_EQ(type_at(usual), "tmpfs");
     EXPECT_EQ(detach(usual), 0);
