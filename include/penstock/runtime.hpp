@@ -233,8 +233,10 @@ private:
     // Lets kernels of every device open the file. The first makes it, if the flags say so.
     int allow_on_all(const std::string& path, int flags);
     // A file that was allowed with these flags a moment ago.
-    void take_back_new(const std::string& path, int flags, int code);
     int open_allowed(std::uint32_t device, const std::string& path, int flags);
+    // Of a file that allow_on_all made and that no slot could be had for (`code`), takes the name
+    // away.
+    void take_back_new(const std::string& path, int flags, int code);
     std::int64_t open_windows_of(const shared_file& file, std::uint32_t devices,
                                  std::int64_t offset, std::int64_t bytes);
 
