@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
 #include <string>
 
@@ -10,59 +11,49 @@
 
 namespace penstock::consistency::model {
 
-// The protocol as it is; broken ones hide a part of it.
+// The protocol as it is; a canary puts a broken step in place of one. Values and not types, so that
+// the compiler makes one search for all of them.
+template <unsigned Devices>
 struct rules {
-    static constexpr bool base_moves = true, fill_keeps_own = true, view_is_written_back = true;
-    static constexpr bool looks_inside = true;  // not only at what programs read
-    static constexpr bool cpu_programs = true;  // they read and write too, by their view
+    using page = page_versions<Devices>;
+
+    bool base_moves = true, fill_keeps_own = true, view_is_written_back = true;
+    bool looks_inside = true;  // not only at what programs read
+    bool cpu_programs = true;  // they read and write too, by their view
     // Changes come home in any order of the devices, not in that of their numbers alone: more may
     // happen, and nothing depends on the numbers.
-    static constexpr bool any_order = false;
-    // Then states that differ in the numbers of devices only are one.
-    static constexpr bool symmetric = false;
-    template <unsigned D>
-    static void acquire(page_versions<D>& p, place holder, stamp now) {
+    bool any_order = false;
+    void (*acquire)(page&, place, stamp) = [](page& p, place holder, stamp now) {
         consistency::acquire(p, holder, now);
-    }
-    template <unsigned D>
-    static step for_release(const page_versions<D>& p) {
-        return next_for_release(p);
-    }
-    template <unsigned D>
-    static step for_access(const page_versions<D>& p, place holder) {
+    };
+    step (*for_release)(const page&) = [](const page& p) { return next_for_release(p); };
+    step (*for_access)(const page&, place) = [](const page& p, place holder) {
         return next_for_access(p, holder);
-    }
-    template <unsigned D>
-    static step for_eviction(const page_versions<D>& p, place holder) {
+    };
+    step (*for_eviction)(const page&, place) = [](const page& p, place holder) {
         return next_for_eviction(p, holder);
-    }
-    template <unsigned D>
-    static step for_sync(const page_versions<D>& p) {
-        return next_for_sync(p);
-    }
-    template <unsigned D>
-    static void forget(page_versions<D>& p) {
-        forget_stamps(p);
-    }
-    template <unsigned D>
-    static void begin(page_versions<D>& p, const step& s) {
-        consistency::begin(p, s);
-    }
-    template <unsigned D>
-    static void finish(page_versions<D>& p, const step& s, bool done) {
+    };
+    step (*for_sync)(const page&) = [](const page& p) { return next_for_sync(p); };
+    void (*forget)(page&) = [](page& p) { forget_stamps(p); };
+    void (*begin)(page&, const step&) = [](page& p, const step& s) { consistency::begin(p, s); };
+    void (*finish)(page&, const step&, bool) = [](page& p, const step& s, bool done) {
         consistency::finish(p, s, done);
-    }
+    };
 };
 
-template <unsigned Devices, typename Rules>
+// Symmetric: states that differ in the numbers of devices only are one; the rules are to bring
+// changes home in any order.
+template <unsigned Devices, bool Symmetric>
 class moves {
 public:
     using state = world<Devices>;
-    static constexpr bool symmetric = Rules::symmetric;
-    static_assert(!symmetric || Rules::any_order);
+    static constexpr bool symmetric = Symmetric;
 
     // `most` writes of the byte that is looked at; with `trouble` steps fail and syncs come too.
-    moves(value most, bool trouble) : most_(most), trouble_(trouble) {}
+    moves(value most, bool trouble, const rules<Devices>& by)
+        : most_(most), trouble_(trouble), rules_(by) {
+        if (symmetric && !by.any_order) std::abort();  // the test is wrong
+    }
 
     template <typename Emit>
     void each(const state& s, Emit&& emit) const {
@@ -78,7 +69,7 @@ public:
                 return "a device reads what was replaced before it acquired";
         if (s.p.view && !s.is_right(s.view, s.known[cpu]))
             return "the CPU reads what was replaced before a release returned";
-        return Rules::looks_inside ? wrong_inside(s) : nullptr;
+        return rules_.looks_inside ? wrong_inside(s) : nullptr;
     }
 
 private:
@@ -159,11 +150,11 @@ private:
         for (place d = 1; d <= Devices; ++d) {
             if (!s.at_boundary(d)) continue;
             state n = s;
-            if (Rules::view_is_written_back) write_view_back(n);
+            if (rules_.view_is_written_back) write_view_back(n);
             n.published |= n.known[cpu];
             n.known[d] |= n.published;
             if (n.p.wrote) n.has_home[cpu] = ++n.count[cpu];
-            Rules::acquire(n.p, d, n.later());
+            rules_.acquire(n.p, d, n.later());
             emit(
                 n, [d] { return numbered("an acquire of device", d); }, nullptr);
 
@@ -174,7 +165,7 @@ private:
             emit(
                 n, [d] { return numbered("a release of device", d); }, nullptr);
         }
-        if (!s.returning || Rules::for_release(s.p).kind != work::nothing ||
+        if (!s.returning || rules_.for_release(s.p).kind != work::nothing ||
             s.doing.kind == work::invalidate_view)
             return;
         state n = s;
@@ -196,7 +187,7 @@ private:
     template <typename Emit>
     void records(const state& s, Emit&& emit) const {
         state n = s;
-        Rules::forget(n.p);
+        rules_.forget(n.p);
         if (!(n.p == s.p))
             emit(
                 n, [] { return std::string("stamps are forgotten"); }, nullptr);
@@ -204,11 +195,11 @@ private:
 
     template <typename Emit>
     void requests(const state& s, Emit&& emit) const {
-        if (s.returning && Rules::for_release(s.p).kind != work::nothing)
+        if (s.returning && rules_.for_release(s.p).kind != work::nothing)
             ask(
                 s, wish::release_end, cpu, [] { return std::string("that release goes on"); },
                 emit);
-        if (Rules::cpu_programs && !s.p.view)
+        if (rules_.cpu_programs && !s.p.view)
             ask(
                 s, wish::access, cpu, [] { return std::string("the CPU wants the page"); }, emit);
         if (has(s.p.present, cpu))
@@ -235,12 +226,12 @@ private:
             n, wish::sync, cpu, [] { return std::string("a sync"); }, emit);
     }
 
-    static step next_for(const state& s) {
+    [[nodiscard]] step next_for(const state& s) const {
         switch (s.asked) {
-            case wish::release_end: return Rules::for_release(s.p);
-            case wish::access: return Rules::for_access(s.p, s.by);
-            case wish::evict: return Rules::for_eviction(s.p, s.by);
-            default: return Rules::for_sync(s.p);
+            case wish::release_end: return rules_.for_release(s.p);
+            case wish::access: return rules_.for_access(s.p, s.by);
+            case wish::evict: return rules_.for_eviction(s.p, s.by);
+            default: return rules_.for_sync(s.p);
         }
     }
 
@@ -250,7 +241,7 @@ private:
     void next_step(const state& s, const Label& label, Emit&& emit) const {
         const step next = next_for(s);
         if (next.kind == work::nothing) return end_request(s, label, emit);
-        if (!Rules::any_order || next.kind != work::collect)
+        if (!rules_.any_order || next.kind != work::collect)
             return begin_step(s, next, label, emit);
         for (place d = 1; d <= Devices; ++d)
             if (has(s.p.pending, d)) begin_step(s, {work::collect, d, 0, 0}, label, emit);
@@ -266,7 +257,7 @@ private:
             n.doing = next;
             n.source = from;
             n.moved = false;
-            Rules::begin(n.p, next);
+            rules_.begin(n.p, next);
             if (next.kind == work::collect) n.has_home[next.holder] = n.count[next.holder];
             if (next.kind == work::fill)
                 std::copy(std::begin(n.has_home), std::end(n.has_home), n.has_filled);
@@ -294,21 +285,21 @@ private:
             n, [&] { return label() + "; that request ends"; }, wrong);
     }
 
-    static void move_bytes(state& n) {
+    void move_bytes(state& n) const {
         const place d = n.doing.holder;
         n.moved = true;
         switch (n.doing.kind) {
             case work::load_home: n.home = bytes_of(n, n.source); break;
             case work::collect:
                 if (n.replica[d] != n.base[d]) n.home = n.replica[d];
-                if (!Rules::base_moves) break;
+                if (!rules_.base_moves) break;
                 n.base[d] = n.replica[d];
                 n.others_changed[d] = false;
                 break;
             case work::fill: {
                 const value now = bytes_of(n, n.source);
                 const bool own = has(n.p.present, d) && n.replica[d] != n.base[d];
-                if (!own || !Rules::fill_keeps_own) n.replica[d] = now;
+                if (!own || !rules_.fill_keeps_own) n.replica[d] = now;
                 n.base[d] = now;
                 break;
             }
@@ -322,7 +313,7 @@ private:
         const bool has_bytes = s.doing.kind != work::invalidate_view && s.doing.kind != work::drop;
         if (trouble_ && s.doing.kind != work::drop) {
             state n = s;
-            Rules::finish(n.p, n.doing, false);
+            rules_.finish(n.p, n.doing, false);
             n.doing = {};
             n.asked = wish::none;
             emit(
@@ -334,20 +325,21 @@ private:
             return emit(
                 n, [] { return std::string("the bytes of that"); }, nullptr);
         }
-        if (s.doing.kind == work::invalidate_view && s.view_changed && Rules::view_is_written_back)
+        if (s.doing.kind == work::invalidate_view && s.view_changed && rules_.view_is_written_back)
             return;  // what was changed in it goes home first
         state n = s;
         if (n.doing.kind == work::fill)
             for (place w = 0; w < state::places; ++w)
                 n.has_replica[n.doing.holder][w] = n.has_filled[w];
-        Rules::finish(n.p, n.doing, true);
+        rules_.finish(n.p, n.doing, true);
         n.doing = {};
         next_step(
             n, [] { return std::string("finished"); }, emit);
     }
 
-    value most_;
-    bool trouble_;
+    const value most_;
+    const bool trouble_;
+    const rules<Devices> rules_;
 };
 
 }  // namespace penstock::consistency::model
