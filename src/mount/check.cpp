@@ -139,7 +139,10 @@ status check(const serve_options& wanted) {
     const fs::path source = fs::canonical(wanted.source, failed),
                    point = fs::canonical(wanted.point, failed);
     if (failed) return wrong(failed.value(), quoted(wanted.point) + ": " + failed.message());
-    if (const mount_entry there = mounted_at(point.string()); there.type.rfind("fuse", 0) == 0)
+    // One that lies below what covers its folder has that name too, and is in no way.
+    const mount_entry there = mounted_at(point.string());
+    if (there.type.rfind("fuse", 0) == 0 &&
+        device_number(there.device) == device_at(point.string()))
         return wrong(EBUSY, quoted(wanted.point) + " is mounted already (" + there.type +
                                 "); take that away with: fusermount3 -u " + point.string());
     if (is_inside(point, source))

@@ -107,6 +107,26 @@ TEST_P(mounted_places, a_mount_goes_by_the_name_that_its_folder_has_then) {
     EXPECT_EQ(detach(usual), 0);
 }
 
+// A mount below what covers its folder has the name still, and nothing lies at that.
+TEST_P(mounted_places, a_point_in_what_covers_a_mount_is_free) {
+    EXPECT_EQ(mount_->unmount(), 0);
+    const std::string usual = folder_ / "top/point";
+    std::filesystem::create_directories(usual);
+    const auto mount_there = [&](std::unique_ptr<file_mount>& out) {
+        const status s = mount_directory(*runtime_, folder_ / "source", usual, settings(), out);
+        EXPECT_TRUE(s.ok()) << s.message;
+        return s.ok();
+    };
+    ASSERT_TRUE(mount_there(mount_));
+    ASSERT_TRUE(cover(folder_ / "top"));
+    std::filesystem::create_directories(usual);
+    std::unique_ptr<file_mount> second;
+    if (mount_there(second)) EXPECT_EQ(second->unmount(), 0);
+    EXPECT_EQ(detach(folder_ / "top"), 0);
+    EXPECT_EQ(type_at(usual), "fuse.penstock");
+    EXPECT_EQ(mount_->unmount(), 0);
+}
+
 // A link and the working directory change what a name means.
 TEST_P(mounted_places, a_relative_point_is_that_of_the_beginning) {
     EXPECT_EQ(mount_->unmount(), 0);
@@ -117,7 +137,10 @@ TEST_P(mounted_places, a_relative_point_is_that_of_the_beginning) {
     for (const char* const name : {"point", "link"}) {
         std::filesystem::current_path(folder_.path());
         const status s = mount_directory(*runtime_, "source", name, settings(), mount_);
-        EXPECT_TRUE(s.ok()) << s.message;
+        if (!s.ok()) {
+            ADD_FAILURE() << s.message;
+            break;
+        }
         std::filesystem::remove(folder_ / "link");
         std::filesystem::create_symlink("else/point", folder_ / "link");
         std::filesystem::current_path(folder_ / "else");
