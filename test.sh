@@ -69,11 +69,11 @@ step() {
     return 1
 }
 
-# suite TITLE FOLDER OPTION...: ctest, its results added to the counts. One test more runs at a time
-# than there are processors, since some of them wait most of the time. Tests that send signals need
-# their defaults: nohup ignores HUP, a job in the background INT and QUIT. ThreadSanitizer makes
-# each process that has threads wait before it ends, for threads that race with its end: a tenth of
-# the usual second.
+# suite TITLE FOLDER OPTION...: ctest, its results added to the counts. Three tests more run at a
+# time than there are processors, since many of them wait most of the time. Tests that send signals
+# need their defaults: nohup ignores HUP, a job in the background INT and QUIT. ThreadSanitizer
+# makes each process that has threads wait before it ends, for threads that race with its end: a
+# tenth of the usual second.
 # Of a test that fails only what failed is printed, so that a long log cannot hide it.
 suite() {
     local title=$1 folder=$2 start=$SECONDS results counts status
@@ -85,7 +85,7 @@ suite() {
         env --default-signal GTEST_BRIEF=1 \
             TSAN_OPTIONS="atexit_sleep_ms=100:${TSAN_OPTIONS:-}" \
             ctest --output-on-failure --no-tests=error --output-junit "$results" \
-            --parallel "$((jobs + 1))" "$@" </dev/null)
+            --parallel "$((jobs + 3))" "$@" </dev/null)
     status=$?
     counts=$(python3 tools/count_tests.py "$results") || counts="0 0 0"
     read -r p f s <<<"$counts"
