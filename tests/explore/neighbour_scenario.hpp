@@ -1,6 +1,7 @@
 // Two linked caches with one file: slot 0 of the first, slot 1 of the second.
 #pragma once
 
+#include "explore/row_table.hpp"
 #include "explore/scenario.hpp"
 #include "links/visit_drain.hpp"
 
@@ -56,6 +57,25 @@ struct linked_file : one_file {
     }
     auto far_reader(std::uint64_t page) {
         return [this, page](auto g) { read_and_compare(g, far_fs(), far_fd, 1, page); };
+    }
+    // Reads rows of half a page by a list, some of them twice: the batch is one reader.
+    auto row_reader() {
+        return [this](explore_lane g) {
+            constexpr std::uint64_t row_words = words_per_page / 2;
+            const row_table own(w.view, fd, page_bytes, page_bytes / 2, 0, 4);
+            const std::int32_t numbers[] = {1, 0, 2};
+            std::uint64_t got[3][row_words] = {};
+            explore::require(gather(g, w.fs(), own.ref, numbers, 3, got) == 0,
+                             "a row could not be had");
+            for (std::uint64_t k = 0; k < 3; ++k)
+                for (std::uint64_t i = 0; i < row_words; ++i) {
+                    const std::uint64_t word =
+                        static_cast<std::uint64_t>(numbers[k]) * row_words + i;
+                    explore::require(
+                        got[k][i] == content(1, word / words_per_page, word % words_per_page),
+                        "a row has wrong bytes");
+                }
+        };
     }
     // The neighbour has read `page` already; it lies in its frame `frame`.
     void warm_far(std::uint64_t page, std::uint32_t frame) {

@@ -128,6 +128,21 @@ TEST(neighbour, leaves_under_a_load) {
     expect_sound(s.run({.preemptions = 3}));
 }
 
+TEST(neighbour, rows_are_read_against_eviction) {
+    linked_file s({.frames = 1});
+    s.warm_far(0, 0);
+    s.lane(s.row_reader());
+    s.lane([&](auto g) { s.evict_and_reload(g); });
+    expect_sound(s.run({.preemptions = 2}));
+}
+
+TEST(neighbour, leaves_under_rows) {
+    leaving_neighbour s({.frames = 1});
+    s.lane(s.row_reader());
+    s.lane([&](auto g) { s.leave(g); });
+    expect_sound(s.run({.preemptions = 2}));
+}
+
 // One reader is counted in the round before, the other in the next.
 TEST(neighbour, leaves_under_readers_of_two_rounds) {
     leaving_neighbour s({.frames = 1});

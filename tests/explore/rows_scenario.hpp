@@ -1,43 +1,19 @@
 // Readers of rows of a table, whose pages lie in a window, in the cache, or in neither.
 #pragma once
 
+#include "explore/row_table.hpp"
 #include "explore/through_scenario.hpp"
 #include "penstock/engine/truncate.hpp"
-#include "penstock/table.hpp"
 
 namespace penstock::explore_kit {
 
 struct rows_of_file : read_through_file {
     using read_through_file::read_through_file;
 
-    // Rows of so many bytes, one behind the other from byte `first` on. Each reader has a table of
-    // its own: what is noted is not explored.
-    struct own_table {
-        engine::table_note note{};
-        std::uint64_t claimed = 0;
-        table_ref ref{};
-    };
-    void make_table(own_table& out, std::uint64_t row_bytes, std::uint64_t first,
-                    std::uint64_t rows) {
-        engine::table_view& t = out.ref.view;
-        engine::file_handle f{};
-        explore::require(engine::find_file(w.view, fd, f), "the descriptor is not open");
-        t.only = {f, first, 0, rows, fd};
-        t.rows = rows;
-        t.row_bytes = t.stride_bytes = row_bytes;
-        t.rows_per_run = rows;
-        t.run_count = 1;
-        t.low_bits = static_cast<std::uint32_t>((row_bytes | first) & 15);
-        t.parts = engine::parts_of_row(page_bytes, row_bytes | first, row_bytes);
-        t.claimed = &out.claimed;
-        t.note = &out.note;
-    }
-
     // Reads a row that is the page.
     std::function<void(explore_lane)> row_reader(std::uint64_t page) {
         return [this, page](explore_lane g) {
-            own_table own;
-            make_table(own, page_bytes, 0, 2);
+            const row_table own(w.view, fd, page_bytes, page_bytes, 0, 2);
             std::uint64_t got[words_per_page] = {};
             explore::require(read_row(g, w.fs(), own.ref, page, got) == page_bytes,
                              "a row could not be had");
@@ -48,8 +24,7 @@ struct rows_of_file : read_through_file {
 
     // The version that a program writes to page 0.
     std::uint64_t version_by_row(const explore_lane& g) {
-        own_table own;
-        make_table(own, 8, 0, 2);
+        const row_table own(w.view, fd, page_bytes, 8, 0, 2);
         std::uint64_t got = 0;
         explore::require(read_row(g, w.fs(), own.ref, 0, &got) == 8, "a row could not be had");
         return got;
@@ -74,8 +49,7 @@ struct rows_of_file : read_through_file {
                              "a cut failed");
         });
         lane([this](explore_lane g) {
-            own_table own;
-            make_table(own, page_bytes, 0, 2);
+            const row_table own(w.view, fd, page_bytes, page_bytes, 0, 2);
             std::uint64_t got[words_per_page] = {};
             const std::int64_t done = read_row(g, w.fs(), own.ref, 1, got);
             explore::require(done == page_bytes || done == -ESTALE, "a row could not be had");

@@ -69,8 +69,7 @@ TEST(rows, missing_rows_are_loaded_together) {
     };
     for (int reader = 0; reader < 2; ++reader)
         s.lane([&](explore_lane g) {
-            rows_of_file::own_table own;
-            s.make_table(own, page_bytes / 2, 0, 4);
+            const row_table own(s.w.view, s.fd, page_bytes, page_bytes / 2, 0, 4);
             const std::int32_t numbers[] = {3, 0, 1, 3};
             std::uint64_t got[4][words_per_page / 2] = {};
             explore::require(gather(g, s.w.fs(), own.ref, numbers, 4, got) == 0,
