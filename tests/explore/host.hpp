@@ -81,12 +81,13 @@ public:
     void serve() {
         std::uint64_t late[engine_tickets], late_count = 0;
         std::uint64_t due[engine_tickets];
+        plan planned_late[engine_tickets];
         for (std::uint64_t next = world_.memory.tail;;) {
             const std::uint64_t now = explore::explorer::current()->now();
             for (std::uint64_t i = 0; i < late_count; ++i) {
                 if (now < due[i] || due[i] == 0) continue;
                 due[i] = 0;
-                answer(late[i], plan{});
+                answer(late[i], planned_late[i]);
             }
             const engine::ring_request& slot = request(next);
             if (atomic_load<order::acquire, scope::system>(&slot.published) != next + 1) {
@@ -98,6 +99,7 @@ public:
             if (planned.when == timing::late) {
                 explore::require(late_count < engine_tickets, "the test needs a longer list");
                 late[late_count] = next;
+                planned_late[late_count] = planned;
                 due[late_count++] = now + planned.late_ns;
             }
             ++next;

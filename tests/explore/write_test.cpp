@@ -1,6 +1,7 @@
 // Writers, write-backs and evictions of the same pages: nothing that was written is lost, and
 // nothing else goes to the file.
 #include "explore/written_file.hpp"
+#include "penstock/engine/element_write.hpp"
 #include "rounds.hpp"
 
 namespace penstock::explore_kit {
@@ -150,6 +151,46 @@ TEST(write, a_reader_takes_the_frame_of_a_dirty_page) {
     expect_sound(s.run({.preemptions = test::deep_preemptions}));
 }
 
+// The same of a single element, which has steps of its own.
+TEST(write, a_reader_takes_the_frame_of_a_page_with_a_changed_element) {
+    written_file s({.frames = 1});
+    s.warm(0, 0);
+    s.expect(0, 1, 71);
+    s.lane([&](auto g) {
+        const auto f = engine::handle_of(s.w.view, 0);
+        std::uint64_t before = 0;
+        explore::require(engine::begin_change(g, s.w.view, 0) == 0, "a gate is closed");
+        explore::require(
+            engine::change_in_page(g, s.w.view, f, 0, true, 8,
+                                   engine::put_element<std::uint64_t>{71}, before) == 0,
+            "an element was not changed");
+        engine::go_out(s.w.view, 0);
+    });
+    s.lane([&](auto g) { read_and_compare(g, s.w.fs(), s.fd, 1, 1); });
+    expect_sound(s.run({.preemptions = 2}));
+}
+
+// The file ends with its first page. One lane makes it longer. The other takes the frame of the new
+// page and then writes there: it finds the size, or it would take the page for one without bytes.
+TEST(write, the_file_has_grown_before_its_new_page_can_be_evicted) {
+    written_file s({.frames = 1});
+    s.prepare = [&s, before = s.prepare] {
+        before();
+        s.w.memory.file_records[0].size_bytes = page_bytes;
+        s.w.memory.writes[0].stored_bytes = page_bytes;
+        s.server.written_bytes = page_bytes;
+        for (std::uint64_t i = 0; i < words_per_page; ++i) s.w.memory.disk[words_per_page + i] = 0;
+    };
+    s.expect(1, 0, 70);
+    s.expect(1, 1, 71);
+    s.lane(s.writer(1, 0, 70));
+    s.lane([&](auto g) {
+        read_and_compare(g, s.w.fs(), s.fd, 1, 0);
+        s.store(g, 1, 1, 71);
+    });
+    expect_sound(s.run({.preemptions = 2}));
+}
+
 TEST(write, writers_of_two_pages_share_one_frame) {
     written_file s({.frames = 1});
     s.warm(0, 0);
@@ -209,24 +250,50 @@ TEST(write, what_cannot_be_written_stays_dirty) {
 }
 
 // The first write-back gives up waiting; the host carries it out later, with what the word was
-// then.
+// then. It is due after the jump of time that ends the wait, so a second write-back that does not
+// wait for the first comes before it. Patience runs out once more at the end, so that it comes.
 TEST(write, a_write_back_that_comes_late_does_not_undo_a_later_one) {
-    written_file s({.frames = 1});
+    written_file s({.frames = 2, .ring_slots = 4});
     s.warm(0, 0);
     s.expect(0, 0, 72);
-    s.server.decide = [&](const engine::ring_request& request) {
-        return plan{.when = request.operation == engine::op::write && request.published == 1
-                                ? timing::late
-                                : timing::at_once};
+    s.server.decide = [](const engine::ring_request& request) {
+        if (request.operation == engine::op::read) return plan{.when = timing::never};
+        return request.operation == engine::op::write && request.published == 1
+                   ? plan{.when = timing::late, .late_ns = 1001}
+                   : plan{};
     };
     s.lane([&](auto g) {
         s.store(g, 0, 0, 70);
         static_cast<void>(msync(g, s.w.fs(), s.fd, 0, page_bytes));
         s.store(g, 0, 0, 72);
         static_cast<void>(msync(g, s.w.fs(), s.fd, 0, page_bytes));
+        std::uint64_t got = 0;
+        static_cast<void>(read(g, s.w.fs(), s.fd, &got, 8, page_bytes));
     });
     s.lane([&](auto g) { static_cast<void>(msync(g, s.w.fs(), s.fd, 0, page_bytes)); });
     expect_sound(s.run({.preemptions = 2}));
+}
+
+// The host cannot carry it out, and no group waits to hear that: the marks are there still.
+TEST(write, a_write_back_that_fails_late_is_made_again) {
+    written_file s({.frames = 1});
+    s.warm(0, 0);
+    s.expect(0, 0, 70);
+    s.server.decide = [](const engine::ring_request& request) {
+        return request.operation == engine::op::write && request.published == 1
+                   ? plan{.when = timing::late, .error = -EIO}
+                   : plan{};
+    };
+    s.lane([&](auto g) {
+        s.store(g, 0, 0, 70);
+        const int first = msync(g, s.w.fs(), s.fd, 0, page_bytes);
+        explore::require(first == -ETIMEDOUT || first == -EIO, "an error was not told");
+        explore::require(engine::write_error_of(s.w.view, 0) == first,
+                         "the file does not have its error");
+        if (msync(g, s.w.fs(), s.fd, 0, page_bytes) != 0) return;
+        explore::require(s.w.memory.disk[0] == 70, "msync returned, and the file does not have it");
+    });
+    expect_sound(s.run({.preemptions = 3}));
 }
 
 TEST(write, two_close_a_file_that_one_has_written) {
