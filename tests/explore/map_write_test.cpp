@@ -18,6 +18,17 @@ TEST(map_write, two_change_words_of_one_page) {
     expect_sound(s.run({.preemptions = 2}));
 }
 
+// With a frame for a copy of each: both want to make it, and one finds it made.
+TEST(map_write, two_that_each_have_a_frame_make_one_copy) {
+    written_file s({.frames = 3});
+    s.warm(0, 0);
+    s.expect(0, 0, 70);
+    s.expect(0, 1, 71);
+    s.lane(s.changer(0, 0, 70));
+    s.lane(s.changer(0, 1, 71));
+    expect_sound(s.run({.preemptions = 2}));
+}
+
 TEST(map_write, one_changes_and_another_writes) {
     written_file s({.frames = 2});
     s.warm(0, 0);
