@@ -143,6 +143,29 @@ TEST(neighbour, leaves_under_rows) {
     expect_sound(s.run({.preemptions = 2}));
 }
 
+// Both find the page next door, and one claims it first.
+TEST(neighbour, two_loads_of_one_page_are_counted_no_more) {
+    leaving_neighbour s({.frames = 1});
+    s.lane(s.mapper(0));
+    s.lane(s.mapper(0));
+    expect_sound(s.run({.preemptions = 3}));
+}
+
+TEST(neighbour, a_load_without_a_frame_is_counted_no_more) {
+    leaving_neighbour s({.frames = 1});
+    s.warm(1, 0, true);
+    s.prepare = [&s, before = s.prepare] {
+        before();
+        s.w.memory.words[1] += engine::pin_one;
+    };
+    s.held.mappings = 1;
+    s.lane([&](auto g) {
+        explore::require(map(g, s.w.fs(), s.fd, 0, page_bytes).bytes == -ENOBUFS,
+                         "there was a frame");
+    });
+    expect_sound(s.run());
+}
+
 // One reader is counted in the round before, the other in the next.
 TEST(neighbour, leaves_under_readers_of_two_rounds) {
     leaving_neighbour s({.frames = 1});
