@@ -111,6 +111,30 @@ TEST(error, late_answer_to_a_slot_that_was_given_up) {
     expect_sound(s.run());
 }
 
+// The same of requests about a file, and of the one that gives its slot back.
+TEST(error, late_answer_about_a_file_to_a_slot_that_was_given_up) {
+    for (const engine::op operation : {engine::op::sync, engine::op::retire}) {
+        one_file s({.frames = 1, .ring_slots = 1});
+        s.prepare = [&s, operation, before = s.prepare] {
+            before();
+            if (operation == engine::op::retire) s.w.memory.file_words[0] -= 1;
+        };
+        s.held.references = operation == engine::op::retire ? 0 : 1;
+        s.server.decide = [operation](const engine::ring_request& request) {
+            return plan{.when = request.operation == operation ? timing::late : timing::at_once};
+        };
+        s.lane([&s, operation](auto g) {
+            const std::int64_t code =
+                operation == engine::op::retire
+                    ? engine::retire_one(g, s.w.view)
+                    : engine::ask_about_file(g, s.w.view, engine::op::sync, 0, 0);
+            explore::require(code == 0 || code == -ETIMEDOUT, "wrong error");
+            static_cast<void>(echo(g, s.w.view, 7));
+        });
+        expect_sound(s.run());
+    }
+}
+
 TEST(error, late_answer_while_another_lane_wants_the_slot) {
     failing_file s({.frames = 2, .ring_slots = 1});
     s.server.decide = [&](const auto&) {

@@ -94,6 +94,28 @@ TEST(retire, not_while_a_page_is_mapped) {
     expect_sound(s.run());
 }
 
+// The only ring slot does not come free, so the host cannot be told: the file stays as it was.
+TEST(retire, not_without_a_ring_slot) {
+    names s({.frames = 1, .files = 1, .ring_slots = 1});
+    s.prepare = [&] {
+        s.server.given_already(0, 1);
+        s.w.closed_now(0, 2 * page_bytes, 0, 1);
+    };
+    s.server.decide = [](const engine::ring_request& request) {
+        return plan{.when =
+                        request.operation == engine::op::ping ? timing::never : timing::at_once};
+    };
+    s.lane([&](auto g) { static_cast<void>(echo(g, s.w.view, 7)); });
+    s.lane([&](auto g) {
+        const std::int64_t code = engine::retire_one(g, s.w.view);
+        explore::require(code == 0 || code == -EAGAIN, "wrong error");
+        const bool is_live =
+            engine::file_state(engine::look(&s.w.memory.file_words[0])) == engine::file_live;
+        explore::require(is_live == (code != 0), "the slot has no file, and the host was not told");
+    });
+    expect_sound(s.run());
+}
+
 // Two slots are enough for two lanes with one open file each. While one looks for a slot to take
 // down, the other closes the file in the first slot and opens the one in the second: at no moment
 // was there no slot to take, though a look at one slot after the other finds none.

@@ -97,6 +97,49 @@ TEST(tier, a_fill_that_fails) {
     expect_sound_with_fills(s, 3);
 }
 
+// A lane keeps the only ring slot for ever. Meanwhile another gets no slot for the page whose frame
+// it has taken, or for a fill: what it claimed in the tier becomes absent again.
+TEST(tier, no_ring_slot_for_a_page_or_a_fill) {
+    for (const bool fills : {false, true}) {
+        one_file s({.frames = 1, .ring_slots = 1, .tier_frames = 1});
+        s.warm(0, 0, false);
+        s.server.decide = [](const engine::ring_request& request) {
+            return plan{.when = request.operation == engine::op::ping ? timing::never
+                                                                      : timing::at_once};
+        };
+        s.lane([&s](auto g) { static_cast<void>(echo(g, s.w.view, 7)); });
+        s.lane([&s, fills](auto g) {
+            if (fills) return wanter(s, 1)(g);
+            std::uint64_t got = 0;
+            const auto done = read(g, s.w.fs(), s.fd, &got, 8, page_bytes);
+            explore::require(done == -EAGAIN || (done == 8 && got == content(1, 1, 0)),
+                             "wrong bytes");
+        });
+        expect_sound(s.run(bounded(3)));
+    }
+}
+
+// A reader gives up on a fill that does not end; the fill's own pin stays.
+TEST(tier, a_fill_that_never_ends) {
+    one_file s({.frames = 2, .tier_frames = 1});
+    s.server.decide = [](const engine::ring_request& request) {
+        return plan{.when =
+                        request.operation == engine::op::fill ? timing::never : timing::at_once};
+    };
+    const auto reads = [&](auto g) {
+        std::uint64_t got = 0;
+        const auto done = read(g, s.w.fs(), s.fd, &got, 8, 0);
+        explore::require(done == -ETIMEDOUT || (done == 8 && got == content(1, 0, 0)),
+                         "wrong bytes");
+    };
+    s.lane([&](auto g) {
+        wanter(s, 0)(g);
+        reads(g);
+    });
+    s.lane(reads);
+    expect_sound(s.run(bounded(2)));
+}
+
 // No reader comes for a fill. Its frame serves the next one all the same, once the host is done
 // with it.
 TEST(tier, a_fill_without_a_reader) {
