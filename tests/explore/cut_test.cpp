@@ -68,6 +68,44 @@ TEST(cut, one_that_comes_late_takes_no_later_write) {
     expect_sound(s.run({.preemptions = 3}));
 }
 
+// The page is clean, and stays: it has a byte that is left.
+TEST(cut, within_a_clean_page) {
+    cut_file s;
+    s.warm(0, 0);
+    s.lane([&](auto g) { explore::require(truncate(g, s.w.fs(), s.fd, 8) == 0, "a cut failed"); });
+    s.lane([&](auto g) {
+        std::uint64_t got = 0;
+        const auto done = read(g, s.w.fs(), s.fd, &got, 8, 0);
+        explore::require(done == 8 && got == content(1, 0, 0), "a byte before the cut is gone");
+    });
+    s.check = [&] {
+        explore::require(s.w.memory.file_records[0].size_bytes == 8 && s.server.written_bytes == 8,
+                         "the file was not cut");
+        explore::require(s.word_now(1) == 0, "a byte behind the cut came back");
+    };
+    expect_sound(s.run({.preemptions = 3}));
+}
+
+// What another lane writes between the two flushes of a cut cannot be brought to the file.
+TEST(cut, one_that_cannot_flush_opens_the_gate) {
+    cut_file s;
+    s.warm(1, 1);
+    s.server.decide = [](const engine::ring_request& request) {
+        return plan{.error = request.operation == engine::op::write ? -EIO : 0};
+    };
+    s.lane([&](auto g) {
+        const int code = truncate(g, s.w.fs(), s.fd, page_bytes);
+        explore::require(code == 0 || code == -EIO, "wrong error");
+    });
+    s.lane([&](auto g) { s.write_word(g); });
+    s.check = [&] {
+        explore::require(
+            s.is_written && s.w.memory.writes[0].gate == 0 && s.w.memory.writes[0].cut_lock == 0,
+            "the gate stayed closed");
+    };
+    expect_sound(s.run({.preemptions = 2}));
+}
+
 TEST(cut, one_that_the_host_refuses_leaves_all_as_it_was) {
     cut_file s;
     s.warm(1, 1);

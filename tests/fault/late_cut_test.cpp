@@ -52,6 +52,10 @@ protected:
         EXPECT_EQ(rt->stat(fd, &facts), 0);
         return facts.size_bytes;
     }
+    void expect_sound() {
+        const engine::invariant_report found = engine::check_invariants(rt->ref().view);
+        EXPECT_EQ(found.rule, nullptr) << found.rule << " at " << found.where;
+    }
     std::string on_disk() {
         const auto all = test::bytes_on_disk(path);
         return {all.begin(), all.end()};
@@ -85,16 +89,14 @@ TEST_F(late_cut, of_an_opener_takes_no_write_of_another) {
     disk.stall(call_truncate);
     EXPECT_EQ(rt->open(path, open_read_write | open_truncate), -ETIMEDOUT);
     const int fd = rt->open(path, open_read_write);
-    if (fd >= 0) {
-        EXPECT_EQ(fill(fd, 'b'), -ETIMEDOUT);
-    }
+    ASSERT_GE(fd, 0) << "no opener has to cut the file any more";
+    EXPECT_EQ(fill(fd, 'b'), -ETIMEDOUT);
     disk.release();
-    const int later = fd >= 0 ? fd : rt->open(path, open_read_write);
-    ASSERT_GE(later, 0);
-    while (fill(later, 'c') < 0) {
+    while (fill(fd, 'c') < 0) {
     }
-    EXPECT_EQ(rt->close(later), 0);
+    EXPECT_EQ(rt->close(fd), 0);
     EXPECT_EQ(on_disk(), std::string(bytes, 'c'));
+    expect_sound();
 }
 
 TEST_F(late_cut, is_made_before_the_next_cut) {
@@ -110,6 +112,21 @@ TEST_F(late_cut, is_made_before_the_next_cut) {
     const std::string disk_bytes = on_disk();
     ASSERT_EQ(disk_bytes.size(), 5000u);
     EXPECT_EQ(disk_bytes, std::string(10, 'a') + std::string(4990, '\0'));
+}
+
+TEST_F(late_cut, is_followed_by_a_record_at_the_new_end) {
+    create();
+    const int fd = open_and_fill('a');
+    EXPECT_EQ(rt->append(fd, "ab", 2), bytes);
+    disk.stall(call_truncate);
+    EXPECT_EQ(rt->truncate(fd, 100), -ETIMEDOUT);
+    disk.release();
+    std::int64_t at = -ETIMEDOUT;
+    while (at < 0) at = rt->append(fd, "cd", 2);
+    EXPECT_EQ(at, 100);
+    EXPECT_EQ(size(fd), 102u);
+    EXPECT_EQ(rt->close(fd), 0);
+    EXPECT_EQ(on_disk(), std::string(100, 'a') + "cd");
 }
 
 // What the host did with the first request is not known, so the file and the device may be apart
@@ -152,6 +169,28 @@ TEST_F(late_cut, takes_the_changes_of_an_unmap_that_did_not_wait_for_it) {
     EXPECT_EQ(on_disk(), std::string(50, 'o') + "ab" + std::string(48, 'o'));
     EXPECT_EQ(rt->close(fd), 0);
     EXPECT_EQ(on_disk().size(), 100u);
+}
+
+// The file ended before that page when the cut began.
+TEST_F(late_cut, takes_what_an_unmap_put_behind_the_end_meanwhile) {
+    create();
+    const int fd = open_and_fill('o');
+    const writable_mapping mapped = map_write(lane{}, rt->ref(), fd, 24576, 50);
+    ASSERT_EQ(mapped.bytes, 50);
+    std::memset(mapped.data, 'w', 50);
+    disk.stall(call_truncate);
+    EXPECT_EQ(rt->truncate(fd, 100), -ETIMEDOUT);
+    EXPECT_EQ(unmap(lane{}, rt->ref(), mapped), -ETIMEDOUT);
+    disk.release();
+    while (rt->write(fd, "ab", 2, 50) < 0) {
+    }
+    EXPECT_EQ(size(fd), 100u);
+    EXPECT_EQ(rt->write(fd, "z", 1, 24700), 1);
+    std::string seen(50, '?');
+    EXPECT_EQ(rt->read(fd, seen.data(), 50, 24576), 50);
+    EXPECT_EQ(seen, std::string(50, '\0'));
+    EXPECT_EQ(rt->close(fd), 0);
+    EXPECT_EQ(on_disk().substr(24576, 50), std::string(50, '\0'));
 }
 
 // The cut holds the lock of that page while it asks the host, and gives it back whatever comes.
