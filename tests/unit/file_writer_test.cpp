@@ -25,7 +25,8 @@ public:
     std::vector<std::byte> bytes = std::vector<std::byte>(640 * page);
     std::vector<std::uint64_t> offsets;          // of the calls, as they came
     std::uint64_t fails_at = ~std::uint64_t{0};  // the call that reaches this offset has no room
-    std::uint64_t longest = ~std::uint64_t{0};   // a call writes no more
+    std::uint64_t has_room_from = ~std::uint64_t{0};  // one from this offset on has room again
+    std::uint64_t longest = ~std::uint64_t{0};        // a call writes no more
     std::atomic<int> inside{0}, most_inside{0};
     // The first call stays inside until there is another, for a second at most.
     std::atomic<bool> first_waits{false};
@@ -44,7 +45,7 @@ public:
             offsets.push_back(offset);
             for (std::size_t i = 0; i < count && done < longest; ++i) {
                 const std::uint64_t part = std::min(pieces[i].bytes, longest - done);
-                if (offset + done + part > fails_at) break;
+                if (offset + done + part > fails_at && offset + done < has_room_from) break;
                 std::memcpy(bytes.data() + offset + done, pieces[i].from, part);
                 done += part;
             }
@@ -194,6 +195,19 @@ TEST_F(file_writing, a_full_file_fails_what_did_not_fit) {
     EXPECT_EQ(counters.errors, 2u);
     EXPECT_NE(said.find("somewhere/file"), std::string::npos) << said;
     EXPECT_NE(said.find(std::to_string(6 * page)), std::string::npos) << said;
+}
+
+// The call before stopped within a page, and the rest of that page finds no room.
+TEST_F(file_writing, behind_a_page_that_fits_in_part_every_byte_is_written) {
+    file.longest = 100;
+    file.fails_at = 4 * page + 100;
+    file.has_room_from = 5 * page;
+    put(4, 'a');
+    put(5, 'b');
+    EXPECT_FALSE(writer.run(scratch, counters, write_errors)) << "nothing is left";
+    EXPECT_EQ(pages[0].reply.result, -ENOSPC);
+    EXPECT_EQ(pages[1].reply.result, 0);
+    for (std::uint64_t i = 0; i < page; ++i) ASSERT_EQ(at(5 * page + i), 'b') << i;
 }
 
 // Threads that put pages and write: every page is written and answered once, and no more of them

@@ -98,6 +98,25 @@ TEST_F(writing, parts_of_pages_keep_the_rest) {
     EXPECT_EQ(bytes_on_disk(path), bytes);
 }
 
+// Of a page that is not in the cache: of a whole one, and of the last one, which is shorter.
+TEST_F(writing, all_but_the_last_byte_of_a_page_keeps_that_byte) {
+    auto bytes = pattern(3, page + 17);
+    write_file(path, bytes);
+    const int fd = rt->open(path, open_read_write);
+    ASSERT_GE(fd, 0);
+    for (const auto& [offset, length] :
+         std::vector<std::pair<std::uint64_t, std::uint64_t>>{{0, page - 1}, {page, 16}}) {
+        const auto part = pattern(offset + 9, length);
+        ASSERT_EQ(rt->write(fd, part.data(), static_cast<std::int64_t>(length),
+                            static_cast<std::int64_t>(offset)),
+                  static_cast<std::int64_t>(length));
+        std::copy(part.begin(), part.end(), bytes.begin() + static_cast<std::ptrdiff_t>(offset));
+    }
+    EXPECT_EQ(read_back(fd, bytes.size()), bytes);
+    EXPECT_EQ(rt->close(fd), 0);
+    EXPECT_EQ(bytes_on_disk(path), bytes);
+}
+
 TEST_F(writing, only_written_bytes_go_to_the_file) {
     write_file(path, pattern(4, 2 * page));
     const int fd = rt->open(path, open_read_write);
