@@ -71,6 +71,7 @@ TEST(close_share, what_cannot_be_written_stays_dirty_and_is_told) {
 // does it.
 TEST(close_share, without_a_seat) {
     closing_groups s;
+    s.held.seats = 32;
     s.prepare = [&s, before = s.prepare] {
         before();
         s.w.view.clock_hands[engine::write_behind_writers_place] = 32;

@@ -296,6 +296,26 @@ TEST(write, a_write_back_that_fails_late_is_made_again) {
     expect_sound(s.run({.preemptions = 3}));
 }
 
+// Another lane keeps the only ring slot for ever, so nothing goes to the file.
+TEST(write, a_close_without_a_ring_slot_tells_that_the_file_lacks_bytes) {
+    written_file s({.frames = 1, .ring_slots = 1});
+    s.warm(0, 0);
+    s.expect(0, 0, 70);
+    s.held.references = 0;
+    s.server.decide = [](const engine::ring_request& request) {
+        const bool is_echo = request.operation == engine::op::ping;
+        return plan{.when = is_echo ? timing::never : timing::at_once};
+    };
+    s.lane([&](auto g) { static_cast<void>(echo(g, s.w.view, 7)); });
+    s.lane([&](auto g) {
+        s.store(g, 0, 0, 70);
+        const int code = close(g, s.w.fs(), s.fd);
+        explore::require(code != 0 || s.w.memory.disk[0] == 70,
+                         "closed without an error, and the file does not have it");
+    });
+    expect_sound(s.run({.preemptions = 2}));
+}
+
 TEST(write, two_close_a_file_that_one_has_written) {
     written_file s({.frames = 1});
     s.warm(0, 0);

@@ -20,10 +20,11 @@ struct invariant_report {
     std::uint64_t where;
 };
 
-// The pins and references that the caller holds on purpose.
+// What the caller holds on purpose.
 struct quiescent_state {
     std::uint64_t mappings = 0;    // pins of mappings that were not given back
     std::uint64_t references = 0;  // opens without their close
+    std::uint32_t seats = 0;       // of groups that write behind
 };
 
 namespace detail {
@@ -73,8 +74,11 @@ inline invariant_report check_words(const cache_view& c, std::uint64_t mappings)
 
 // Marks, dirty bits and counts agree. A dirty page may have no marks: they were written back before
 // their writer marked it dirty.
-inline invariant_report check_writes(const cache_view& c) {
+inline invariant_report check_writes(const cache_view& c, std::uint32_t seats) {
     if (c.writes == nullptr) return {nullptr, 0};
+    if (victim_writers(c) != 0) return {"no group writes a victim back", victim_writers(c)};
+    if (write_behind_writers(c) != seats)
+        return {"no group writes behind", write_behind_writers(c)};
     for (std::uint32_t frame = 0; frame < c.frame_count; ++frame) {
         bool marked = false;
         for (std::uint64_t i = 0; i < mark_words(c); ++i)
@@ -89,6 +93,10 @@ inline invariant_report check_writes(const cache_view& c) {
     }
     for (std::uint32_t slot = 0; slot < c.file_slots; ++slot) {
         if (file_state(c.file_words[slot]) != file_live) continue;
+        if ((c.writes[slot].gate & gate_groups) != 0) return {"no group is in a gate", slot};
+        if (c.writes[slot].cut_lock != 0) return {"no group cuts a file", slot};
+        if ((c.writes[slot].writers & ~cut_due) > references_of(c.file_words[slot]))
+            return {"every writer has a reference", slot};
         std::uint64_t dirty = 0;
         for (std::uint64_t i = 0; i < c.word_count; ++i)
             if (is_valid(c.words[i]) && is_dirty(c.words[i]) &&
@@ -187,7 +195,7 @@ inline invariant_report check_names(const cache_view& c) {
 inline invariant_report check_invariants(const cache_view& c, const quiescent_state& held = {}) {
     invariant_report found = detail::check_words(c, held.mappings);
     if (found.rule == nullptr) found = detail::check_frames(c, c);
-    if (found.rule == nullptr) found = detail::check_writes(c);
+    if (found.rule == nullptr) found = detail::check_writes(c, held.seats);
     if (found.rule == nullptr) found = detail::check_tier(c);
     if (found.rule == nullptr && c.tier.words != nullptr) found = detail::check_frames(c, c.tier);
     for (std::uint32_t i = 0; i < c.ring_count && found.rule == nullptr; ++i)
