@@ -75,8 +75,7 @@ struct far_pass {
     PENSTOCK_HD PENSTOCK_INLINE void find(const Group& g, const cache_view& c, const Rows& rows,
                                           std::uint64_t first, std::uint32_t batch,
                                           std::uint32_t row, std::uint32_t number, part& out) {
-        if (row < batch)
-            static_cast<found_part&>(out) = find_part(c, rows, first + row, number);
+        if (row < batch) static_cast<found_part&>(out) = find_part(c, rows, first + row, number);
         const bool looks = row < batch && may_be_elsewhere(c, rows, first + row, out);
         if (c.visits != nullptr && g.votes(looks) != 0) {
             if (g.is_leader()) counted_.visit = enter_neighbours(c, first);
