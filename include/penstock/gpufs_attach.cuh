@@ -79,36 +79,12 @@ static inline cudaError_t fill_this_file(const runtime_ref& ref, cudaStream_t st
 }
 static const source_file this_file{&fill_this_file};
 
-// The thread's device and capture mode, changed for a few calls and then restored. With a relaxed
-// mode the calls do not end a graph capture of the program.
-class device_turn {
-public:
-    explicit device_turn(int device) {
-        cudaThreadExchangeStreamCaptureMode(&mode_);
-        had_device_ = cudaGetDevice(&before_) == cudaSuccess;
-        code_ = cudaSetDevice(device);
-    }
-    ~device_turn() {
-        if (had_device_) cudaSetDevice(before_);
-        cudaThreadExchangeStreamCaptureMode(&mode_);
-    }
-    device_turn(const device_turn&) = delete;
-    device_turn& operator=(const device_turn&) = delete;
-    [[nodiscard]] bool ok() const { return code_ == cudaSuccess; }
-
-private:
-    cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
-    int before_ = 0;
-    bool had_device_ = false;
-    cudaError_t code_ = cudaSuccess;
-};
-
 // FS_BLOCKSIZE of the calling source file, whose kernels step through files by it.
 inline int attach_all(const runtime& rt, std::uint64_t block_bytes) {
     if (rt.where() != backend::gpu) return -EOPNOTSUPP;
     if (rt.settings().page_bytes % block_bytes != 0) return -EINVAL;
-    const device_turn turn(rt.settings().device);
-    if (!turn.ok()) return -ENODEV;
+    const detail::device_scope here(rt.settings().device);
+    if (!here) return -ENODEV;
     cudaStream_t stream = nullptr;
     if (cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) != cudaSuccess) return -EIO;
     const runtime_ref ref = rt.ref();

@@ -140,6 +140,12 @@ private:
     std::mutex mutex_;  // guards the shares, for take
 };
 
+// In the library, which finds the driver. Makes the GPU the calling thread's current one; false: it
+// is not there. The other puts back what was current: a context of the program's, or none. To set
+// the number that cudaGetDevice gave would make a context on a GPU that the thread never used.
+bool enter_device(int device);
+void leave_device();
+
 }  // namespace detail
 
 #if defined(__CUDACC__)
@@ -263,29 +269,25 @@ cudaError_t run_kernel(runtime_ref fs, std::uint32_t blocks, std::uint32_t threa
 // it is not left for the program's cudaGetLastError.
 class device_scope {
 public:
-    explicit device_scope(int device) : no_error_before_(cudaPeekAtLastError() == cudaSuccess) {
-        cudaGetDevice(&before_);
-        is_other_ = before_ != device;
-        if (is_other_ && cudaSetDevice(device) != cudaSuccess) return;
-        entered_ = true;
+    explicit device_scope(int device) : entered_(enter_device(device)) {
+        if (!entered_) return;
+        no_error_before_ = cudaPeekAtLastError() == cudaSuccess;
         // Does not disturb a capture that this or another thread has begun.
         cudaThreadExchangeStreamCaptureMode(&mode_);
     }
     ~device_scope() {
-        if (entered_) {
-            cudaThreadExchangeStreamCaptureMode(&mode_);
-            if (is_other_) cudaSetDevice(before_);
-        }
+        if (!entered_) return;
+        cudaThreadExchangeStreamCaptureMode(&mode_);
         if (no_error_before_) cudaGetLastError();
+        leave_device();
     }
     device_scope(const device_scope&) = delete;
     device_scope& operator=(const device_scope&) = delete;
     explicit operator bool() const { return entered_; }
 
 private:
-    const bool no_error_before_;
-    int before_ = 0;
-    bool is_other_ = false, entered_ = false;
+    const bool entered_;
+    bool no_error_before_ = false;
     cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 

@@ -10,6 +10,7 @@
 
 #include "device/gpu_code.hpp"
 #include "penstock/error.hpp"
+#include "penstock/launch.hpp"
 #include "penstock/options.hpp"
 
 namespace penstock::host {
@@ -438,3 +439,17 @@ void* gpu_memory::shared_bytes(std::uint64_t bytes) {
 }
 
 }  // namespace penstock::host
+
+namespace penstock::detail {
+
+bool enter_device(int device) {
+    const host::gpu_context context = host::gpu_context::of(device);
+    return context.is_alive() && host::driver().push(context.handle) == CUDA_SUCCESS;
+}
+
+void leave_device() {
+    CUcontext ours = nullptr;
+    host::driver().pop(&ours);
+}
+
+}  // namespace penstock::detail

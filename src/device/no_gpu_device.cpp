@@ -2,6 +2,7 @@
 #include <cerrno>
 
 #include "device/device.hpp"
+#include "penstock/launch.hpp"
 
 namespace penstock::host {
 
@@ -11,3 +12,10 @@ std::unique_ptr<cache_device> make_gpu_device(int, status& why) {
 }
 
 }  // namespace penstock::host
+
+namespace penstock::detail {
+
+bool enter_device(int) { return false; }
+void leave_device() {}
+
+}  // namespace penstock::detail

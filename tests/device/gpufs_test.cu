@@ -1,4 +1,7 @@
 // Kernels written in the style of the original GPUfs, unchanged but for the host's set-up.
+#include <thread>
+
+#include "device/gpu_context.cuh"
 #include "device/gpufs_second_file.hpp"
 #include "device/support.cuh"
 #include "penstock/gpufs.cuh"
@@ -159,6 +162,18 @@ __global__ void cut_and_remove(const char* kept, const char* removed, int* bad) 
 }
 
 }  // namespace
+
+TEST(device_gpufs, a_thread_that_attaches_keeps_its_context) {
+    PENSTOCK_NEEDS_GPU();
+    const temporary_folder folder;
+    const auto rt = make_runtime(gpu_options(folder));
+    std::thread([&] {
+        CUcontext after = nullptr;
+        EXPECT_EQ(gpufs_attach(*rt), 0);
+        ASSERT_EQ(host::driver().current_context(&after), CUDA_SUCCESS);
+        EXPECT_EQ(after, nullptr);
+    }).join();
+}
 
 TEST(device_gpufs, original_calls_write) {
     PENSTOCK_NEEDS_GPU();

@@ -1,4 +1,7 @@
 // Launches as such: shapes that no device can run, and one functor in files of two compilers.
+#include <thread>
+
+#include "device/gpu_context.cuh"
 #include "device/launch_test.hpp"
 #include "device/support.cuh"
 
@@ -60,6 +63,20 @@ TEST_F(device_launch, leaves_an_error_of_the_program_where_it_is) {
     EXPECT_EQ(cudaPeekAtLastError(), cudaErrorInvalidDevice);
     EXPECT_EQ(launch<width::warp>(*rt, 8, work), 0);
     EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidDevice);
+    EXPECT_EQ(groups[0], 8u);
+}
+
+TEST_F(device_launch, leaves_a_thread_without_a_context_as_it_is) {
+    const shared_array<std::uint64_t> groups(1);
+    const count_groups_of_both work{groups.get()};
+    std::thread([&] {
+        CUcontext before = nullptr, after = nullptr;
+        ASSERT_EQ(host::driver().current_context(&before), CUDA_SUCCESS);
+        EXPECT_EQ(before, nullptr);
+        EXPECT_EQ(launch<width::warp>(*rt, 8, work), 0);
+        ASSERT_EQ(host::driver().current_context(&after), CUDA_SUCCESS);
+        EXPECT_EQ(after, nullptr);
+    }).join();
     EXPECT_EQ(groups[0], 8u);
 }
 
