@@ -14,27 +14,6 @@ namespace penstock::python {
 
 namespace {
 
-// While it lives the thread's calls disturb no capture of another thread, and the device is the
-// current one.
-class device_use {
-public:
-    explicit device_use(int device) {
-        cudaThreadExchangeStreamCaptureMode(&mode_);
-        cudaGetDevice(&before_);
-        if (device >= 0) cudaSetDevice(device);
-    }
-    ~device_use() {
-        cudaSetDevice(before_);
-        cudaThreadExchangeStreamCaptureMode(&mode_);
-    }
-    device_use(const device_use&) = delete;
-    device_use& operator=(const device_use&) = delete;
-
-private:
-    cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
-    int before_ = 0;
-};
-
 struct pinned_piece {
     explicit pinned_piece(std::uint64_t bytes) {
         if (cudaHostAlloc(&memory, bytes, cudaHostAllocDefault) != cudaSuccess) memory = nullptr;
@@ -54,12 +33,7 @@ struct pinned_piece {
 
 constexpr std::uint64_t piece_bytes = std::uint64_t{4} << 20;
 
-}  // namespace
-
-int run_through_pinned(int device, const host_list& list,
-                       const std::function<int(const void*, std::uint64_t, void*, void*)>& call) {
-    if (list.count == 0) return 0;
-    const device_use use(device);
+int run_pieces(const host_list& list, const piece_call& call) {
     // A row begins where a row of any type may; the numbers follow the rows.
     const std::uint64_t row = list.rows == nullptr ? 0 : list.row_bytes;
     const std::uint64_t most =
@@ -84,19 +58,24 @@ int run_through_pinned(int device, const host_list& list,
     return 0;
 }
 
-int wait_for_stream(void* stream) {
-    const device_use use(-1);
-    return cudaStreamSynchronize(static_cast<cudaStream_t>(stream)) == cudaSuccess ? 0 : -EIO;
+}  // namespace
+
+int run_through_pinned(host::cache_device& device, const host_list& list, const piece_call& call) {
+    if (list.count == 0) return 0;
+    return device.while_current([&] { return run_pieces(list, call); });
+}
+
+int wait_for_stream(host::cache_device& device, void* stream) {
+    return device.while_current([&] {
+        return cudaStreamSynchronize(static_cast<cudaStream_t>(stream)) == cudaSuccess ? 0 : -EIO;
+    });
 }
 
 #else
 
-int run_through_pinned(int, const host_list&,
-                       const std::function<int(const void*, std::uint64_t, void*, void*)>&) {
-    return -ENODEV;
-}
+int run_through_pinned(host::cache_device&, const host_list&, const piece_call&) { return -ENODEV; }
 
-int wait_for_stream(void*) { return 0; }
+int wait_for_stream(host::cache_device&, void*) { return 0; }
 
 #endif
 

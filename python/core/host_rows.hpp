@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <functional>
 
+#include "device/device.hpp"
+
 namespace penstock::python {
 
 // Rows between memory of the host and of a call, and the list of their numbers.
@@ -18,14 +20,17 @@ struct host_list {
     bool to_host;  // rows come from the call; else they go to it
 };
 
-// Calls `call(numbers, count, rows, stream)` for a piece of the list after the other, with memory
-// that the device reaches, and waits for each. Returns 0 or the first negative errno; -ENOMEM, no
-// pinned memory; -EIO, the device failed. The caller does not hold the GIL.
-int run_through_pinned(int device, const host_list& list,
-                       const std::function<int(const void* numbers, std::uint64_t count, void* rows,
-                                               void* stream)>& call);
+// A call for a piece of a list, with memory that the device reaches. 0, or a negative errno.
+using piece_call =
+    std::function<int(const void* numbers, std::uint64_t count, void* rows, void* stream)>;
 
-// Waits for the work on a stream, also while another thread captures one. 0, or -EIO.
-int wait_for_stream(void* stream);
+// Calls `call` for a piece of the list after the other, and waits for each. Returns 0 or the first
+// negative errno; -ENOMEM, no pinned memory; -EIO, the device failed; -ENODEV, after a reset. The
+// caller does not hold the GIL.
+int run_through_pinned(host::cache_device& device, const host_list& list, const piece_call& call);
+
+// Waits for the work on a stream of the device (null: its legacy stream), also while another thread
+// captures one. 0, -EIO, or -ENODEV after a reset.
+int wait_for_stream(host::cache_device& device, void* stream);
 
 }  // namespace penstock::python

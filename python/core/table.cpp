@@ -35,6 +35,9 @@ struct list {
     std::uintptr_t stream;
     std::optional<std::int64_t> padding;
     int device;  // its place in the runtime; negative: all lies in host memory
+    // The call returns when the work on the stream has ended. A close() of another thread does not
+    // come between.
+    bool waits = false;
 };
 
 // Memory of elements of another size would be shorter than the rows, and be written behind its end.
@@ -109,7 +112,8 @@ std::vector<std::uint64_t> apart_from_rows(const open_table& table, verb which, 
     return copied;
 }
 
-int call_through_pinned(table& rows, verb which, const list& of, int device) {
+int call_through_pinned(open_table& table, verb which, const list& of) {
+    penstock::table& rows = *table.rows;
     const host_list host{reinterpret_cast<const std::byte*>(of.numbers),
                          number_bytes(of),
                          of.count,
@@ -117,17 +121,18 @@ int call_through_pinned(table& rows, verb which, const list& of, int device) {
                          rows.row_bytes(),
                          of.stride,
                          which == verb::gather};
-    return run_through_pinned(
-        device, host, [&](const void* numbers, std::uint64_t count, void* memory, void* stream) {
-            list piece = of;
-            piece.numbers = reinterpret_cast<std::uintptr_t>(numbers);
-            piece.count = count;
-            piece.rows = reinterpret_cast<std::uintptr_t>(memory);
-            piece.stride = 0;
-            piece.stream = reinterpret_cast<std::uintptr_t>(stream);
-            piece.device = 0;
-            return call(rows, which, piece, nullptr);
-        });
+    const auto run_piece = [&](const void* numbers, std::uint64_t count, void* memory,
+                               void* stream) {
+        list piece = of;
+        piece.numbers = reinterpret_cast<std::uintptr_t>(numbers);
+        piece.count = count;
+        piece.rows = reinterpret_cast<std::uintptr_t>(memory);
+        piece.stride = 0;
+        piece.stream = reinterpret_cast<std::uintptr_t>(stream);
+        piece.device = 0;
+        return call(rows, which, piece, nullptr);
+    };
+    return run_through_pinned(*table.rt->state(0).device, host, run_piece);
 }
 
 // The file that a message of the library begins with. Empty: none of the table's.
@@ -183,9 +188,13 @@ void run(table_box& box, const char* name, verb which, list of) {
         }
         {
             const without_gil free;
-            code = waits && table->on_gpu
-                       ? call_through_pinned(*table->rows, which, of, table->rt->settings().device)
-                       : call(*table->rows, which, of, &noted);
+            code = waits && table->on_gpu ? call_through_pinned(*table, which, of)
+                                          : call(*table->rows, which, of, &noted);
+            if (code == 0 && of.waits && !waits) {
+                const auto place = static_cast<std::uint32_t>(of.device);
+                code = wait_for_stream(*table->rt->state(place).device,
+                                       reinterpret_cast<void*>(of.stream));
+            }
             if (waits) interrupted = watched->end();
             // In a child of fork() it tells why the call did not begin.
             if (table->on_gpu ? code != 0 || waits : code == -ECHILD) noted = table->rows->check();
@@ -206,17 +215,18 @@ void run(table_box& box, const char* name, verb which, list of) {
 
 void gather(table_box& box, std::uintptr_t numbers, int type, std::uint64_t count,
             std::uintptr_t out, std::uint64_t item_bytes, std::uint64_t stride,
-            std::uintptr_t stream, std::optional<std::int64_t> padding, int device) {
+            std::uintptr_t stream, std::optional<std::int64_t> padding, int device, bool waits) {
     require_elements(*box.open(), item_bytes);
-    run(box, "gather", verb::gather, {numbers, type, count, out, stride, stream, padding, device});
+    run(box, "gather", verb::gather,
+        {numbers, type, count, out, stride, stream, padding, device, waits});
 }
 
 void scatter(table_box& box, std::uintptr_t numbers, int type, std::uint64_t count,
              std::uintptr_t from, std::uint64_t item_bytes, std::uint64_t stride,
-             std::uintptr_t stream, std::optional<std::int64_t> padding, int device) {
+             std::uintptr_t stream, std::optional<std::int64_t> padding, int device, bool waits) {
     require_elements(*box.open(), item_bytes);
     run(box, "scatter", verb::scatter,
-        {numbers, type, count, from, stride, stream, padding, device});
+        {numbers, type, count, from, stride, stream, padding, device, waits});
 }
 
 std::optional<engine::number_type> number_type_of(const dlpack::data_type& of) {
@@ -289,9 +299,9 @@ bool scatter_arrays(table_box& box, nb::handle ids, nb::handle values,
 }
 
 void prefetch(table_box& box, std::uintptr_t numbers, int type, std::uint64_t count,
-              std::uintptr_t stream, bool into_cache, int device) {
+              std::uintptr_t stream, bool into_cache, int device, bool waits) {
     run(box, "prefetch", into_cache ? verb::prefetch : verb::will_need,
-        {numbers, type, count, 0, 0, stream, std::nullopt, device});
+        {numbers, type, count, 0, 0, stream, std::nullopt, device, waits});
 }
 
 std::unique_ptr<table_box> make_table(const runtime_box& of, const table_layout& layout,
@@ -446,13 +456,13 @@ void bind_table(nb::module_& m) {
         .def("close", &table_box::close, "Waits for the device, then closes the files.")
         .def_prop_ro("closed", [](const table_box& box) { return box.of.get() == nullptr; })
         .def("gather", gather, "numbers"_a, "type"_a, "count"_a, "out"_a, "item_bytes"_a,
-             "stride"_a, "stream"_a, "padding"_a.none(), "device"_a)
+             "stride"_a, "stream"_a, "padding"_a.none(), "device"_a, "waits"_a)
         .def("scatter", scatter, "numbers"_a, "type"_a, "count"_a, "rows"_a, "item_bytes"_a,
-             "stride"_a, "stream"_a, "padding"_a.none(), "device"_a)
+             "stride"_a, "stream"_a, "padding"_a.none(), "device"_a, "waits"_a)
         .def("gather_arrays", gather_arrays, "ids"_a, "out"_a, "padding"_a.none())
         .def("scatter_arrays", scatter_arrays, "ids"_a, "values"_a, "padding"_a.none())
         .def("prefetch", prefetch, "numbers"_a, "type"_a, "count"_a, "stream"_a, "into_cache"_a,
-             "device"_a)
+             "device"_a, "waits"_a)
         .def("check", [](const table_box& box) { check(box.open()->rows->check()); })
         .def("sync",
              [](table_box& box) {
@@ -475,17 +485,6 @@ void bind_table(nb::module_& m) {
              })
         .def("ref", ref_of, "device"_a, "The bytes of penstock::table_ref.");
     m.def("make_table", make_table, "runtime"_a, "layout"_a, "writable"_a);
-    m.def(
-        "wait_for_stream",
-        [](std::uintptr_t stream) {
-            int code = 0;
-            {
-                const without_gil free;
-                code = wait_for_stream(reinterpret_cast<void*>(stream));
-            }
-            check(code, "waiting for a stream");
-        },
-        "stream"_a);
 }
 
 }  // namespace penstock::python

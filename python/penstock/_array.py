@@ -12,7 +12,7 @@ from . import _core
 from ._errors import FormatError, Path, path_text
 from ._frameworks import NUMPY, framework_of, stream_of
 from ._memory import (Framework, Numbers, check_conversion, import_numpy, is_truth, no_memory,
-                      not_numbers)
+                      not_numbers, padding_of)
 from ._opened import Opened
 from ._runtime import Runtime, default
 
@@ -271,8 +271,8 @@ class Array(Opened[_core.Table]):
             list. Numbers in host memory work on a GPU too, but the call then waits.
         out
             Memory for the rows, of that shape and dtype; its rows may lie apart, at one distance.
-            It may lie where the numbers lie, but on a GPU (ValueError). None: a new array of the
-            framework and device of ``ids``.
+            It may lie where the numbers lie, but on a GPU (ValueError), and is no array of jax.
+            None: a new array of the framework and device of ``ids``.
         stream
             On a GPU: where the rows are copied, after all work that is on it. None: the current
             stream of the framework of ``ids``. A stream of torch, cupy, numba or cuda.core, or its
@@ -289,7 +289,7 @@ class Array(Opened[_core.Table]):
         """
         framework = kind = framework_of(ids)
         if pad is not None:
-            pad = _padding(pad, ids)
+            pad = padding_of(pad, ids)
         if out is not None:
             kind = framework_of(out)
             kind.claim(out)
@@ -317,8 +317,9 @@ class Array(Opened[_core.Table]):
         if numbers.device >= 0 or rows.device >= 0:
             place = self._place_of(numbers, rows.device)
         self._core.gather(numbers.address, numbers.type, numbers.size, rows.address,
-                          rows.item_bytes, rows.stride, used, pad, place)
-        return out if place < 0 else kind.finish(out, used)
+                          rows.item_bytes, rows.stride, used, pad, place,
+                          framework.waits or kind.waits)
+        return out
 
     def _stream_of(self, framework: Framework, ids: Any, numbers: Numbers,
                    stream: object) -> tuple[int, bool]:
@@ -383,7 +384,7 @@ class Array(Opened[_core.Table]):
         framework, kind = framework_of(ids), framework_of(values)
         values = kind.resolved(values)
         if pad is not None:
-            pad = _padding(pad, ids)
+            pad = padding_of(pad, ids)
         if (stream is None and framework.tells and kind.tells
                 and self._core.scatter_arrays(ids, values, pad)):
             return
@@ -397,7 +398,8 @@ class Array(Opened[_core.Table]):
             place = self._place_of(numbers, rows.device)
             used, _ = self._stream_of(framework, ids, numbers, stream)
         self._core.scatter(numbers.address, numbers.type, numbers.size, rows.address,
-                           rows.item_bytes, rows.stride, used, pad, place)
+                           rows.item_bytes, rows.stride, used, pad, place,
+                           framework.waits or kind.waits)
 
     def _bring(self, ids: Any, stream: object, into_cache: bool) -> None:
         if isinstance(ids, slice):
@@ -409,7 +411,8 @@ class Array(Opened[_core.Table]):
         if numbers.device >= 0:
             place = self._place_of(numbers, numbers.device)
             used, _ = self._stream_of(framework, ids, numbers, stream)
-        self._core.prefetch(numbers.address, numbers.type, numbers.size, used, into_cache, place)
+        self._core.prefetch(numbers.address, numbers.type, numbers.size, used, into_cache, place,
+                            framework.waits)
 
     def prefetch(self, ids: Any, *, stream: object = None) -> None:
         """Brings the pages of these rows (numbers, or a slice) into the cache, each once. On a GPU
@@ -518,17 +521,6 @@ def _row_of(key: Any) -> int | None:
     except RuntimeError:
         framework_of(key).numbers(key)  # says it, if that is why
         raise
-
-
-def _padding(pad: SupportsIndex, ids: object) -> int:
-    """``pad`` by the bits that the core compares."""
-    if is_truth(pad):
-        raise ValueError(f"pad: {pad!r} is no number; give one of 64 bits")
-    number = operator.index(pad)
-    is_wide = number >= 1 << 63 and str(getattr(ids, "dtype", "")).endswith("uint64")
-    if not -(1 << 63) <= number < 1 << (64 if is_wide else 63):
-        raise ValueError(f"pad: {number} is no number that ids can have; give one of 64 bits")
-    return number - (1 << 64) if is_wide else number
 
 
 class View:

@@ -7,7 +7,6 @@ import math
 import sys
 from typing import Any
 
-from . import _core
 from ._dlpack import Exchanged
 from ._memory import (NUMBER_TYPES, TYPESTRS, Framework, Numbers, Rows, Unordered, check_shape,
                       device_of, import_numpy, is_of, item_bytes_of, no_memory, not_numbers,
@@ -121,6 +120,8 @@ _SHORT = {"torch.int8", "torch.uint8", "torch.int16", "torch.uint16"}  # become 
 class Torch:
     """Tensors, on the host or a GPU. Takes addresses and streams directly: no exchange protocol."""
 
+    waits = False
+
     def __init__(self, torch: Any) -> None:
         self.torch = torch
         self.types = {getattr(torch, name): number for name, number in NUMBER_TYPES.items()
@@ -233,9 +234,6 @@ class Torch:
         made.record_stream(cuda.current_stream(ids.device))
         return made
 
-    def finish(self, result: Any, stream: int) -> Any:
-        return result
-
 
 def _are_alike(typestr: str, name: str) -> bool:
     """Whether memory has such elements by its interface, where those that numpy lacks are unsigned
@@ -251,6 +249,7 @@ class CudaArray:
     """Arrays with ``__cuda_array_interface__`` (cupy, numba): results are made by ``make``."""
 
     tells = False
+    waits = False
     types: dict[Any, int] = {}
 
     def __init__(self, make: Any, current_stream: Any, use: Any = None) -> None:
@@ -301,13 +300,14 @@ class CudaArray:
         with self.use(stream):
             return self.empty(shape, dtype, ids)
 
-    def finish(self, result: Any, stream: int) -> Any:
-        return result
-
 
 class Jax(CudaArray):
     """Arrays that cannot be written and streams that cannot be named: the rows come into a fresh
-    array, and the call waits for them."""
+    array, and every call waits, before it for the arrays and after it for the rows. XLA gives the
+    memory of an array to other work once Python has dropped the array, and knows nothing of a call
+    that still reads it."""
+
+    waits = True
 
     def __init__(self, jax: Any) -> None:
         super().__init__(None, lambda: 0)
@@ -317,7 +317,19 @@ class Jax(CudaArray):
         ids.block_until_ready()
         if device_of(ids) < 0:
             return NUMPY.numbers(ids)
-        return super().numbers(ids)
+        plain = self.row_major(ids)
+        found = super().numbers(plain)
+        return found if plain is ids else found._replace(keep=(plain, ids))
+
+    def row_major(self, array: Any) -> Any:
+        """The array if its numbers lie in the order of its axes, else a copy; ready. A program may
+        have chosen another order, of which neither the address nor the shape tells."""
+        kept = getattr(array, "format", None) or getattr(array, "layout", None)
+        order = getattr(getattr(kept, "layout", None) or getattr(kept, "device_local_layout", None),
+                        "major_to_minor", None)
+        if order is None or list(order) == sorted(order):
+            return array
+        return self.jax.numpy.copy(array).block_until_ready()
 
     def empty(self, shape: tuple[int, ...], dtype: str, ids: Any) -> Any:
         import numpy as np
@@ -335,11 +347,18 @@ class Jax(CudaArray):
                             for_writing)
         if out.dtype != wanted:
             raise wrong_out(f"its elements are {out.dtype} in place of {wanted}", for_writing)
-        return Rows(out.unsafe_buffer_pointer(), 0, device_of(out), out.dtype.itemsize)
+        if for_writing:  # what `empty` made
+            return Rows(out.unsafe_buffer_pointer(), 0, device_of(out), wanted.itemsize)
+        out.block_until_ready()
+        if device_of(out) < 0:
+            held = import_numpy().asarray(out, order="C")
+            return Rows(held.ctypes.data, 0, -1, wanted.itemsize, held)
+        plain = self.row_major(out)
+        return Rows(plain.unsafe_buffer_pointer(), 0, device_of(plain), wanted.itemsize, plain)
 
-    def finish(self, result: Any, stream: int) -> Any:
-        _core.wait_for_stream(stream)
-        return result
+    def claim(self, out: Any) -> None:
+        raise wrong_out("an array of jax cannot be written, for other arrays may share its memory; "
+                        "give no out, or one of torch, cupy, numba or numpy")
 
 
 NUMPY = Numpy()

@@ -2,9 +2,10 @@
 elements, and what is said of arrays that do not fit."""
 from __future__ import annotations
 
+import operator
 import re
 import sys
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, SupportsIndex
 
 # The numbers of penstock::engine::number_type.
 INT32, INT64, UINT32, UINT64 = range(4)
@@ -26,12 +27,14 @@ class Numbers(NamedTuple):
 
 class Rows(NamedTuple):
     """Memory for rows: its address, the bytes from one row to the next (0: close together), and
-    those of an element, which the core compares: else it would write more than there is."""
+    those of an element, which the core compares: else it would write more than there is. ``keep``
+    is as that of ``Numbers``."""
 
     address: int
     stride: int
     device: int
     item_bytes: int
+    keep: object = None
 
 
 class Framework(Protocol):
@@ -39,9 +42,11 @@ class Framework(Protocol):
     of themselves and of the current stream through DLPack's functions, which the core asks; lists
     are then of a dtype in ``types``. Of ``rows`` the first ``axes`` extents are those of the list.
     ``resolved``: the rows as their memory has them, where an array may stand for others. ``claim``
-    comes before ``out`` of a caller is written."""
+    comes before ``out`` of a caller is written. ``waits``: a call on a GPU with an array of it has
+    to have ended when it returns, for its library would give the memory to other work."""
 
     tells: bool
+    waits: bool
     types: dict[Any, int]
 
     def numbers(self, ids: Any) -> Numbers: ...
@@ -53,7 +58,6 @@ class Framework(Protocol):
     def stream(self, ids: Any) -> int: ...
     def empty_on(self, shape: tuple[int, ...], dtype: str, ids: Any, stream: int,
                  named: object) -> Any: ...
-    def finish(self, result: Any, stream: int) -> Any: ...
 
 
 def not_numbers(ids: object, text: str) -> ValueError:
@@ -85,6 +89,17 @@ def no_memory() -> ValueError:
 def is_truth(number: object) -> bool:
     """Whether it is a truth value: Python, and what it asks, would take it for 0 or 1."""
     return isinstance(number, bool) or str(getattr(number, "dtype", "")).endswith("bool")
+
+
+def padding_of(pad: SupportsIndex, ids: object) -> int:
+    """``pad`` by the bits that the core compares."""
+    if is_truth(pad):
+        raise ValueError(f"pad: {pad!r} is no number; give one of 64 bits")
+    number = operator.index(pad)
+    is_wide = number >= 1 << 63 and str(getattr(ids, "dtype", "")).endswith("uint64")
+    if not -(1 << 63) <= number < 1 << (64 if is_wide else 63):
+        raise ValueError(f"pad: {number} is no number that ids can have; give one of 64 bits")
+    return number - (1 << 64) if is_wide else number
 
 
 def wrong_out(text: str, for_writing: bool = True) -> ValueError:
@@ -194,6 +209,7 @@ class Unordered:
     """Arrays that know no stream: their work is done when a call returns."""
 
     tells = False
+    waits = False
     types: dict[Any, int] = {}
 
     def empty(self, shape: tuple[int, ...], dtype: str, ids: Any) -> Any:
@@ -205,9 +221,6 @@ class Unordered:
     def empty_on(self, shape: tuple[int, ...], dtype: str, ids: Any, stream: int,
                  named: object) -> Any:
         return self.empty(shape, dtype, ids)
-
-    def finish(self, result: Any, stream: int) -> Any:
-        return result
 
     def resolved(self, rows: Any) -> Any:
         return rows

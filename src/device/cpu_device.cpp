@@ -137,6 +137,7 @@ public:
     int run_table(const runtime_ref&, const table_job&, device_stream) override {
         return -EOPNOTSUPP;
     }
+    int while_current(const std::function<int()>&) override { return -ENODEV; }
     [[nodiscard]] bool is_of(device_stream) const override { return false; }
 
     [[nodiscard]] device_link link_to(const cache_device& other) const override {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -193,6 +194,11 @@ public:
     // gpu only: on cpu the worker threads share the rows. Puts the job on the stream and returns.
     // 0, or a negative errno, and then nothing was begun.
     virtual int run_table(const runtime_ref& fs, const table_job& job, device_stream stream) = 0;
+
+    // gpu only: calls it with the device current, and then the thread has again what was current
+    // before: a context of the program's, or none. It disturbs no capture, and leaves no error
+    // behind. What it returns; -ENODEV after a reset, and then it was not called.
+    virtual int while_current(const std::function<int()>& call) = 0;
 
     // gpu only: is the stream one of this device? Null: is it the calling thread's current device?
     [[nodiscard]] virtual bool is_of(device_stream stream) const = 0;

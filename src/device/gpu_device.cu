@@ -363,6 +363,11 @@ public:
         return tables_.launch(fs, job, callers);
     }
 
+    int while_current(const std::function<int()>& call) override {
+        const device_guard guard(context_);
+        return guard ? call() : context_is_gone;
+    }
+
     [[nodiscard]] bool is_of(device_stream stream) const override {
         return is_stream_of(static_cast<cudaStream_t>(stream), context_);
     }

@@ -74,7 +74,8 @@ class memory_with_gaps(common.Case):
             for item_bytes in (1, 2, 8):
                 for verb in (array._core.gather, array._core.scatter):
                     with self.assertRaisesRegex(ValueError, "the memory for rows has elements"):
-                        verb(ids.ctypes.data, 1, 2, out.ctypes.data, item_bytes, 0, 0, None, -1)
+                        verb(ids.ctypes.data, 1, 2, out.ctypes.data, item_bytes, 0, 0, None, -1,
+                             False)
             array.sync()
         self.assertTrue((out == -1).all())
         np.testing.assert_array_equal(np.load(self.path), self.expected)

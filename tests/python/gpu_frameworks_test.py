@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """cupy, numba and jax on a GPU: rows come back as their arrays, and regions are theirs without a
 copy, freed in any order. What is not installed is left out and said."""
+import concurrent.futures
+import ctypes
 import gc
 import os
 import sys
@@ -23,6 +25,30 @@ def found(name):
 
 
 cupy, numba, jax, torch = (found(name) for name in ("cupy", "numba", "jax", "torch"))
+
+
+class libcuda:
+    """The driver, for what no framework tells."""
+
+    calls = None
+
+    @classmethod
+    def ask(cls, name, kind, *arguments):
+        cls.calls = cls.calls or ctypes.CDLL("libcuda.so.1")
+        out = kind()
+        code = getattr(cls.calls, name)(ctypes.byref(out), *arguments)
+        if code != 0:
+            raise OSError(f"{name}: {code}")
+        return out.value
+
+    @classmethod
+    def gpus(cls):
+        return cls.ask("cuDeviceGetCount", ctypes.c_int)
+
+
+def in_a_thread(call):
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        return pool.submit(call).result(timeout=60)
 
 
 class frameworks(common.Case):
@@ -100,6 +126,89 @@ class frameworks(common.Case):
         made = jax.dlpack.from_dlpack(region)
         self.assertEqual(made.unsafe_buffer_pointer(), region.address)
         self.assertEqual(np.asarray(made).tobytes(), self.content.tobytes())
+
+    def same(self, rows, numbers=None):
+        """Rows of the array, of numpy, are those of the file."""
+        numbers = self.numbers if numbers is None else numbers
+        self.assertEqual(np.asarray(rows).tobytes(), self.content[numbers].tobytes())
+
+    @unittest.skipUnless(jax, "jax is not installed")
+    def test_values_of_jax(self):
+        import jax.numpy as jnp
+
+        if jax.default_backend() != "gpu":
+            self.skipTest("jax uses no GPU")
+        array = ps.open_array(self.path, mode="r+", runtime=self.rt)
+        ids = jnp.arange(2000, dtype=jnp.int32)
+
+        @jax.jit
+        def late(x, rows):
+            for _ in range(12):
+                x = x @ x / x.shape[0]
+            return x[0, 0] * rows
+
+        start = jnp.ones((4096, 4096), jnp.float32)
+        late(start, jnp.asarray(self.content)).block_until_ready()  # compiled
+        for number in range(20):
+            wanted = self.content + np.float32(number)
+            array.scatter(ids, late(start, jnp.asarray(wanted)))
+            # What had the values goes to other arrays, which are written at once.
+            kept = [jnp.full((2000, 16), -1, jnp.float32) for _ in range(8)]
+            self.assertEqual(np.asarray(array.gather(ids)).tobytes(), wanted.tobytes())
+            del kept
+        for name in ("prefetch", "will_need"):
+            getattr(array, name)(jnp.arange(2000, dtype=jnp.int32))
+
+    @unittest.skipUnless(jax, "jax is not installed")
+    def test_layouts_of_jax(self):
+        import jax.numpy as jnp
+
+        if jax.default_backend() != "gpu":
+            self.skipTest("jax uses no GPU")
+        try:
+            from jax.experimental.layout import Format, Layout
+        except ImportError:
+            self.skipTest("this jax has no layouts")
+        where = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+        columns = Format(Layout(major_to_minor=(1, 0)), where)
+        array = ps.open_array(self.path, mode="r+", runtime=self.rt)
+        numbers = np.arange(2000, dtype=np.int32)
+        array.scatter(jnp.asarray(numbers), jax.device_put(-self.content, columns))
+        self.content = -self.content
+        self.same(array.gather(jnp.asarray(numbers)), numbers)
+        numbers = np.arange(12, dtype=np.int32).reshape(3, 4)
+        self.same(array.gather(jax.device_put(numbers, columns)), numbers)
+        out = jnp.zeros((4, 16), jnp.float32)
+        with self.assertRaisesRegex(ValueError, "cannot be written"):
+            array.gather(jnp.asarray(self.numbers.astype(np.int32)), out=out)
+        self.assertFalse(bool(out.any()))
+
+    def test_a_thread_keeps_its_context(self):
+        def current():
+            return libcuda.ask("cuCtxGetCurrent", ctypes.c_void_p)
+
+        def work():
+            before = current()
+            self.same(self.array[7], 7)
+            self.array.prefetch([1, 2])
+            return before, current()
+
+        self.assertEqual(in_a_thread(work), (None, None))
+
+    def test_a_gpu_that_is_not_used_gets_no_context(self):
+        if libcuda.gpus() < 2:
+            self.skipTest("needs two GPUs")
+        done = self.child("import ctypes, sys, threading, penstock as ps\n"
+                          "rt = ps.Runtime(1, cache='64MiB', log=None)\n"
+                          "t = ps.open_array(sys.argv[1], runtime=rt)\n"
+                          "beside = threading.Thread(target=lambda: t[7])\n"
+                          "beside.start()\n"
+                          "beside.join()\n"
+                          "flags, active = ctypes.c_uint(), ctypes.c_int()\n"
+                          "ctypes.CDLL('libcuda.so.1').cuDevicePrimaryCtxGetState(\n"
+                          "    0, ctypes.byref(flags), ctypes.byref(active))\n"
+                          "print(active.value)\n", str(self.path))
+        self.assertEqual((done.returncode, done.stdout.strip()), (0, "0"), done.stderr)
 
     @unittest.skipUnless(torch and cupy, "torch or cupy is not installed")
     def test_uses_end_in_any_order(self):

@@ -16,21 +16,24 @@ from penstock import _frameworks, _memory  # noqa: E402
 
 class recorder:
     """In place of the library's table: what gather and its like are called with, and apart the
-    bytes of an element."""
+    bytes of an element, and whether the call waits for its end."""
 
     def __init__(self):
         self.calls = []
         self.item_bytes = []
+        self.waits = []
         self.closed = False
 
     def gather(self, *arguments):
-        self.calls.append(arguments[:4] + arguments[5:])
+        self.calls.append(arguments[:4] + arguments[5:-1])
         self.item_bytes.append(arguments[4])
+        self.waits.append(arguments[-1])
 
     scatter = gather
 
     def prefetch(self, *arguments):
-        self.calls.append(arguments)
+        self.calls.append(arguments[:-1])
+        self.waits.append(arguments[-1])
 
     def close(self):
         self.closed = True
