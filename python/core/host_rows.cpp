@@ -14,11 +14,20 @@ namespace penstock::python {
 
 namespace {
 
+// The legacy stream waits for a stream that another thread captures, and is of no use until that
+// has ended.
+bool is_legacy_stream_usable() {
+    cudaStreamCaptureStatus state = cudaStreamCaptureStatusNone;
+    return cudaStreamIsCapturing(cudaStreamLegacy, &state) == cudaSuccess;
+}
+
+// The stream comes behind the legacy one, on which frameworks have their work unless a program
+// names another: so a row is read as the calls before left it.
 struct pinned_piece {
     explicit pinned_piece(std::uint64_t bytes) {
         if (cudaHostAlloc(&memory, bytes, cudaHostAllocDefault) != cudaSuccess) memory = nullptr;
-        if (cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) != cudaSuccess)
-            stream = nullptr;
+        const unsigned kind = is_legacy_stream_usable() ? cudaStreamDefault : cudaStreamNonBlocking;
+        if (cudaStreamCreateWithFlags(&stream, kind) != cudaSuccess) stream = nullptr;
     }
     ~pinned_piece() {
         if (stream != nullptr) cudaStreamDestroy(stream);

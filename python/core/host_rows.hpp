@@ -24,9 +24,10 @@ struct host_list {
 using piece_call =
     std::function<int(const void* numbers, std::uint64_t count, void* rows, void* stream)>;
 
-// Calls `call` for a piece of the list after the other, and waits for each. Returns 0 or the first
-// negative errno; -ENOMEM, no pinned memory; -EIO, the device failed; -ENODEV, after a reset. The
-// caller does not hold the GIL.
+// Calls `call` for a piece of the list after the other, and waits for each. Its stream comes behind
+// the legacy stream of the device, but while a stream that the legacy one waits for is captured.
+// Returns 0 or the first negative errno; -ENOMEM, no pinned memory; -EIO, the device failed;
+// -ENODEV, after a reset. The caller does not hold the GIL.
 int run_through_pinned(host::cache_device& device, const host_list& list, const piece_call& call);
 
 // Waits for the work on a stream of the device (null: its legacy stream), also while another thread

@@ -268,7 +268,8 @@ class Array(Opened[_core.Table]):
         ids
             int32 or int64 (or unsigned) numbers of rows from 0 on, in any order and as often as you
             like: on a GPU an array of torch, cupy, jax or numba there; else of numpy, torch, or a
-            list. Numbers in host memory work on a GPU too, but the call then waits.
+            list. Numbers in host memory work on a GPU too, but the call then waits, also for what
+            is on the default stream.
         out
             Memory for the rows, of that shape and dtype; its rows may lie apart, at one distance.
             It may lie where the numbers lie, but on a GPU (ValueError), and is no array of jax.

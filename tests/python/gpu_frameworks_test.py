@@ -183,6 +183,34 @@ class frameworks(common.Case):
             array.gather(jnp.asarray(self.numbers.astype(np.int32)), out=out)
         self.assertFalse(bool(out.any()))
 
+    @unittest.skipUnless(torch and torch.cuda.is_available(), "torch finds no GPU")
+    def test_host_numbers_come_after_the_default_stream(self):
+        array = ps.open_array(self.path, mode="r+", runtime=self.rt)
+        ids = torch.arange(2000, device="cuda")
+        for number in range(8):
+            values = torch.full((2000, 16), float(number), device="cuda")
+            torch.cuda._sleep(20_000_000)
+            array.scatter(ids, values)
+            self.assertEqual(array[5].tolist(), [number] * 16)
+            self.assertTrue((array.gather([1, 1999]) == number).all())
+
+    @unittest.skipUnless(cupy, "cupy is not installed")
+    def test_host_numbers_beside_a_capture(self):
+        memory = cupy.zeros(64, cupy.float32)
+        for kind in ({"non_blocking": True}, {}):
+            stream = cupy.cuda.Stream(**kind)
+            memory += 1  # compiled, and all is there that a capture may not make
+            cupy.cuda.Device().synchronize()
+            with stream:
+                stream.begin_capture(cupy.cuda.runtime.streamCaptureModeGlobal)
+                memory += 1
+                row = in_a_thread(lambda: self.array[7])
+                graph = stream.end_capture()
+                graph.launch(stream)
+            stream.synchronize()
+            self.same(row, 7)
+        self.assertEqual(float(memory[0]), 4.0)
+
     def test_a_thread_keeps_its_context(self):
         def current():
             return libcuda.ask("cuCtxGetCurrent", ctypes.c_void_p)
