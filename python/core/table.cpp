@@ -485,6 +485,12 @@ void bind_table(nb::module_& m) {
              })
         .def("ref", ref_of, "device"_a, "The bytes of penstock::table_ref.");
     m.def("make_table", make_table, "runtime"_a, "layout"_a, "writable"_a);
+    m.def(
+        "gpu_of_memory",
+        [](std::uintptr_t address) {
+            return host::gpu_of_memory(reinterpret_cast<const void*>(address));
+        },
+        "address"_a, "The number of its GPU; -1: the driver knows of none.");
 }
 
 }  // namespace penstock::python

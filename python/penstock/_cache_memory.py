@@ -60,7 +60,8 @@ def _of_cuda_array(owner: Any) -> Memory:
         raise _scattered(owner)
     if facts["data"][1]:
         raise _read_only(owner)
-    return Memory(facts["data"][0] or 0, math.prod(shape) * itemsize, device_of(owner), owner)
+    address = facts["data"][0] or 0
+    return Memory(address, math.prod(shape) * itemsize, device_of(owner, address), owner)
 
 
 def _of_buffer(owner: object, view: memoryview) -> Memory:

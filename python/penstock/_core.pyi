@@ -207,3 +207,6 @@ class Table:
         """The bytes of penstock::table_ref."""
 
 def make_table(runtime: Runtime, layout: Layout, writable: bool) -> Table: ...
+
+def gpu_of_memory(address: int) -> int:
+    """The number of its GPU; -1: the driver knows of none."""

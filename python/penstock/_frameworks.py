@@ -246,16 +246,11 @@ def _are_alike(typestr: str, name: str) -> bool:
 
 
 class CudaArray:
-    """Arrays with ``__cuda_array_interface__`` (cupy, numba): results are made by ``make``."""
+    """Arrays with ``__cuda_array_interface__``, of a library that makes none here."""
 
     tells = False
     waits = False
     types: dict[Any, int] = {}
-
-    def __init__(self, make: Any, current_stream: Any, use: Any = None) -> None:
-        self.make = make
-        self.current_stream = current_stream
-        self.use = use  # of a stream by its address, as a context
 
     def numbers(self, ids: Any) -> Numbers:
         facts = ids.__cuda_array_interface__
@@ -267,10 +262,15 @@ class CudaArray:
             row_stride(facts.get("strides"), shape, int(facts["typestr"][2:]), 0)
         except ValueError:
             raise not_numbers(ids, "the numbers do not lie contiguous") from None
-        return Numbers(facts["data"][0], number, math.prod(shape), shape, device_of(ids), ids)
+        address = facts["data"][0]
+        return Numbers(address, number, math.prod(shape), shape, device_of(ids, address), ids)
+
+    def device(self, array: Any) -> int:
+        return device_of(array, array.__cuda_array_interface__["data"][0])
 
     def empty(self, shape: tuple[int, ...], dtype: str, ids: Any) -> Any:
-        return self.make(shape, numpy_dtype(dtype))
+        raise wrong_out(f"rows for ids of {type(ids).__name__} need memory that is ready; give "
+                        "out=")
 
     def rows(self, out: Any, shape: tuple[int, ...], dtype: str, axes: int,
              for_writing: bool = True) -> Rows:
@@ -282,7 +282,8 @@ class CudaArray:
             raise wrong_out("it cannot be written; give an array that can")
         stride = row_stride(facts.get("strides"), shape, int(facts["typestr"][2:]), axes,
                             for_writing)
-        return Rows(facts["data"][0], stride, device_of(out), int(facts["typestr"][2:]))
+        address = facts["data"][0]
+        return Rows(address, stride, device_of(out, address), int(facts["typestr"][2:]))
 
     def resolved(self, rows: Any) -> Any:
         return rows
@@ -291,14 +292,46 @@ class CudaArray:
         pass
 
     def stream(self, ids: Any) -> int:
-        return int(self.current_stream())
+        return 0
 
     def empty_on(self, shape: tuple[int, ...], dtype: str, ids: Any, stream: int,
                  named: object) -> Any:
-        if self.use is None:
-            return self.empty(shape, dtype, ids)
-        with self.use(stream):
-            return self.empty(shape, dtype, ids)
+        return self.empty(shape, dtype, ids)
+
+
+class Numba(CudaArray):
+    """Arrays of numba, which takes the default stream unless a program names another."""
+
+    def __init__(self, cuda: Any) -> None:
+        self.cuda = cuda
+
+    def empty(self, shape: tuple[int, ...], dtype: str, ids: Any) -> Any:
+        with self.cuda.gpus[self.device(ids)]:
+            return self.cuda.device_array(shape, numpy_dtype(dtype))
+
+
+class Cupy(CudaArray):
+    """Arrays of cupy, which keeps a current stream for each GPU, and makes arrays on the thread's
+    current GPU, whatever that of ``ids`` is."""
+
+    def __init__(self, cupy: Any) -> None:
+        self.make, self.cuda = cupy.empty, cupy.cuda
+
+    def device(self, array: Any) -> int:
+        return int(array.device.id)
+
+    def empty(self, shape: tuple[int, ...], dtype: str, ids: Any) -> Any:
+        with self.cuda.Device(self.device(ids)):
+            return self.make(shape, numpy_dtype(dtype))
+
+    def stream(self, ids: Any) -> int:
+        with self.cuda.Device(self.device(ids)):
+            return int(self.cuda.get_current_stream().ptr)
+
+    def empty_on(self, shape: tuple[int, ...], dtype: str, ids: Any, stream: int,
+                 named: object) -> Any:
+        with self.cuda.Device(self.device(ids)), self.cuda.ExternalStream(stream):
+            return self.make(shape, numpy_dtype(dtype))
 
 
 class Jax(CudaArray):
@@ -310,12 +343,14 @@ class Jax(CudaArray):
     waits = True
 
     def __init__(self, jax: Any) -> None:
-        super().__init__(None, lambda: 0)
         self.jax = jax
+
+    def device(self, array: Any) -> int:
+        return device_of(array, 0)
 
     def numbers(self, ids: Any) -> Numbers:
         ids.block_until_ready()
-        if device_of(ids) < 0:
+        if self.device(ids) < 0:
             return NUMPY.numbers(ids)
         plain = self.row_major(ids)
         found = super().numbers(plain)
@@ -348,13 +383,13 @@ class Jax(CudaArray):
         if out.dtype != wanted:
             raise wrong_out(f"its elements are {out.dtype} in place of {wanted}", for_writing)
         if for_writing:  # what `empty` made
-            return Rows(out.unsafe_buffer_pointer(), 0, device_of(out), wanted.itemsize)
+            return Rows(out.unsafe_buffer_pointer(), 0, self.device(out), wanted.itemsize)
         out.block_until_ready()
-        if device_of(out) < 0:
+        if self.device(out) < 0:
             held = import_numpy().asarray(out, order="C")
             return Rows(held.ctypes.data, 0, -1, wanted.itemsize, held)
         plain = self.row_major(out)
-        return Rows(plain.unsafe_buffer_pointer(), 0, device_of(plain), wanted.itemsize, plain)
+        return Rows(plain.unsafe_buffer_pointer(), 0, self.device(plain), wanted.itemsize, plain)
 
     def claim(self, out: Any) -> None:
         raise wrong_out("an array of jax cannot be written, for other arrays may share its memory; "
@@ -382,25 +417,14 @@ def _find_framework(array: object) -> Framework:
     if is_of(array, "jax", "Array"):
         return Jax(sys.modules["jax"])
     if is_of(array, "cupy", "ndarray"):
-        cupy: Any = sys.modules["cupy"]
-        return CudaArray(cupy.empty, lambda: cupy.cuda.get_current_stream().ptr,
-                         cupy.cuda.ExternalStream)
+        return Cupy(sys.modules["cupy"])
     if hasattr(array, "__cuda_array_interface__"):
         if type(array).__module__.startswith("numba"):
-            cuda: Any = sys.modules["numba"].cuda
-            return CudaArray(cuda.device_array, lambda: 0)
-        return CudaArray(_no_maker(array), lambda: 0)
+            return Numba(sys.modules["numba"].cuda)
+        return CudaArray()
     if hasattr(array, "__dlpack__") and not hasattr(array, "__array__"):
         return Exchanged()
     return NUMPY
-
-
-def _no_maker(array: object) -> Any:
-    def fail(shape: object, dtype: object) -> None:
-        raise wrong_out(f"rows for ids of {type(array).__name__} need memory that is ready; "
-                        "give out=")
-
-    return fail
 
 
 def stream_of(stream: object) -> int:

@@ -7,6 +7,8 @@ import re
 import sys
 from typing import Any, NamedTuple, Protocol, SupportsIndex
 
+from . import _core
+
 # The numbers of penstock::engine::number_type.
 INT32, INT64, UINT32, UINT64 = range(4)
 NUMBER_TYPES = {"int32": INT32, "int64": INT64, "uint32": UINT32, "uint64": UINT64}
@@ -229,11 +231,12 @@ class Unordered:
         pass
 
 
-def device_of(array: Any) -> int:
-    """The number of the GPU that has the array; -1: none. 0 if it does not say."""
+def device_of(array: Any, address: int) -> int:
+    """The number of the GPU that has the array; -1: none. If it does not say, the one of which the
+    driver has memory at that address; 0 if the driver does not know either."""
     ask = getattr(array, "__dlpack_device__", None)
     if ask is None:
-        return 0
+        return max(0, _core.gpu_of_memory(address))
     kind, number = ask()
     return int(number) if int(kind) in (2, 13) else -1
 

@@ -242,5 +242,7 @@ std::unique_ptr<cache_device> make_cpu_device();
 // Null, with the reason in `why`: -ENODEV, there is no usable GPU of that number or Penstock was
 // built without CUDA; -ENOMEM, its memory is used up.
 std::unique_ptr<cache_device> make_gpu_device(int device, status& why);
+// The number of the GPU that the memory is of, or was pinned for; -1: the driver knows of none.
+int gpu_of_memory(const void* memory);
 
 }  // namespace penstock::host

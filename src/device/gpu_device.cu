@@ -551,4 +551,13 @@ std::unique_ptr<cache_device> make_gpu_device(int device, status& why) {
     return nullptr;
 }
 
+int gpu_of_memory(const void* memory) {
+    int device = -1;
+    const bool is_told =
+        driver().missing.empty() &&
+        driver().pointer_attribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                                   reinterpret_cast<CUdeviceptr>(memory)) == CUDA_SUCCESS;
+    return is_told ? device : -1;
+}
+
 }  // namespace penstock::host

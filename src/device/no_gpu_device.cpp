@@ -11,6 +11,8 @@ std::unique_ptr<cache_device> make_gpu_device(int, status& why) {
     return nullptr;
 }
 
+int gpu_of_memory(const void*) { return -1; }
+
 }  // namespace penstock::host
 
 namespace penstock::detail {

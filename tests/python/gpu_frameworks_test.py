@@ -238,6 +238,46 @@ class frameworks(common.Case):
                           "print(active.value)\n", str(self.path))
         self.assertEqual((done.returncode, done.stdout.strip()), (0, "0"), done.stderr)
 
+    def test_the_second_gpu_while_the_first_is_current(self):
+        if libcuda.gpus() < 2:
+            self.skipTest("needs two GPUs")
+        rt = self.runtime(device=[0, 1], cache="64MiB", writable=True)
+        array = ps.open_array(self.path, mode="r+", runtime=rt)
+        if numba:
+            from numba import cuda
+
+            with cuda.gpus[1]:
+                ids, out = cuda.to_device(self.numbers), cuda.device_array((4, 16), np.float32)
+                cuda.synchronize()
+            array.gather(ids, out=out)
+            got = array.gather(ids)
+            address = out.__cuda_array_interface__["data"][0]
+            self.assertEqual(in_a_thread(lambda: ps._core.gpu_of_memory(address)), 1)
+            with cuda.gpus[1]:
+                cuda.synchronize()
+                self.same(out.copy_to_host())
+                self.same(got.copy_to_host())
+        if cupy:
+            with cupy.cuda.Device(1):
+                ids = cupy.asarray(self.numbers)
+                stream = cupy.cuda.Stream(non_blocking=True)
+                cupy.cuda.Device().synchronize()
+            for got in (array.gather(ids), array.gather(ids, stream=stream)):
+                self.assertEqual(got.device.id, 1)
+                with cupy.cuda.Device(1):
+                    cupy.cuda.Device().synchronize()
+                    self.same(got.get())
+            self.assertEqual(cupy.cuda.runtime.getDevice(), 0)
+        if jax and jax.default_backend() == "gpu" and len(jax.devices()) > 1:
+            second = jax.devices()[1]
+            ids = jax.device_put(self.numbers.astype(np.int32), second)
+            got = array.gather(ids)
+            self.assertEqual(got.devices(), {second})
+            self.same(got)
+            array.scatter(ids, jax.device_put(self.content[self.numbers] + 1, second))
+            self.content[self.numbers] += 1
+            self.same(array.gather(ids))
+
     @unittest.skipUnless(torch and cupy, "torch or cupy is not installed")
     def test_uses_end_in_any_order(self):
         for order in range(3):

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""What calls with arrays of jax on a GPU wait for, and that none is written. Libraries that are
-played by a few lines each, as in streams_test.py."""
+"""What calls with arrays of jax, cupy and numba on a GPU do beside the call itself: on which GPU
+they are, and what is waited for. Libraries that are played by a few lines each, as in
+streams_test.py."""
+import contextlib
 import sys
 import types
 import unittest
@@ -12,7 +14,7 @@ common.need("numpy")
 import numpy as np  # noqa: E402
 import penstock as ps  # noqa: E402
 import streams_test  # noqa: E402
-from penstock import _frameworks  # noqa: E402
+from penstock import _core, _frameworks  # noqa: E402
 
 GPU = 3  # of the arrays, at place 1 of the runtime; the thread's current one is 0
 
@@ -65,25 +67,69 @@ def jax_module():
     return made
 
 
+class current:
+    """The GPU of cupy and numba that a thread uses, and its stream."""
+
+    device, stream = 0, None
+
+    @classmethod
+    @contextlib.contextmanager
+    def use(cls, **changes):
+        before = cls.device, cls.stream
+        for name, value in changes.items():
+            setattr(cls, name, value)
+        yield
+        cls.device, cls.stream = before
+
+
 class cupy_array(on_gpu):
+    device = types.SimpleNamespace(id=GPU)
+
     def __dlpack_device__(self):
         return 2, GPU
 
 
+def made(kind):
+    def make(shape, dtype):
+        out = kind(shape, np.dtype(dtype).str, 1 << 22)
+        out.made_on = current.device, current.stream
+        return out
+
+    return make
+
+
 def cupy_module():
     module = types.ModuleType("cupy")
-    module.ndarray, module.empty = cupy_array, None
+    module.ndarray, module.empty = cupy_array, made(cupy_array)
     module.cuda = types.SimpleNamespace(
-        ExternalStream=None, get_current_stream=lambda: types.SimpleNamespace(ptr=70))
+        Device=lambda number: current.use(device=number),
+        ExternalStream=lambda stream: current.use(stream=stream),
+        get_current_stream=lambda: types.SimpleNamespace(ptr=70 + current.device))
+    return module
+
+
+numba_array = type("numba_array", (on_gpu,), {"__module__": "numba.cuda.played"})
+
+
+class gpus:
+    def __getitem__(self, number):
+        return current.use(device=number)
+
+
+def numba_module():
+    module = types.ModuleType("numba")
+    module.cuda = types.SimpleNamespace(gpus=gpus(), device_array=made(numba_array))
     return module
 
 
 class played(common.Case):
     def setUp(self):
         super().setUp()
-        modules = {"jax": jax_module(), "cupy": cupy_module()}
+        modules = {"jax": jax_module(), "cupy": cupy_module(), "numba": numba_module(),
+                   "torch": streams_test.torch}
         for patch in (mock.patch.dict(sys.modules, modules),
-                      mock.patch.dict(_frameworks._known, clear=True)):
+                      mock.patch.dict(_frameworks._known, clear=True),
+                      mock.patch.object(_core, "gpu_of_memory", lambda address: GPU)):
             patch.start()
             self.addCleanup(patch.stop)
         path = self.folder / "rows.bin"
@@ -109,7 +155,7 @@ class played(common.Case):
             self.assertEqual(self.core.calls[-1][-1], 1)
         self.assertEqual(self.core.waits, [True] * len(calls))
         streams = [of[5] if len(of) == 8 else of[3] for of in self.core.calls]
-        self.assertEqual(streams, [0, 90, 0, 0, 0, 70, 0, 0])
+        self.assertEqual(streams, [0, 90, 0, 0, 0, 70 + GPU, 0, 0])
         self.assertTrue(ids.is_ready)
         self.array.scatter(cupy_array((5,), "<i8"), cupy_array((5, 16), "<f4"))
         self.array.prefetch(cupy_array((5,), "<i8"))
@@ -130,6 +176,28 @@ class played(common.Case):
             with self.assertRaisesRegex(ValueError, "out: an array of jax cannot be written"):
                 self.array.gather(ids, out=jax_array((5, 16), "<f4"))
         self.assertEqual(self.core.calls, [])
+
+    def test_rows_of_cupy_are_made_where_the_numbers_lie(self):
+        out = self.array.gather(cupy_array((5,), "<i8"))
+        self.assertEqual(self.core.calls[-1][5:], (70 + GPU, None, 1))
+        self.assertEqual(out.made_on, (GPU, None))
+        out = self.array.gather(cupy_array((5,), "<i8"), stream=90)
+        self.assertEqual(self.core.calls[-1][5:], (90, None, 1))
+        self.assertEqual(out.made_on, (GPU, 90))
+        self.assertEqual((current.device, current.stream), (0, None))
+
+    def test_the_driver_tells_where_arrays_of_numba_lie(self):
+        out = self.array.gather(numba_array((5,), "<i8"))
+        self.assertEqual(self.core.calls[-1][5:], (0, None, 1))
+        self.assertEqual(out.made_on, (GPU, None))
+        self.array.scatter(on_gpu((5,), "<i8"), on_gpu((5, 16), "<f4"))
+        self.assertEqual(self.core.calls[-1][-1], 1)
+
+    def test_a_cache_lies_on_the_gpu_of_its_memory(self):
+        memory = on_gpu((1 << 20,), "|u1", 1 << 22)
+        self.assertEqual(ps._cache_memory.memory_of(memory, None).device, GPU)
+        with mock.patch.object(_core, "gpu_of_memory", lambda address: -1):
+            self.assertEqual(ps._cache_memory.memory_of(memory, None).device, 0)
 
 
 if __name__ == "__main__":
