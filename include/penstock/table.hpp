@@ -253,9 +253,9 @@ public:
                               settings);
     }
 
-    // Ok, or the first error of a device since the last check: its code, and a line with file, row,
-    // cause and cure. Reads a word of host memory and waits for nothing, so work on a stream must
-    // have ended to be seen.
+    // Ok, or the first error of a device since a check told one of it: its code, and a line with
+    // file, row, cause and cure. Of several devices with errors each call tells one. Reads a word
+    // of host memory of each and waits for nothing, so work on a stream must have ended to be seen.
     status check();
     // Writable tables: what scatter wrote is on storage when this returns. 0, or the first error;
     // what an error leaves to the next call, and what not, is as with fsync (penstock/write.hpp).

@@ -146,12 +146,19 @@ std::string written_path(const status& s) {
 void check_all(const runtime_box& box) {
     const std::shared_ptr<runtime> rt = box.open();
     check(rt->health());
-    const status view = rt->view_status();
-    if (!view) rt->clear_view_status();
-    check(view);
-    const status writing = rt->write_status();
-    if (!writing) rt->clear_write_status();
-    check(writing, written_path(writing));
+    // Only what is raised is cleared: the next check tells that of the next device.
+    for (std::uint32_t i = 0; i < rt->device_count(); ++i) {
+        host::runtime_state& state = rt->state(i);
+        const status view = state.view_status();
+        if (!view) state.clear_view_status();
+        check(state.labelled(view));
+    }
+    for (std::uint32_t i = 0; i < rt->device_count(); ++i) {
+        host::runtime_state& state = rt->state(i);
+        const status writing = state.write_errors->first();
+        if (!writing) state.write_errors->clear();
+        check(state.labelled(writing), written_path(writing));
+    }
 }
 
 std::vector<nb::str> lines_of(log_queue& queue, double seconds) {

@@ -34,6 +34,11 @@ status runtime_state::view_status() {
                                               subject + ": " + error_text(fault.code)};
 }
 
+void runtime_state::clear_view_status() {
+    const engine::fault_record none{};
+    device->upload(ref.view.fault, &none, sizeof none);
+}
+
 namespace {
 
 // The kinds of loads are counted one after the other, so a difference of them may be too small for

@@ -269,9 +269,7 @@ status runtime::view_status() const try {
 
 void runtime::clear_view_status() {
     if (process_code() != 0) return;
-    const engine::fault_record none{};
-    for (const auto& state : states_)
-        state->device->upload(state->ref.view.fault, &none, sizeof none);
+    for (const auto& state : states_) state->clear_view_status();
 }
 
 status runtime::write_status() const {

@@ -231,6 +231,7 @@ struct runtime_state {
     // Of this device, as runtime has them for all.
     [[nodiscard]] status health();
     [[nodiscard]] status view_status();
+    void clear_view_status();
     [[nodiscard]] statistics stats() const;
     // False: the device does not answer, and what it counted is missing in `out`.
     bool count(statistics& out) const;

@@ -25,19 +25,12 @@ public:
         engine::table_note* words = nullptr;     // host memory
     };
 
-    // Takes a share for so many runs and clears its note. -ENOMEM; the message says of what.
-    status take(cache_device& device, std::uint64_t runs, share& out) {
+    // Takes a share for so many runs and clears its note. -ENOMEM; the message says of what. What a
+    // device gave before it refused the rest stays here, and the next call asks for the rest alone.
+    template <typename Device>
+    status take(Device& device, std::uint64_t runs, share& out) {
         const std::lock_guard lock(mutex_);
-        if (notes_ == nullptr) {
-            runs_ = static_cast<engine::table_run*>(
-                device.allocate_device(most_runs * sizeof(engine::table_run)));
-            if (runs_ != nullptr)
-                claimed_ = static_cast<std::uint64_t*>(device.allocate_device(most_tables * 8));
-            if (claimed_ != nullptr)
-                notes_ = static_cast<engine::table_note*>(
-                    device.allocate_shared(most_tables * sizeof(engine::table_note)));
-            if (notes_ == nullptr) return {-ENOMEM, "for tables, " + device.shortage()};
-        }
+        if (!has_memory_of(device)) return {-ENOMEM, "for tables, " + device.shortage()};
         const auto note = free_notes_.take(1);
         const auto first = note ? free_runs_.take(runs) : std::nullopt;
         if (!first) {
@@ -59,6 +52,18 @@ public:
     }
 
 private:
+    template <typename Device>
+    bool has_memory_of(Device& device) {
+        if (runs_ == nullptr)
+            runs_ = static_cast<engine::table_run*>(
+                device.allocate_device(most_runs * sizeof(engine::table_run)));
+        if (runs_ != nullptr && claimed_ == nullptr)
+            claimed_ = static_cast<std::uint64_t*>(device.allocate_device(most_tables * 8));
+        if (claimed_ != nullptr && notes_ == nullptr)
+            notes_ = static_cast<engine::table_note*>(
+                device.allocate_shared(most_tables * sizeof(engine::table_note)));
+        return notes_ != nullptr;  // the last
+    }
     void give_locked(const share& of) {
         free_notes_.give(of.note, 1);
         free_runs_.give(of.first_run, of.runs);
@@ -66,9 +71,10 @@ private:
 
     std::mutex mutex_;  // guards everything below
     extent_allocator free_runs_{most_runs}, free_notes_{most_tables};
+    // Null: not had yet. Each is there before the next is asked for.
     engine::table_run* runs_ = nullptr;
     std::uint64_t* claimed_ = nullptr;
-    engine::table_note* notes_ = nullptr;  // null: nothing was had yet
+    engine::table_note* notes_ = nullptr;
 };
 
 }  // namespace penstock::host

@@ -223,6 +223,26 @@ TEST_F(tables, a_note_of_a_call_and_the_note_of_the_table_are_apart) {
     EXPECT_TRUE(rows->check().ok());
 }
 
+TEST_F(tables, a_check_tells_the_note_of_one_device_and_the_next_that_of_the_next) {
+    const std::string path = folder / "rows";
+    write_file(path, pattern(1, 100 * row));
+    options o = small_options(folder);
+    o.devices = {0, 1};
+    rt = make_runtime(o);
+    layout = {.row_bytes = row};
+    layout.pieces.push_back({path, 0, 100});
+    ASSERT_TRUE(table::make(*rt, layout, {}, rows).ok());
+    std::vector<std::uint8_t> got(row);
+    for (std::uint32_t device = 0; device < 2; ++device) {
+        const std::int64_t number = 200 + device;
+        penstock::gather(lane{}, rt->ref(device), rows->ref(device), &number, 1, got.data());
+    }
+    const status first = rows->check(), second = rows->check();
+    EXPECT_NE(first.message.find("number 200 "), std::string::npos) << first.message;
+    EXPECT_NE(second.message.find("number 201 "), std::string::npos) << second.message;
+    EXPECT_TRUE(rows->check().ok());
+}
+
 // Two calls at once, long enough to have workers, while a third thread looks at the table's note.
 TEST_F(tables, calls_of_threads_have_their_own_errors) {
     make({.writable = true});
