@@ -275,18 +275,19 @@ std::string room_text() {
     return whole_mib(room.free_bytes) + " of " + whole_mib(room.all_bytes) + " are free";
 }
 
-bool is_reached(const void* memory) {
-    CUmemorytype type{};
-    return driver().pointer_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                      reinterpret_cast<CUdeviceptr>(memory)) == CUDA_SUCCESS;
-}
-
 namespace {
 
 template <typename T>
 T attribute_of(CUdeviceptr at, CUpointer_attribute kind, T unknown) {
     T out = unknown;
     return driver().pointer_attribute(&out, kind, at) == CUDA_SUCCESS ? out : unknown;
+}
+
+// Is it memory of some device, and neither of the host nor managed?
+bool is_of_a_device(CUdeviceptr at) {
+    return attribute_of(at, CU_POINTER_ATTRIBUTE_IS_MANAGED, 0u) == 0 &&
+           attribute_of(at, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_MEMORYTYPE_HOST) ==
+               CU_MEMORYTYPE_DEVICE;
 }
 
 // What memory an address has that is not of the device; empty: it is.
@@ -345,6 +346,29 @@ int check_stream(cudaStream_t stream) {
     const CUresult code = driver().is_capturing(stream, &state);
     if (code == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) return -EBUSY;
     return code == CUDA_SUCCESS && state != CU_STREAM_CAPTURE_STATUS_NONE ? -EBUSY : 0;
+}
+
+// The driver gives a pointer for the current context to memory of cudaMalloc, of this device or of
+// one whose memory this context was enabled to access, and to memory of the host that it knows.
+// Memory of pools and of ranges (cuMemMap) has rights of its own for each device, whatever was
+// enabled for the context. It is no memory that can be handed on by cudaIpcGetMemHandle.
+bool is_reached(const void* memory, bool writes) {
+    const auto at = reinterpret_cast<CUdeviceptr>(memory);
+    CUdeviceptr here = 0;
+    if (driver().pointer_attribute(&here, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, at) !=
+            CUDA_SUCCESS ||
+        here != at)
+        return false;
+    if (attribute_of(at, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, 0u) != 0 ||
+        !is_of_a_device(at))
+        return true;
+    const unsigned needed =
+        writes ? CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE : CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READ;
+    int device = -1;
+    cudaGetDevice(&device);
+    const bool is_own = attribute_of(at, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, -1) == device;
+    return (attribute_of(at, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, is_own ? needed : 0u) & needed) ==
+           needed;
 }
 
 std::uint64_t stack_bytes(const void* kernel, int device) {

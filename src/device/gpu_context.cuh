@@ -151,9 +151,9 @@ cudaError_t launch_kernel(void (*kernel)(Wanted...), std::uint32_t blocks, std::
     return cudaLaunchKernelEx(&shape, kernel, static_cast<Wanted>(arguments)...);
 }
 
-// Does the device reach the memory? A kernel that is handed other memory takes the whole device
-// down with it.
-bool is_reached(const void* memory);
+// Do kernels of the current context reach the memory, to read it or also to write it? A kernel that
+// is handed other memory takes the whole device down with it.
+bool is_reached(const void* memory, bool writes);
 // Are all these bytes memory of that device, whose context is current, so that they stay on it?
 // False, with the rest of a sentence about it and the cure in `why`.
 bool is_device_memory(const void* memory, std::uint64_t bytes, int device, std::string& why);

@@ -160,7 +160,7 @@ cudaError_t load_gather_kernels(const runtime_ref& fs, gather_control* control,
 
 std::int64_t gather_on_gpu(const runtime_ref& fs, const gather_job& whole, gather_control* control,
                            std::int64_t* code, gpu_memory& memory, cudaStream_t stream) {
-    if (!is_reached(whole.indices) || !is_reached(whole.out)) return -EFAULT;
+    if (!is_reached(whole.indices, false) || !is_reached(whole.out, true)) return -EFAULT;
     const std::uint64_t at_once = std::min(whole.count, ordered_rows_at_once);
     std::optional<stream_memory> room;
     if (whole.spans.spans > 0) room.emplace(memory, at_once * sizeof(std::uint32_t), stream);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "device/gpu_context.cuh"
 #include "device/support.cuh"
 #include "penstock/group/coalesced.cuh"
 #include "penstock/launch.hpp"
@@ -377,6 +378,143 @@ TEST_F(device_tables, groups_of_every_kind_gather) {
             }
         }
     }
+}
+
+namespace {
+
+// Memory of each kind that a program may hand in, of a device or of the host. Null: refused.
+class foreign_memory {
+public:
+    static constexpr std::size_t bytes = 2 << 20;
+
+    foreign_memory(const char* kind, int device) : kind_(kind), device_(device) {
+        int before = 0;
+        cudaGetDevice(&before);
+        cudaSetDevice(device);
+        cudaFree(nullptr);  // makes the context
+        if (kind_ == "cudaMalloc") cudaMalloc(&data_, bytes);
+        if (kind_ == "cudaMallocAsync") cudaMallocAsync(&data_, bytes, nullptr);
+        if (kind_ == "cudaMallocManaged") cudaMallocManaged(&data_, bytes);
+        if (kind_ == "cudaHostAlloc") cudaHostAlloc(&data_, bytes, cudaHostAllocDefault);
+        if (kind_ == "cudaHostRegister") take_registered();
+        if (kind_ == "cuMemMap" || kind_ == "cuMemMap to read" || kind_ == "cuMemMap, no access")
+            map_range();
+        cudaDeviceSynchronize();
+        cudaSetDevice(before);
+    }
+    ~foreign_memory() {
+        if (data_ == nullptr) return;
+        if (range_ != 0) {
+            host::driver().unmap(range_, bytes);
+            host::driver().release(memory_);
+            host::driver().free_addresses(range_, bytes);
+        } else if (kind_ == "cudaHostAlloc") {
+            cudaFreeHost(data_);
+        } else if (kind_ == "cudaHostRegister") {
+            cudaHostUnregister(data_);
+            std::free(data_);
+        } else {
+            cudaFree(data_);
+        }
+    }
+    foreign_memory(const foreign_memory&) = delete;
+    foreign_memory& operator=(const foreign_memory&) = delete;
+    [[nodiscard]] void* get() const { return data_; }
+
+private:
+    void take_registered() {
+        data_ = std::aligned_alloc(4096, bytes);
+        if (cudaHostRegister(data_, bytes, cudaHostRegisterDefault) == cudaSuccess) return;
+        std::free(std::exchange(data_, nullptr));
+    }
+    void map_range() {
+        CUmemAllocationProp of{};
+        of.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+        of.location = {CU_MEM_LOCATION_TYPE_DEVICE, device_};
+        const CUmemAccessDesc access{of.location, kind_ == "cuMemMap"
+                                                      ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                                                      : CU_MEM_ACCESS_FLAGS_PROT_READ};
+        const host::gpu_driver& driver = host::driver();
+        ASSERT_EQ(driver.reserve(&range_, bytes, 0, 0, 0), CUDA_SUCCESS);
+        ASSERT_EQ(driver.create(&memory_, bytes, &of, 0), CUDA_SUCCESS);
+        ASSERT_EQ(driver.map(range_, bytes, 0, memory_, 0), CUDA_SUCCESS);
+        if (kind_ != "cuMemMap, no access") {
+            ASSERT_EQ(driver.set_access(range_, bytes, &access, 1), CUDA_SUCCESS);
+        }
+        data_ = reinterpret_cast<void*>(range_);
+    }
+
+    const std::string kind_;
+    const int device_;
+    void* data_ = nullptr;
+    CUdeviceptr range_ = 0;
+    CUmemGenericAllocationHandle memory_{};
+};
+
+}  // namespace
+
+TEST_F(device_tables, rows_go_to_all_memory_that_the_device_writes_and_to_no_other) {
+    PENSTOCK_NEEDS_GPU();
+    start(256, 512, 2048, false);
+    const shared_array<std::int32_t> numbers(3);
+    numbers[0] = 5, numbers[1] = file_rows + 7, numbers[2] = 2 * file_rows + 9;
+    const std::pair<const char*, int> kinds[] = {{"cudaMalloc", 0},
+                                                 {"cudaMallocAsync", 0},
+                                                 {"cudaMallocManaged", 0},
+                                                 {"cudaHostAlloc", 0},
+                                                 {"cudaHostRegister", 0},
+                                                 {"cuMemMap", 0},
+                                                 {"cuMemMap to read", -EFAULT},
+                                                 {"cuMemMap, no access", -EFAULT}};
+    for (const auto& [kind, code] : kinds) {
+        SCOPED_TRACE(kind);
+        const foreign_memory out(kind, 0);
+        ASSERT_NE(out.get(), nullptr);
+        ASSERT_EQ(rows->gather(numbers.get(), 3, out.get(), {.stream = stream}), code);
+        ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+        if (code != 0) continue;
+        std::vector<std::uint8_t> got(3 * row);
+        ASSERT_EQ(cudaMemcpy(got.data(), out.get(), got.size(), cudaMemcpyDefault), cudaSuccess);
+        EXPECT_EQ(wrong_rows(numbers.get(), 3, got.data()), 0u);
+    }
+    EXPECT_TRUE(rows->check().ok());
+    EXPECT_TRUE(rt->health().ok());
+}
+
+TEST_F(device_tables, memory_of_another_gpu_is_refused_unless_it_may_be_reached) {
+    int devices = 0, may_reach = 0;
+    if (!has_gpu() || cudaGetDeviceCount(&devices) != cudaSuccess || devices < 2)
+        GTEST_SKIP() << "no two GPUs in this machine";
+    start(256, 512, 2048, false);
+    const shared_array<std::int32_t> numbers(3);
+    numbers[0] = 5, numbers[1] = file_rows + 7, numbers[2] = 2 * file_rows + 9;
+    if (cudaDeviceDisablePeerAccess(1) != cudaSuccess) cudaGetLastError();  // it was not enabled
+    const auto gather_to = [&](const char* kind) {
+        const foreign_memory out(kind, 1);
+        EXPECT_NE(out.get(), nullptr) << kind;
+        const int code = rows->gather(numbers.get(), 3, out.get(), {.stream = stream});
+        EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess) << kind;
+        return code;
+    };
+    for (const char* const kind : {"cudaMalloc", "cudaMallocAsync", "cuMemMap"})
+        EXPECT_EQ(gather_to(kind), -EFAULT) << kind;
+    {
+        const foreign_memory there("cudaMalloc", 1);
+        const shared_array<std::uint8_t> out(row);
+        EXPECT_EQ(rows->gather(static_cast<const std::int32_t*>(there.get()), 1, out.get(),
+                               {.stream = stream}),
+                  -EFAULT)
+            << "numbers";
+    }
+    EXPECT_EQ(gather_to("cudaHostAlloc"), 0);
+    ASSERT_EQ(cudaDeviceCanAccessPeer(&may_reach, 0, 1), cudaSuccess);
+    if (may_reach != 0) {
+        ASSERT_EQ(cudaDeviceEnablePeerAccess(1, 0), cudaSuccess);
+        EXPECT_EQ(gather_to("cudaMalloc"), 0);
+        EXPECT_EQ(gather_to("cuMemMap"), -EFAULT) << "which has rights of its own";
+        EXPECT_EQ(cudaDeviceDisablePeerAccess(1), cudaSuccess);
+    }
+    EXPECT_TRUE(rt->health().ok());
 }
 
 }  // namespace penstock::test
