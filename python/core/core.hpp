@@ -8,6 +8,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/unique_ptr.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -21,6 +22,10 @@
 #include "penstock/error.hpp"
 #include "penstock/runtime.hpp"
 #include "penstock/table.hpp"
+
+namespace penstock::host {
+enum class device_work;
+}
 
 namespace penstock::python {
 
@@ -40,6 +45,11 @@ public:
         const std::lock_guard lock(mutex_);
         return std::exchange(object_, nullptr);
     }
+    // After a take() whose close() could not be.
+    void put_back(std::shared_ptr<T> of) {
+        const std::lock_guard lock(mutex_);
+        object_ = std::move(of);
+    }
 
 private:
     mutable std::mutex mutex_;  // held for a copy of the pointer alone
@@ -53,8 +63,9 @@ struct runtime_box {
     ~runtime_box();
     // Throws ValueError once it is closed.
     std::shared_ptr<runtime> open() const;
-    // Throws what kept changed pages from their files; it is closed all the same. Calls of other
-    // threads use the runtime until they return. Returns the files that they have changed pages of.
+    // Throws what kept changed pages from their files; it is closed all the same, unless the device
+    // could not be waited for. Calls of other threads use the runtime until they return. Returns
+    // the files that they have changed pages of.
     std::vector<nanobind::str> close();
 
     shared_until_closed<runtime> rt;
@@ -70,22 +81,25 @@ private:
 };
 
 // A table with a use of its runtime. The last of its users ends it, first waiting until no kernel
-// of the device runs, for some gather may just have been launched.
+// uses it, for some gather may just have been launched.
 struct open_table {
     explicit open_table(std::shared_ptr<runtime> of);
     ~open_table();
     open_table(const open_table&) = delete;
     open_table& operator=(const open_table&) = delete;
 
-    // Before the last use ends: what a caller of scatter was not told of yet. If others use it
-    // still, their last use closes it, and what has been scattered by now is written here.
+    // After wait(), before the last use ends: what a caller of scatter was not told of yet. If
+    // others use it still, their last use closes it, and what has been scattered by now is written
+    // here.
     status close(bool is_last);
-    void wait();  // until no kernel of its devices runs
+    // Until no kernel uses it. Not ok: one may still do so.
+    [[nodiscard]] status wait();
 
     const std::shared_ptr<runtime> rt;
     const bool on_gpu;
     std::unique_ptr<table> rows;
     bool writable = false;
+    std::atomic<bool> has_kernels{false};  // of the program, which took a ref()
     // What an array of rows must have; no type: frameworks tell it in different ways.
     std::optional<dlpack::data_type> elements{};
     std::vector<std::int64_t> row_shape{};
@@ -96,7 +110,8 @@ struct table_box {
     explicit table_box(std::shared_ptr<open_table> made) : of(std::move(made)) {}
     // Throws ValueError once it is closed.
     std::shared_ptr<open_table> open() const;
-    // Throws what kept scattered rows from their files; it is closed all the same.
+    // Throws what kept scattered rows from their files; it is closed all the same, unless the
+    // device could not be waited for.
     void close();
     ~table_box();
 
@@ -117,6 +132,10 @@ public:
 private:
     PyThreadState* const state_;
 };
+
+// Waits until the work has ended that the devices of a runtime have, and disturbs no capture. Not
+// ok, and then `what` is open still: some of it may run.
+status wait_for_devices(runtime& rt, host::device_work of, const char* what);
 
 // The place of a device of the runtime. Throws ValueError: it has none there.
 std::uint32_t device_of(const runtime& rt, std::uint32_t place);

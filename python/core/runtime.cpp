@@ -187,6 +187,16 @@ std::uint32_t device_of(const runtime& rt, std::uint32_t place) {
     return place;
 }
 
+status wait_for_devices(runtime& rt, host::device_work of, const char* what) {
+    if (rt.where() != backend::gpu || rt.process_code() != 0) return {};
+    for (std::uint32_t i = 0; i < rt.device_count(); ++i)
+        if (const int code = rt.state(i).device->wait_for_groups(of); code != 0)
+            return {-EAGAIN,
+                    rt.state(i).label() + "the end of its kernels could not be waited for (" +
+                        error_text(code) + "), and " + what + " is open still; close it again"};
+    return {};
+}
+
 std::shared_ptr<runtime> runtime_box::open() const {
     std::shared_ptr<runtime> of = rt.get();
     if (of == nullptr) raise(-EBADF, "the runtime is closed; make another");
@@ -197,10 +207,14 @@ std::vector<nb::str> runtime_box::close() {
     std::shared_ptr<runtime> last = rt.take();
     if (last == nullptr) return {};
     ending of;
+    status waited;
     {
         const without_gil free;
-        of = end(std::move(last));
+        waited = wait_for_devices(*last, host::device_work::all, "the runtime");
+        if (waited.ok()) of = end(std::move(last));
+        else rt.put_back(std::move(last));
     }
+    check(waited);
     if (!of.lost.ok())
         of.lost.message += of.is_last ? "; they are lost, for the runtime has ended"
                                       : "; it is tried again when the calls of other threads end";
@@ -210,17 +224,15 @@ std::vector<nb::str> runtime_box::close() {
     return left;
 }
 
-// The device first has to end what was launched: kernels use the runtime's memory. A runtime that
-// calls of other threads use ends with the last of them, or never, if the process ends before: so
-// what was written until now is brought to its files here.
+// After wait_for_devices(), for kernels use the runtime's memory. A runtime that calls of other
+// threads use ends with the last of them, or never, if the process ends before: so what was written
+// until now is brought to its files here.
 runtime_box::ending runtime_box::end(std::shared_ptr<runtime> last) {
     ending out;
     const bool is_ours = last->process_code() == 0;  // else a child of fork(): all is the parent's
     std::vector<std::shared_ptr<host::write_error_log>> errors;
-    for (std::uint32_t i = 0; is_ours && i < last->device_count(); ++i) {
-        if (last->where() == backend::gpu) last->state(i).device->wait_for_groups();
+    for (std::uint32_t i = 0; is_ours && i < last->device_count(); ++i)
         errors.push_back(last->state(i).write_errors);
-    }
     // What could not be written before is tried again now.
     for (const auto& of : errors) of->clear();
     const bool has_others = last.use_count() > 1;
@@ -242,7 +254,8 @@ runtime_box::~runtime_box() {
     std::shared_ptr<runtime> last = rt.take();
     if (last == nullptr) return;
     const without_gil free;
-    end(std::move(last));
+    if (wait_for_devices(*last, host::device_work::all, "the runtime").ok()) end(std::move(last));
+    else static_cast<void>(new std::shared_ptr<runtime>(last));  // its memory stays for good
 }
 
 void bind_runtime(nb::module_& m) {

@@ -190,10 +190,11 @@ void run(table_box& box, const char* name, verb which, list of) {
             const without_gil free;
             code = waits && table->on_gpu ? call_through_pinned(*table, which, of)
                                           : call(*table->rows, which, of, &noted);
-            if (code == 0 && of.waits && !waits) {
-                const auto place = static_cast<std::uint32_t>(of.device);
-                code = wait_for_stream(*table->rt->state(place).device,
-                                       reinterpret_cast<void*>(of.stream));
+            if (code == 0 && !waits) {
+                host::cache_device& on =
+                    *table->rt->state(static_cast<std::uint32_t>(of.device)).device;
+                if (of.waits) code = wait_for_stream(on, reinterpret_cast<void*>(of.stream));
+                else on.note_verb(reinterpret_cast<device_stream>(of.stream));
             }
             if (waits) interrupted = watched->end();
             // In a child of fork() it tells why the call did not begin.
@@ -397,6 +398,7 @@ std::int64_t open_windows(table_box& box, std::uint64_t begin, std::uint64_t end
 nb::bytes ref_of(const table_box& box, std::uint32_t device) {
     const std::shared_ptr<open_table> table = box.open();
     const table_ref ref = table->rows->ref(device_of(*table->rt, device));
+    table->has_kernels = true;
     return nb::bytes(&ref, sizeof ref);
 }
 
@@ -405,21 +407,24 @@ nb::bytes ref_of(const table_box& box, std::uint32_t device) {
 open_table::open_table(std::shared_ptr<runtime> of)
     : rt(std::move(of)), on_gpu(rt->where() == backend::gpu) {}
 
-void open_table::wait() {
-    if (on_gpu && rows != nullptr && rt->process_code() == 0)
-        for (std::uint32_t i = 0; i < rt->device_count(); ++i)
-            rt->state(i).device->wait_for_groups();
+status open_table::wait() {
+    if (!on_gpu || rows == nullptr) return {};
+    return wait_for_devices(
+        *rt, has_kernels ? host::device_work::all : host::device_work::noted_verbs, "the array");
 }
 
+// Files and memory stay for good if kernels may still use them.
 open_table::~open_table() {
-    wait();
+    if (!wait().ok()) {
+        static_cast<void>(rows.release());
+        static_cast<void>(new std::shared_ptr<runtime>(rt));
+    }
     rows.reset();
 }
 
 status open_table::close(bool is_last) {
     if (rt->process_code() != 0) return {};  // a child of fork(): all is the parent's
-    wait();
-    status noted;  // a row that a scatter of a GPU could not write
+    status noted;                            // a row that a scatter of a GPU could not write
     if (writable) noted = rows->check();
     const status ended = is_last ? rows->close() : synced(*this);
     return ended.ok() ? noted : ended;
@@ -435,12 +440,15 @@ void table_box::close() {
     std::shared_ptr<open_table> last = of.take();
     if (last == nullptr) return;
     const table_layout layout = last->rows->layout();
-    status ended;
+    status waited, ended;
     {
         const without_gil free;
-        ended = last->close(last.use_count() == 1);
+        waited = last->wait();
+        if (waited.ok()) ended = last->close(last.use_count() == 1);
+        else of.put_back(std::move(last));
         last.reset();
     }
+    check(waited);
     check(ended, path_in(ended.message, layout));
 }
 

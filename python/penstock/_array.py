@@ -500,7 +500,7 @@ class Array(Opened[_core.Table]):
             self._core.check()
 
     def close(self) -> None:
-        """Closes the files; on a GPU waits first until no kernel runs. In mode ``"r+"`` what
+        """Closes the files; on a GPU waits first until no kernel uses them. In mode ``"r+"`` what
         ``scatter`` wrote is in the files when the last array of them is closed, or OSError says
         what could not be written and why, once; it is closed all the same, and another array of the
         file, or the end of the runtime, tries again. Captured graphs that gather from the array

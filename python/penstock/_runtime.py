@@ -322,6 +322,9 @@ class Runtime:
                     "closing the runtime: %s: changed pages are not in the file before the calls "
                     "of other threads end", path)
         except Exception as error:
+            if not self._core.closed:  # its kernels could not be waited for
+                self._closing = False
+                raise
             told.append(error)
         in_child = self._process != os.getpid()
         if self._writer not in (None, threading.current_thread()) and not in_child:

@@ -106,7 +106,8 @@ public:
         return 0;
     }
     status prepare(const runtime_ref&) override { return {}; }
-    void wait_for_groups() override {}
+    void note_verb(device_stream) override {}
+    int wait_for_groups(device_work) override { return 0; }
 
     int open(const runtime_ref& fs, const char* path, int flags) override {
         return penstock::open(lane{}, fs, path, flags);

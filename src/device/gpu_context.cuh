@@ -3,8 +3,9 @@
 // The program has CUDA state of its own, and the library leaves it alone:
 //  (1) Stream captures. A capture in mode "global" forbids other threads calls such as
 //      cudaStreamQuery, and ends invalid if they are made. Under the guard the calling thread is
-//      "relaxed": its calls disturb no capture. The library never uses the legacy stream, nor waits
-//      for the whole device, except on a stream that the caller named.
+//      "relaxed": its calls disturb no capture. The library uses the legacy stream only where the
+//      caller named it, and never synchronises the device or the context, which ends captures of
+//      every mode: device/gpu_wait.cuh has what it does in place of that.
 //  (2) Its pending error. Kernels are launched by calls that return their own code (launch_kernel),
 //      and calls that may well fail go to the driver, whose codes never become the runtime's last
 //      error.
@@ -49,6 +50,12 @@ struct gpu_driver {
     decltype(&cuCtxEnablePeerAccess) enable_peer_access = nullptr;
     decltype(&cuThreadExchangeStreamCaptureMode) exchange_mode = nullptr;
     decltype(&cuStreamIsCapturing) is_capturing = nullptr;
+    decltype(&cuStreamGetId) stream_id = nullptr;
+    decltype(&cuEventCreate) event_create = nullptr;
+    decltype(&cuEventRecord) event_record = nullptr;
+    decltype(&cuEventQuery) event_query = nullptr;
+    decltype(&cuEventSynchronize) event_synchronize = nullptr;
+    decltype(&cuEventDestroy) event_destroy = nullptr;
     decltype(&cuStreamBatchMemOp) batch_of_words = nullptr;
     decltype(&cuPointerGetAttribute) pointer_attribute = nullptr;
     decltype(&cuMemGetAddressRange) address_range = nullptr;

@@ -18,6 +18,13 @@ bool link_pair(links& linked, runtime_state& reader, const runtime_state& owner)
     return false;
 }
 
+// They were told to stop, so those that cannot be waited for end soon after.
+void await_groups(const runtime_state& state) {
+    if (const int code = state.device->wait_for_groups(); code != 0)
+        state.say("the end of its kernels could not be waited for (" + error_text(code) +
+                  "), and the memory that they look at goes now; end a runtime after its kernels");
+}
+
 }  // namespace
 
 std::unique_ptr<links> link_caches(const std::vector<std::unique_ptr<runtime_state>>& states) {
@@ -44,7 +51,7 @@ void unlink_caches(links& linked, const std::vector<std::unique_ptr<runtime_stat
         state->tell_stop();
     }
     linked.withdraw_all();
-    for (const auto& state : states) state->device->wait_for_groups();
+    for (const auto& state : states) await_groups(*state);
 }
 
 void share_cache(runtime_state& state) {
@@ -74,7 +81,7 @@ void end_sharing(runtime_state& state) {
     state.set_abort(-ECANCELED);
     state.tell_stop();
     state.share->leave();
-    state.device->wait_for_groups();
+    await_groups(state);
     state.share->end();
 }
 

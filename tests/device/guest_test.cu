@@ -8,50 +8,6 @@ namespace penstock::test {
 
 namespace {
 
-__global__ void touch(int* counter) { atomicAdd(counter, 1); }
-
-const std::pair<const char*, cudaStreamCaptureMode> capture_modes[] = {
-    {"global", cudaStreamCaptureModeGlobal},
-    {"thread_local", cudaStreamCaptureModeThreadLocal},
-    {"relaxed", cudaStreamCaptureModeRelaxed}};
-
-// A program that captures two launches into a graph and runs it, and does something between the
-// two.
-class capturing_program {
-public:
-    // Blocking streams are those with which the legacy stream waits.
-    explicit capturing_program(bool blocking) : counter_(1) {
-        cudaStreamCreateWithFlags(&stream_, blocking ? cudaStreamDefault : cudaStreamNonBlocking);
-        touch<<<1, 1, 0, stream_>>>(counter_.get());
-        cudaStreamSynchronize(stream_);
-    }
-    ~capturing_program() { cudaStreamDestroy(stream_); }
-    [[nodiscard]] cudaStream_t stream() const { return stream_; }
-
-    void capture(cudaStreamCaptureMode mode, const std::function<void()>& meanwhile) {
-        cudaGraph_t graph = nullptr;
-        cudaGraphExec_t program = nullptr;
-        counter_[0] = 0;
-        ASSERT_EQ(cudaStreamBeginCapture(stream_, mode), cudaSuccess);
-        touch<<<1, 1, 0, stream_>>>(counter_.get());
-        meanwhile();
-        touch<<<1, 1, 0, stream_>>>(counter_.get());
-        EXPECT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
-        ASSERT_NE(graph, nullptr);
-        ASSERT_EQ(cudaGraphInstantiate(&program, graph, 0), cudaSuccess);
-        ASSERT_EQ(cudaGraphLaunch(program, stream_), cudaSuccess);
-        ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
-        EXPECT_EQ(counter_[0], 2);
-        cudaGraphExecDestroy(program);
-        cudaGraphDestroy(graph);
-        EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
-    }
-
-private:
-    const shared_array<int> counter_;
-    cudaStream_t stream_ = nullptr;
-};
-
 // Kernels that read without end in a thread of their own, until this goes.
 class reading_thread {
 public:

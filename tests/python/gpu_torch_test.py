@@ -6,6 +6,7 @@ gpu_torch_test.py [--times] also prints times beside rows in pinned host memory.
 import errno
 import os
 import sys
+import threading
 import time
 import unittest
 
@@ -235,6 +236,44 @@ class graphs(Case):
             rt.check()
             ps.stats(rt)
             array.gather([1, 2])
+
+    def test_an_array_is_closed_beside_a_capture_after_what_was_scattered(self):
+        rt = self.gpu_runtime(writable=True)
+        path = self.folder / "written.bin"
+        ids = torch.arange(0, 5000, 7, device="cuda")
+        counter = torch.zeros((), device="cuda")
+        stream, errors = torch.cuda.Stream(), []
+
+        def scatter_and_close(value):
+            try:
+                with ps.open_array(path, "r+", dtype="float32", shape=(-1, 64),
+                                   runtime=rt) as array, torch.cuda.stream(stream):
+                    torch.cuda._sleep(500_000_000)
+                    array.scatter(ids, values[value])
+            except Exception as error:
+                errors.append(error)
+
+        values = {v: torch.full((len(ids), 64), float(v), device="cuda") for v in (1, 2, 3, 4)}
+        torch.cuda.synchronize()
+        modes = ("global", "thread_local", "relaxed")
+        for value, mode in enumerate(("none", *modes), 1):
+            np.zeros((5000, 64), np.float32).tofile(path)
+            if mode == "none":
+                scatter_and_close(value)
+            else:
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph, capture_error_mode=mode):
+                    counter.add_(1)
+                    thread = threading.Thread(target=scatter_and_close, args=(value,))
+                    thread.start()
+                    thread.join()
+                    counter.add_(1)
+                counter.zero_()
+                graph.replay()
+                self.assertEqual(float(counter), 2, mode)
+            self.assertEqual(errors, [], mode)
+            got = np.fromfile(path, np.float32).reshape(5000, 64)
+            self.assertTrue((got[::7] == value).all(), mode)
 
 
 class regions(Case):
