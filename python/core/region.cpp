@@ -17,6 +17,7 @@
 
 #include "core/core.hpp"
 #include "core/dlpack.hpp"
+#include "device/device.hpp"
 #include "os/process_owner.hpp"
 #include "runtime/runtime_state.hpp"
 
@@ -63,19 +64,37 @@ public:
         return ended_ != so_far;
     }
 
+    // Two last uses at the same time would each take the other for the last. True: it was not.
+    bool drop_unless_last(shared_region& use) {
+        const std::lock_guard lock(dropping_);
+        if (use.use_count() <= 1) return false;
+        use.reset();
+        return true;
+    }
+
 private:
+    std::mutex dropping_;
     std::mutex mutex_;  // of the rest
     std::condition_variable changed_;
     std::set<std::uint64_t> under_way_;
     std::uint64_t begun_ = 0, ended_ = 0;
 };
 
+// The region with the wait for the device before its memory goes: a framework drops the last tensor
+// once it has queued the kernels that use it, on a stream that is not known here. Of a device that
+// cannot be waited for the memory stays for good. `gpu`: negative on CPU threads.
+shared_region held(std::unique_ptr<file_region> made, int gpu) {
+    return {made.release(), [gpu](file_region* of) {
+                if (gpu < 0 || host::wait_for_gpu(gpu) == 0) delete of;
+            }};
+}
+
 // The last use of a region's memory may end anywhere: in the collector of a framework, on any
 // thread, with or without the GIL, after the interpreter. The end of a region waits for the device
 // or for the file, and a line for the log may need the GIL, so a thread does that.
 void end_use(shared_region use) {
-    if (use.use_count() > 1) return;
     region_ends& ends = host::one_of_process<region_ends>();
+    if (ends.drop_unless_last(use)) return;
     std::uint64_t number = 0;
     try {
         number = ends.begin();
@@ -134,8 +153,9 @@ constexpr const char* versioned_name = "dltensor_versioned";
 
 class region_box {
 public:
-    region_box(shared_region region, std::string path, bool on_gpu)
-        : path(std::move(path)), on_gpu_(on_gpu), region_(std::move(region)) {}
+    // `gpu`: its number; negative on CPU threads.
+    region_box(shared_region region, std::string path, int gpu)
+        : path(std::move(path)), gpu_(gpu), region_(std::move(region)) {}
     ~region_box() {
         const without_gil free;
         region_.reset();
@@ -174,9 +194,13 @@ public:
         {
             const without_gil free;
             const auto on = reinterpret_cast<device_stream>(stream);
-            // Tensors that share the memory may live on.
-            if (last.use_count() > 1) code = std::min<std::int64_t>(last->release(on), 0);
-            else code = last->close(on);
+            // Tensors that share the memory may live on. One that is gone may have kernels.
+            const bool is_shared = last.use_count() > 1;
+            const int waited = is_shared || gpu_ < 0 ? 0 : host::wait_for_gpu(gpu_);
+            code = waited != 0 ? waited
+                   : is_shared ? std::min<std::int64_t>(last->release(on), 0)
+                               : last->close(on);
+            if (waited != 0 || code == -EBUSY) put_back(last);
             last.reset();
         }
         if (code != -ECHILD) check(code, "closing a region", path);
@@ -190,7 +214,7 @@ public:
         use.strides.assign(shape.size(), 1);
         for (std::size_t i = shape.size(); i-- > 1;) use.strides[i - 1] = use.strides[i] * shape[i];
         return {static_cast<std::byte*>(use.region->data()) + front,
-                {on_gpu_ ? dlpack::cuda : dlpack::host_memory, device},
+                {gpu_ >= 0 ? dlpack::cuda : dlpack::host_memory, device},
                 static_cast<std::int32_t>(shape.size()),
                 {static_cast<dlpack::kind>(code), static_cast<std::uint8_t>(bits), 1},
                 use.shape.data(),
@@ -201,7 +225,14 @@ public:
     const std::string path;  // of the file, for errors
 
 private:
-    const bool on_gpu_;
+    // After a close() that could not be: it left the region open.
+    void put_back(const shared_region& of) {
+        const std::lock_guard lock(mutex_);
+        region_ = of;
+        closed_ = false;
+    }
+
+    const int gpu_;
     mutable std::mutex mutex_;  // of the rest
     shared_region region_;
     bool kept_ = false, closed_ = false;
@@ -257,7 +288,8 @@ std::unique_ptr<region_box> make_region(const runtime_box& of, const file_name& 
         });
     }
     check(s, path.bytes);
-    return std::make_unique<region_box>(std::move(made), place.bytes, rt->where() == backend::gpu);
+    const int gpu = rt->where() == backend::gpu ? rt->settings(device).device : -1;
+    return std::make_unique<region_box>(held(std::move(made), gpu), place.bytes, gpu);
 }
 
 template <typename Verb>

@@ -277,6 +277,45 @@ class graphs(Case):
 
 
 class regions(Case):
+    def test_memory_stays_until_the_kernels_that_use_it_have_ended(self):
+        path = self.folder / "long.bin"
+        np.full(16 << 20, 7, np.float32).tofile(path)
+        # What goes wrong takes the device with it.
+        code = """
+import sys, time, torch, penstock as ps
+path, mode, way = sys.argv[1:]
+rt = ps.Runtime(device="gpu", cache="64MiB", writable=True)
+stream, out = torch.cuda.Stream(), torch.zeros(16 << 20, device="cuda")
+region = ps.open_region(path, mode, "float32", runtime=rt)
+tensor = torch.as_tensor(region, device="cuda") if mode == "r" else torch.from_dlpack(region)
+torch.add(tensor, 0, out=out)  # is loaded
+torch.cuda.synchronize()
+out.zero_()
+torch.cuda.synchronize()
+with torch.cuda.stream(stream):
+    torch.cuda._sleep(1_000_000_000)
+    torch.add(tensor, 0, out=out)
+if way == "tensor last":
+    region.close()
+    del tensor
+elif way == "region last":
+    del tensor
+    region.close()
+else:
+    del tensor, region
+time.sleep(0.2)
+other = ps.open_region(path, mode, "float32", runtime=rt)
+stream.synchronize()
+assert bool((out == 7).all()), "wrong numbers"
+other.close()
+rt.close()
+"""
+        for mode in ("r", "r+"):
+            for way in ("tensor last", "region last", "dropped"):
+                with self.subTest(mode=mode, way=way):
+                    done = self.child(code, str(path), mode, way)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_a_region_is_a_tensor_without_a_copy(self):
         rt = self.gpu_runtime(writable=True)
         path = self.folder / "matrix.bin"
