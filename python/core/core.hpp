@@ -8,7 +8,6 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/unique_ptr.h>
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -22,10 +21,6 @@
 #include "penstock/error.hpp"
 #include "penstock/runtime.hpp"
 #include "penstock/table.hpp"
-
-namespace penstock::host {
-enum class device_work;
-}
 
 namespace penstock::python {
 
@@ -99,7 +94,6 @@ struct open_table {
     const bool on_gpu;
     std::unique_ptr<table> rows;
     bool writable = false;
-    std::atomic<bool> has_kernels{false};  // of the program, which took a ref()
     // What an array of rows must have; no type: frameworks tell it in different ways.
     std::optional<dlpack::data_type> elements{};
     std::vector<std::int64_t> row_shape{};
@@ -135,7 +129,7 @@ private:
 
 // Waits until the work has ended that the devices of a runtime have, and disturbs no capture. Not
 // ok, and then `what` is open still: some of it may run.
-status wait_for_devices(runtime& rt, host::device_work of, const char* what);
+status wait_for_devices(runtime& rt, const char* what);
 
 // The place of a device of the runtime. Throws ValueError: it has none there.
 std::uint32_t device_of(const runtime& rt, std::uint32_t place);

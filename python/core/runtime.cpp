@@ -187,10 +187,10 @@ std::uint32_t device_of(const runtime& rt, std::uint32_t place) {
     return place;
 }
 
-status wait_for_devices(runtime& rt, host::device_work of, const char* what) {
+status wait_for_devices(runtime& rt, const char* what) {
     if (rt.where() != backend::gpu || rt.process_code() != 0) return {};
     for (std::uint32_t i = 0; i < rt.device_count(); ++i)
-        if (const int code = rt.state(i).device->wait_for_groups(of); code != 0)
+        if (const int code = rt.state(i).device->wait_for_groups(); code != 0)
             return {-EAGAIN,
                     rt.state(i).label() + "the end of its kernels could not be waited for (" +
                         error_text(code) + "), and " + what + " is open still; close it again"};
@@ -210,7 +210,7 @@ std::vector<nb::str> runtime_box::close() {
     status waited;
     {
         const without_gil free;
-        waited = wait_for_devices(*last, host::device_work::all, "the runtime");
+        waited = wait_for_devices(*last, "the runtime");
         if (waited.ok()) of = end(std::move(last));
         else rt.put_back(std::move(last));
     }
@@ -254,7 +254,7 @@ runtime_box::~runtime_box() {
     std::shared_ptr<runtime> last = rt.take();
     if (last == nullptr) return;
     const without_gil free;
-    if (wait_for_devices(*last, host::device_work::all, "the runtime").ok()) end(std::move(last));
+    if (wait_for_devices(*last, "the runtime").ok()) end(std::move(last));
     else static_cast<void>(new std::shared_ptr<runtime>(last));  // its memory stays for good
 }
 

@@ -190,11 +190,10 @@ void run(table_box& box, const char* name, verb which, list of) {
             const without_gil free;
             code = waits && table->on_gpu ? call_through_pinned(*table, which, of)
                                           : call(*table->rows, which, of, &noted);
-            if (code == 0 && !waits) {
-                host::cache_device& on =
-                    *table->rt->state(static_cast<std::uint32_t>(of.device)).device;
-                if (of.waits) code = wait_for_stream(on, reinterpret_cast<void*>(of.stream));
-                else on.note_verb(reinterpret_cast<device_stream>(of.stream));
+            if (code == 0 && of.waits && !waits) {
+                const auto place = static_cast<std::uint32_t>(of.device);
+                code = wait_for_stream(*table->rt->state(place).device,
+                                       reinterpret_cast<void*>(of.stream));
             }
             if (waits) interrupted = watched->end();
             // In a child of fork() it tells why the call did not begin.
@@ -398,7 +397,6 @@ std::int64_t open_windows(table_box& box, std::uint64_t begin, std::uint64_t end
 nb::bytes ref_of(const table_box& box, std::uint32_t device) {
     const std::shared_ptr<open_table> table = box.open();
     const table_ref ref = table->rows->ref(device_of(*table->rt, device));
-    table->has_kernels = true;
     return nb::bytes(&ref, sizeof ref);
 }
 
@@ -409,8 +407,7 @@ open_table::open_table(std::shared_ptr<runtime> of)
 
 status open_table::wait() {
     if (!on_gpu || rows == nullptr) return {};
-    return wait_for_devices(
-        *rt, has_kernels ? host::device_work::all : host::device_work::noted_verbs, "the array");
+    return wait_for_devices(*rt, "the array");
 }
 
 // Files and memory stay for good if kernels may still use them.

@@ -106,8 +106,7 @@ public:
         return 0;
     }
     status prepare(const runtime_ref&) override { return {}; }
-    void note_verb(device_stream) override {}
-    int wait_for_groups(device_work) override { return 0; }
+    int wait_for_groups() override { return 0; }
 
     int open(const runtime_ref& fs, const char* path, int flags) override {
         return penstock::open(lane{}, fs, path, flags);

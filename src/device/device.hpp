@@ -115,9 +115,6 @@ PENSTOCK_HD PENSTOCK_INLINE void run_part(const Group& g, const runtime_ref& fs,
 // What stands in a row's brackets, as the rest of a list.
 #define PENSTOCK_REST(...) __VA_OPT__(, ) __VA_ARGS__
 
-// Verbs of tables that were noted, and launches of graphs that may contain one; or all.
-enum class device_work { noted_verbs, all };
-
 // How groups of one device reach the memory of another.
 enum class link_kind { none, same_memory, nvlink, pcie };
 
@@ -230,13 +227,11 @@ public:
     // loaded before this returns. At most most_sampled bytes.
     static constexpr std::uint64_t most_sampled = 4096;
     virtual int sample(std::uint64_t* out, std::uint64_t* counters, std::uint64_t count) = 0;
-    // gpu only: after run_table, so that wait_for_groups can tell when the verb has ended.
-    virtual void note_verb(device_stream stream) = 0;
     // gpu only: returns when the work has ended that was put on the device before. Disturbs no
     // stream capture. 0, also if a fault has ended the work; -ENOMEM or -EBUSY, after ten seconds:
     // some of it may still run. On cpu the groups are threads of the program, which has ended them
     // before it ends a runtime.
-    virtual int wait_for_groups(device_work of = device_work::all) = 0;
+    virtual int wait_for_groups() = 0;
 
     // Has the parts of a loan copied by groups of this device. It ends with the device.
     virtual page_lender& lender() = 0;
@@ -251,7 +246,7 @@ std::unique_ptr<cache_device> make_cpu_device();
 std::unique_ptr<cache_device> make_gpu_device(int device, status& why);
 // The number of the GPU that the memory is of, or was pinned for; -1: the driver knows of none.
 int gpu_of_memory(const void* memory);
-// cache_device::wait_for_groups for all work, where there may be no runtime any more.
+// cache_device::wait_for_groups, where there may be no runtime any more.
 int wait_for_gpu(int device);
 
 }  // namespace penstock::host

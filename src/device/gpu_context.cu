@@ -83,12 +83,6 @@ gpu_driver::gpu_driver() {
     find(PENSTOCK_NAME(cuCtxEnablePeerAccess), enable_peer_access);
     find(PENSTOCK_NAME(cuThreadExchangeStreamCaptureMode), exchange_mode);
     find(PENSTOCK_NAME(cuStreamIsCapturing), is_capturing);
-    find(PENSTOCK_NAME(cuStreamGetId), stream_id);
-    find(PENSTOCK_NAME(cuEventCreate), event_create);
-    find(PENSTOCK_NAME(cuEventRecord), event_record);
-    find(PENSTOCK_NAME(cuEventQuery), event_query);
-    find(PENSTOCK_NAME(cuEventSynchronize), event_synchronize);
-    find(PENSTOCK_NAME(cuEventDestroy), event_destroy);
     find(PENSTOCK_NAME(cuStreamBatchMemOp), batch_of_words);
     find(PENSTOCK_NAME(cuPointerGetAttribute), pointer_attribute);
     find(PENSTOCK_NAME(cuMemGetAddressRange), address_range);

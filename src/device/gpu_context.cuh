@@ -50,12 +50,6 @@ struct gpu_driver {
     decltype(&cuCtxEnablePeerAccess) enable_peer_access = nullptr;
     decltype(&cuThreadExchangeStreamCaptureMode) exchange_mode = nullptr;
     decltype(&cuStreamIsCapturing) is_capturing = nullptr;
-    decltype(&cuStreamGetId) stream_id = nullptr;
-    decltype(&cuEventCreate) event_create = nullptr;
-    decltype(&cuEventRecord) event_record = nullptr;
-    decltype(&cuEventQuery) event_query = nullptr;
-    decltype(&cuEventSynchronize) event_synchronize = nullptr;
-    decltype(&cuEventDestroy) event_destroy = nullptr;
     decltype(&cuStreamBatchMemOp) batch_of_words = nullptr;
     decltype(&cuPointerGetAttribute) pointer_attribute = nullptr;
     decltype(&cuMemGetAddressRange) address_range = nullptr;
@@ -133,6 +127,11 @@ private:
 
 // What calls return whose guard is false.
 inline constexpr int context_is_gone = -ENODEV;
+
+// Until all work has ended that was put on the device whose context is current; disturbs no capture
+// (gpu_wait.cu). 0, also if it has ended by a fault. -ENOMEM or -EBUSY, after ten seconds: some may
+// still run.
+int wait_for_current_device();
 
 // Free and all bytes of the device whose context is current; 0 if it does not say.
 struct device_room {

@@ -14,7 +14,6 @@
 #include "device/gpu_gather.cuh"
 #include "device/gpu_links.cuh"
 #include "device/gpu_table.cuh"
-#include "device/gpu_wait.cuh"
 #include "device/gpu_words.cuh"
 #include "penstock/group/gpu_groups.cuh"
 #include "penstock/write.hpp"
@@ -100,7 +99,6 @@ public:
         const device_guard guard(context_);
         if (!guard) return;
         desks_.end();
-        verbs_.end();
         if (watch_ != nullptr) cudaStreamDestroy(watch_);
         words_.end();
     }
@@ -178,15 +176,9 @@ public:
         return copy(to, from, bytes, false);
     }
 
-    void note_verb(device_stream stream) override {
+    int wait_for_groups() override {
         const device_guard guard(context_);
-        if (guard) verbs_.note(static_cast<cudaStream_t>(stream));
-    }
-    int wait_for_groups(device_work of) override {
-        const device_guard guard(context_);
-        if (!guard) return 0;  // what ran went with the context
-        if (const int code = verbs_.wait(); code != 0) return code;
-        return of == device_work::all || verbs_.are_incomplete() ? wait_for_current_device() : 0;
+        return guard ? wait_for_current_device() : 0;  // else what ran went with the context
     }
 
     status prepare(const runtime_ref& fs) override {
@@ -519,7 +511,6 @@ private:
     const std::string name_, slow_start_;
     gpu_memory memory_;
     gpu_tables tables_;
-    noted_verbs verbs_;
     gpu_loans loans_;  // ends before its memory goes
     cudaStream_t watch_ = nullptr;
     desk_pool desks_;

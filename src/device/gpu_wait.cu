@@ -1,8 +1,20 @@
-#include "device/gpu_wait.cuh"
-
+// Waiting for all work that a device has under way, beside stream captures of the program.
+//
+// To synchronise a device or a context, or to record an event of a whole context, does not go
+// together with captures: while any thread captures a stream of the device, in any mode, such a
+// call fails and makes the capture invalid. No call tells whether some stream is being captured, so
+// the library makes none of these. It allocates a piece of memory and frees it, which captures
+// allow to a relaxed thread (device_guard). To free memory that cuMemAlloc gave "causes the GPU to
+// synchronize across all executing CUDA streams" (CUDA Programming Guide, stream-ordered memory
+// allocation): any kernel may use it, so each that was launched before has to end first. The guest
+// tests (guest_wait) look whether the driver does so, beside captures too. CUDA calls of other
+// threads may be held up meanwhile, as by each cudaFree of the program.
+//
+// An event for each verb of a table, recorded on its stream, would do for Python's arrays without
+// that. It was tried, and made each call longer by a microsecond of seven
+// (bench/results/h200/2026-11-30-waits.txt).
 #include <cerrno>
 #include <chrono>
-#include <new>
 #include <thread>
 
 #include "device/device.hpp"
@@ -30,64 +42,6 @@ CUresult take_piece(CUdeviceptr& out) {
 }
 
 }  // namespace
-
-// The event of the stream's last verb covers those before. Else one of a stream whose verbs have
-// ended, or a new one. The caller holds the lock. Null: the driver has none.
-CUevent noted_verbs::event_for(unsigned long long stream) {
-    mark* unused = nullptr;
-    for (mark& m : marks_) {
-        if (m.stream == stream) return m.event;
-        if (unused == nullptr && driver().event_query(m.event) == CUDA_SUCCESS) unused = &m;
-    }
-    if (unused == nullptr) {
-        marks_.reserve(marks_.size() + 1);  // before there is an event that could be lost
-        mark made;
-        if (driver().event_create(&made.event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
-            return nullptr;
-        unused = &marks_.emplace_back(made);
-    }
-    unused->stream = stream;
-    return unused->event;
-}
-
-bool noted_verbs::record(cudaStream_t stream) try {
-    CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
-    unsigned long long number = 0;
-    if (driver().is_capturing(stream, &state) != CUDA_SUCCESS ||
-        state != CU_STREAM_CAPTURE_STATUS_NONE ||
-        driver().stream_id(stream, &number) != CUDA_SUCCESS)
-        return false;
-    const std::lock_guard lock(mutex_);
-    const CUevent event = event_for(number);
-    return event != nullptr && driver().event_record(event, stream) == CUDA_SUCCESS;
-} catch (const std::bad_alloc&) {
-    return false;
-}
-
-void noted_verbs::note(cudaStream_t stream) {
-    if (!record(stream)) incomplete_ = true;
-}
-
-// It waits without the lock, so that other threads go on noting, and once for each event: one that
-// is recorded anew meanwhile is waited for as it was when its wait began.
-int noted_verbs::wait() {
-    int first = 0;
-    for (std::size_t i = 0;; ++i) {
-        CUevent event = nullptr;
-        {
-            const std::lock_guard lock(mutex_);
-            if (i == marks_.size()) return first;
-            event = marks_[i].event;
-        }
-        if (const int code = code_of_wait(driver().event_synchronize(event)); first == 0)
-            first = code;
-    }
-}
-
-void noted_verbs::end() {
-    for (const mark& m : marks_) driver().event_destroy(m.event);
-    marks_.clear();
-}
 
 int wait_for_current_device() {
     constexpr std::chrono::seconds longest(10);

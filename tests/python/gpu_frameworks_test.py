@@ -269,14 +269,18 @@ class frameworks(common.Case):
                     self.same(got.get())
             self.assertEqual(cupy.cuda.runtime.getDevice(), 0)
         if jax and jax.default_backend() == "gpu" and len(jax.devices()) > 1:
-            second = jax.devices()[1]
-            ids = jax.device_put(self.numbers.astype(np.int32), second)
-            got = array.gather(ids)
-            self.assertEqual(got.devices(), {second})
-            self.same(got)
-            array.scatter(ids, jax.device_put(self.content[self.numbers] + 1, second))
-            self.content[self.numbers] += 1
-            self.same(array.gather(ids))
+            # jax leaves its GPU current for the thread.
+            in_a_thread(lambda: self.on_the_second_gpu_of_jax(array))
+
+    def on_the_second_gpu_of_jax(self, array):
+        second = jax.devices()[1]
+        ids = jax.device_put(self.numbers.astype(np.int32), second)
+        got = array.gather(ids)
+        self.assertEqual(got.devices(), {second})
+        self.same(got)
+        array.scatter(ids, jax.device_put(self.content[self.numbers] + 1, second))
+        self.content[self.numbers] += 1
+        self.same(array.gather(ids))
 
     @unittest.skipUnless(torch and cupy, "torch or cupy is not installed")
     def test_uses_end_in_any_order(self):

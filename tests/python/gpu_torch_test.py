@@ -4,6 +4,7 @@ captured graph that is replayed with new numbers while pages leave, and errors t
 
 gpu_torch_test.py [--times] also prints times beside rows in pinned host memory."""
 import errno
+import importlib.util
 import os
 import sys
 import threading
@@ -246,7 +247,7 @@ class graphs(Case):
 
         def scatter_and_close(value):
             try:
-                with ps.open_array(path, "r+", dtype="float32", shape=(-1, 64),
+                with ps.open_array(path, mode="r+", dtype="float32", shape=(-1, 64),
                                    runtime=rt) as array, torch.cuda.stream(stream):
                     torch.cuda._sleep(500_000_000)
                     array.scatter(ids, values[value])
@@ -276,6 +277,10 @@ class graphs(Case):
             self.assertTrue((got[::7] == value).all(), mode)
 
 
+def cupy_is_here():
+    return importlib.util.find_spec("cupy") is not None
+
+
 class regions(Case):
     def test_memory_stays_until_the_kernels_that_use_it_have_ended(self):
         path = self.folder / "long.bin"
@@ -287,7 +292,13 @@ path, mode, way = sys.argv[1:]
 rt = ps.Runtime(device="gpu", cache="64MiB", writable=True)
 stream, out = torch.cuda.Stream(), torch.zeros(16 << 20, device="cuda")
 region = ps.open_region(path, mode, "float32", runtime=rt)
-tensor = torch.as_tensor(region, device="cuda") if mode == "r" else torch.from_dlpack(region)
+if mode == "r":  # torch takes no memory that is read only, but what cupy has of it
+    import cupy
+    shared = cupy.asarray(region)
+    tensor = torch.from_dlpack(shared)
+    del shared
+else:
+    tensor = torch.from_dlpack(region)
 torch.add(tensor, 0, out=out)  # is loaded
 torch.cuda.synchronize()
 out.zero_()
@@ -310,7 +321,7 @@ assert bool((out == 7).all()), "wrong numbers"
 other.close()
 rt.close()
 """
-        for mode in ("r", "r+"):
+        for mode in ("r", "r+") if cupy_is_here() else ("r+",):
             for way in ("tensor last", "region last", "dropped"):
                 with self.subTest(mode=mode, way=way):
                     done = self.child(code, str(path), mode, way)
