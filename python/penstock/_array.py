@@ -15,6 +15,7 @@ from ._memory import (Framework, Numbers, check_conversion, import_numpy, is_tru
                       not_numbers, padding_of)
 from ._opened import Opened
 from ._runtime import Runtime, default
+from ._table_numbers import enter
 
 _BUILTIN_TYPES = {"float": "float64", "int": "int64", "complex": "complex128"}
 _FOREIGN_ORDER = ">" if sys.byteorder == "little" else "<"
@@ -234,6 +235,7 @@ class Array(Opened[_core.Table]):
         self._places = {n: i for i, n in enumerate(runtime.device_numbers)}
         super().__init__(core, runtime, layout.pieces[0][0], mode, dtype,
                          (layout.rows, *row_shape))
+        self._number = enter(self, layout, mode)  # by which programs of torch know it
 
     # What it is
 
@@ -295,11 +297,9 @@ class Array(Opened[_core.Table]):
             kind = framework_of(out)
             kind.claim(out)
         if stream is None and framework.tells and ids.dtype in framework.types:
+            is_plain = out is None or (kind.tells and kind.resolved(out) is out)
             if out is None:
                 out = framework.empty((*ids.shape, *self._row_shape), self._dtype, ids)
-                is_plain = True
-            else:
-                is_plain = kind.tells and kind.resolved(out) is out
             if is_plain and self._core.gather_arrays(ids, out, pad):
                 return out
         numbers = framework.numbers(ids)

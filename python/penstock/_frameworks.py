@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import sys
+from functools import partial
 from typing import Any
 
 from ._dlpack import Exchanged
@@ -114,6 +115,16 @@ def _count_write(tensor: Any) -> None:
     tensor.transpose_(0, 0)
 
 
+class _NoForwardAD:
+    """Of a torch without it."""
+
+    _current_level = -1
+
+
+class Recorded(RuntimeError):
+    """The call happens once, while torch records a program, and would be missing there."""
+
+
 _SHORT = {"torch.int8", "torch.uint8", "torch.int16", "torch.uint16"}  # become int32
 
 
@@ -133,6 +144,24 @@ class Torch:
         self.dtypes: dict[str, Any] = {}
         graph = getattr(getattr(torch, "autograd", None), "graph", None)
         self.count_write = getattr(graph, "increment_version", _count_write)
+        autograd = getattr(torch, "autograd", None)
+        self.forward_ad: Any = getattr(autograd, "forward_ad", _NoForwardAD)
+        core: Any = getattr(torch, "_C", None)
+        self.is_tracing = getattr(core, "_is_tracing", bool)
+        self.modes = getattr(core, "_len_torch_dispatch_stack", int)
+        self.early_modes: Any = bool
+        early = getattr(getattr(core, "DispatchKey", None), "PreDispatch", None)
+        if early is not None:
+            self.early_modes = partial(core._dispatch_tls_is_dispatch_key_included, early)
+
+    def refuse_record(self) -> None:
+        """Recorded: this is a call under torch.jit.trace or make_fx. Modes of others may stay."""
+        if self.is_tracing() or self.early_modes() or any(
+                type(mode).__name__ == "ProxyTorchDispatchMode"
+                for mode in self.torch.utils._python_dispatch._get_current_dispatch_mode_stack()):
+            raise Recorded("torch records a program (torch.jit.trace, make_fx), which would have "
+                           "the memory and not the call; use penstock.torch.gather, whose operator "
+                           "it takes (PyTorch 2.4 and later), or make the call outside of it")
 
     def numbers(self, ids: Any) -> Numbers:
         number = self.types.get(ids.dtype)
@@ -140,6 +169,9 @@ class Torch:
             if str(ids.dtype) not in _SHORT:
                 raise not_numbers(ids, f"{ids.dtype} counts no rows")
             ids, number = ids.to(self.torch.int32), NUMBER_TYPES["int32"]
+        if ids.is_nested or ids.layout != self.torch.strided:
+            raise not_numbers(ids, "they are a nested tensor" if ids.is_nested else
+                              f"they are {ids.layout}")
         ids = self.resolved(ids)
         if not ids.is_contiguous():
             ids = ids.contiguous()
@@ -178,19 +210,30 @@ class Torch:
         return found
 
     def empty(self, shape: tuple[int, ...], dtype: str, ids: Any) -> Any:
+        if self.is_tracing() or self.modes() or self.early_modes():
+            self.refuse_record()
         return self.torch.empty(shape, dtype=self.dtype(dtype), device=ids.device)
 
     def resolved(self, rows: Any) -> Any:
         """A copy, where it is a view that shows the conjugates or negatives of what memory has."""
+        if self.is_tracing() or self.modes() or self.early_modes():
+            self.refuse_record()
         if rows.is_conj():
             rows = rows.resolve_conj()
         return rows.resolve_neg() if rows.is_neg() else rows
+
+    def refuse_tangent(self, out: Any) -> None:
+        if self.forward_ad.unpack_dual(out).tangent is not None:
+            raise wrong_out("it has a tangent (forward-mode AD), and a gather has none; give "
+                            "memory without one")
 
     def claim(self, out: Any) -> None:
         """Autograd has to know of the write: what a backward needs would be another's silently."""
         if out.requires_grad and self.torch.is_grad_enabled():
             raise wrong_out("it requires a gradient, and a gather has none; give out.detach(), or "
                             "gather in torch.no_grad()")
+        if self.forward_ad._current_level >= 0:
+            self.refuse_tangent(out)
         if not out.is_inference():  # which counts no writes
             self.count_write(out)
 

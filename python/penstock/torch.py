@@ -10,13 +10,12 @@ is zeros, and ``Embedding.check()`` (or ``Array.check()``, ``Runtime.check()``) 
 after the work has ended. Nothing here has a gradient.
 
 The operator is ``torch.ops.penstock.gather(table, ids, out, pad)``, where ``table`` is the number
-that ``handle(array)`` gives. Fake kernels of operators came with PyTorch 2.4: before that
-(``has_operator`` is False) the same calls run eagerly, and torch.compile breaks its graph there."""
+that ``handle(array)`` gives; programs that torch compiles or saves have it as a constant. Fake
+kernels of operators came with PyTorch 2.4: before that (``has_operator`` is False) the same calls
+run eagerly, and torch.compile breaks its graph there."""
 from __future__ import annotations
 
 import copy
-import itertools
-import weakref
 from collections.abc import Sequence
 from typing import Any, Optional, Union
 
@@ -27,22 +26,16 @@ from . import _frameworks
 from ._array import Array, open_array
 from ._errors import Path
 from ._runtime import Runtime
+from ._table_numbers import arrays as _arrays
 
 __all__ = ["Embedding", "RowDataset", "gather", "handle", "has_operator", "torch_dtype"]
-
-_arrays: weakref.WeakValueDictionary[int, Array] = weakref.WeakValueDictionary()
-_handles: weakref.WeakKeyDictionary[Array, int] = weakref.WeakKeyDictionary()
-_numbers = itertools.count(1)
 
 
 def handle(array: Array) -> int:
     """The number by which the operator knows an array, the same each time. It keeps no array alive:
-    hold the array as long as graphs and compiled functions use its number."""
-    number = _handles.get(array)
-    if number is None:
-        number = _handles.setdefault(array, next(_numbers))
-        _arrays[number] = array
-    return number
+    hold the array as long as graphs and compiled functions use its number. Files that have not
+    changed have it in another process too, if they are opened alike (``docs/guide/pytorch.md``)."""
+    return array._number  # an attribute, so that torch.compile looks at it before each call
 
 
 def torch_dtype(array: Array) -> torch.dtype:
@@ -59,49 +52,78 @@ def _gather(table: int, ids: Tensor, out: Tensor, pad: Optional[int] = None) -> 
     array = _arrays.get(table)
     if array is None:
         raise ValueError(f"penstock::gather: table {table} is gone: keep the array (or the "
-                         "Embedding) as long as a compiled function or a graph uses it")
+                         "Embedding) as long as a compiled function or a graph uses it; for a "
+                         "saved program open the same files, unchanged, in the same way before")
     array.gather(ids, out=out, pad=pad)
 
 
+def _not_dense() -> ValueError:
+    return ValueError("ids: they are a sparse or nested tensor; give int32 or int64 numbers in a "
+                      "dense one")
+
+
 has_operator = hasattr(torch.library, "register_fake")
-# torch.jit.is_tracing without its detours, which take longer than the look.
-_is_tracing: Any = getattr(getattr(torch, "_C", None), "_is_tracing", torch.jit.is_tracing)
 
 if has_operator:
     # Not by torch.library.custom_op, whose layers cost a call more than the gather does.
     _registry: Any = torch.library
+    _core: Any = torch._C
+    _modes: Any = _core._len_torch_dispatch_stack  # of those that want to see each operator
     _library = _registry.Library("penstock", "DEF")
     _library.define("gather(int table, Tensor ids, Tensor(a!) out, int? pad=None) -> ()",
                     tags=(torch.Tag.needs_fixed_stride_order,))
-    _library.impl("gather", _gather, "CompositeExplicitAutograd")
+    _backends = (_core.DispatchKey.CPU, _core.DispatchKey.CUDA)
+    _operator: Any = torch.ops.penstock.gather.default
 
     def _fake(table: int, ids: Tensor, out: Tensor, pad: Optional[int] = None) -> None:
         if ids.dtype.is_floating_point or out.dim() < ids.dim():
             raise ValueError(f"penstock::gather: ids are {ids.dtype} of {ids.dim()} dimensions, "
                              f"out has {out.dim()}; give integers, and out a dimension more")
 
-    _registry.register_fake("penstock::gather", _fake, lib=_library)
-
-    def _call(array: Array, table: Optional[int], ids: Tensor, dtype: torch.dtype,
-              out: Optional[Tensor], pad: Optional[int]) -> Tensor:
-        if type(ids) is Tensor and not torch.compiler.is_compiling() \
-                and not _is_tracing():
-            made: Tensor = array.gather(ids, out=out, pad=pad)  # spares the dispatcher
-            return made
-        number = handle(array) if table is None else table
-        if out is not None and out.requires_grad and torch.is_grad_enabled():
+    def _refuse_gradient(out: Tensor) -> None:
+        if out.requires_grad and torch.is_grad_enabled():
             raise ValueError("out: it requires a gradient, and a gather has none; give it without, "
                              "or call under torch.no_grad()")
+
+    def _autograd(keys: Any, table: int, ids: Tensor, out: Tensor,
+                  pad: Optional[int] = None) -> None:
+        """A compiler runs no gather when it asks which tensors a call writes: without this it would
+        take what a backward needs for unchanged."""
+        _refuse_gradient(out)
+        below = keys & _core._after_ADInplaceOrView_keyset
+        if below.highestPriorityTypeId() in _backends:
+            _gather(table, ids, out, pad)  # counts the write too; spares the dispatcher
+            return
+        if torch.autograd.forward_ad._current_level >= 0:
+            _frameworks.Torch(torch).refuse_tangent(out)
+        if not out.is_inference():  # which counts no writes
+            torch.autograd.graph.increment_version(out)
+        with _core._AutoDispatchBelowADInplaceOrView():
+            _operator.redispatch(below, table, ids, out, pad)
+
+    _library.impl("gather", _gather, "CompositeExplicitAutograd")
+    _registry.register_fake("penstock::gather", _fake, lib=_library)
+    _library.impl("gather", _autograd, "Autograd", with_keyset=True)
+
+    def _call(array: Array, ids: Tensor, out: Optional[Tensor], pad: Optional[int]) -> Tensor:
+        if type(ids) is Tensor and not torch.compiler.is_dynamo_compiling() and not _modes():
+            try:
+                made: Tensor = array.gather(ids, out=out, pad=pad)  # spares the dispatcher
+                return made
+            except RuntimeError as error:  # nested numbers have no shape
+                if not isinstance(error, _frameworks.Recorded) and not ids.is_nested:
+                    raise
+        if ids.is_nested or ids.layout != torch.strided:
+            raise _not_dense()
         if out is None:
-            out = torch.empty((*ids.shape, *array.shape[1:]), dtype=dtype, device=ids.device)
-        torch.ops.penstock.gather(number, ids, out, pad)
+            out = torch.empty((*ids.shape, *array.shape[1:]), dtype=torch_dtype(array),
+                              device=ids.device)
+        else:
+            _refuse_gradient(out)
+        torch.ops.penstock.gather(handle(array), ids, out, pad)
         return out
 else:
-    def _call(array: Array, table: Optional[int], ids: Tensor, dtype: torch.dtype,
-              out: Optional[Tensor], pad: Optional[int]) -> Tensor:
-        if _is_tracing():  # the trace would have the memory of the rows, and no gather
-            raise RuntimeError("torch.jit.trace needs the operator penstock::gather, which needs "
-                               "PyTorch 2.4; trace the model without its Embedding")
+    def _call(array: Array, ids: Tensor, out: Optional[Tensor], pad: Optional[int]) -> Tensor:
         made: Tensor = array.gather(ids, out=out, pad=pad)
         return made
 
@@ -110,8 +132,10 @@ def gather(array: Array, ids: Tensor, out: Optional[Tensor] = None,
            pad: Optional[int] = None) -> Tensor:
     """Rows ``ids`` of the array as a tensor of shape ``ids.shape + array.shape[1:]``, on the device
     and current stream of ``ids``; ``pad`` is a number that gives zeros. As ``Array.gather``, but
-    inside torch.compile without a break of the graph."""
-    return _call(array, None, ids, torch_dtype(array), out, pad)
+    torch.compile takes it without a break of its graph, and compiles once for each array
+    (``torch._dynamo.config.recompile_limit``); torch.jit.trace, torch.export and make_fx take it
+    too, and refuse ``Array.gather``. All of this needs ``has_operator``."""
+    return _call(array, ids, out, pad)
 
 
 class Embedding(nn.Module):
@@ -147,7 +171,6 @@ class Embedding(nn.Module):
             len(array) + padding_idx
         self.pad = pad
         self._array = array
-        self._handle = handle(array)
         self._file_dtype = torch_dtype(array)
         self._set(self._file_dtype if dtype is None else dtype, scale)
 
@@ -184,7 +207,7 @@ class Embedding(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         """The rows, of shape ``ids.shape + (embedding_dim,)``."""
-        rows = _call(self._array, self._handle, ids, self._file_dtype, None, self.pad)
+        rows = _call(self._array, ids, None, self.pad)
         if self._dtype != self._file_dtype:
             rows = rows.to(self._dtype)
         return rows if self._scale is None else rows * self._factor
@@ -237,6 +260,14 @@ def _device_of(runtime: Runtime) -> torch.device:
     return torch.device("cuda", torch.cuda.current_device() if is_current else numbers[0])
 
 
+def _tensor_of(numbers: Any) -> Tensor:
+    """Of what is in host memory on the host, whatever torch's default device is."""
+    if isinstance(numbers, Tensor):
+        return numbers
+    lies_there = hasattr(numbers, "__cuda_array_interface__")
+    return torch.as_tensor(numbers, device=None if lies_there else "cpu")
+
+
 class RowDataset(torch.utils.data.Dataset[Any]):
     """Rows of an array, and labels, for a DataLoader that hands out batches on the device:
 
@@ -270,7 +301,9 @@ class RowDataset(torch.utils.data.Dataset[Any]):
 
     def __getitems__(self, ids: Union[Tensor, Sequence[int]]) -> Any:
         """The batch: rows, or rows and labels."""
-        given = torch.as_tensor(ids)
+        given = _tensor_of(ids)
+        if given.is_nested or given.layout != torch.strided:
+            raise _not_dense()
         if given.numel() and (given.dtype == torch.bool or given.is_floating_point()
                               or given.is_complex()):
             raise ValueError(f"ids: {given.dtype} counts no rows; give whole numbers")

@@ -57,7 +57,8 @@ class tensor:
         self.strides = packed if strides is None else strides
         self.packed, self.recorded, self.made_on = packed, [], torch.cuda.current
 
-    requires_grad = False
+    requires_grad = is_nested = False
+    layout = "strided"
 
     def is_inference(self):
         return False
@@ -121,7 +122,7 @@ class cuda:
 
 
 torch = types.ModuleType("torch")
-torch.Tensor, torch.cuda, torch.dtype = tensor, cuda, dtype
+torch.Tensor, torch.cuda, torch.dtype, torch.strided = tensor, cuda, dtype, "strided"
 torch.empty = lambda shape, dtype, device: tensor(shape, dtype, device.type, address=1 << 20)
 for kind_name in ("int32", "int64", "float32", "uint8"):
     setattr(torch, kind_name, dtype(kind_name))

@@ -1,5 +1,6 @@
 """penstock.torch on CPU threads: rows equal to index_select, the operator, Embedding, RowDataset.
-gpu_torch.py has what needs a GPU. Skipped where torch is missing."""
+torch_programs_test.py has programs that torch makes, gpu_torch.py what needs a GPU. Skipped where
+torch is missing."""
 import copy
 import json
 import pathlib
@@ -119,6 +120,28 @@ class Operator(WithTable):
             return out + 1
         compiled = torch.compile(rows, fullgraph=True, backend="aot_eager")
         self.assertTrue(torch.equal(compiled(self.ids), self.weight[self.ids] + 1))
+
+
+class Sparse(WithTable):
+    def test_sparse_and_nested_numbers_are_refused(self):
+        array = self.open()
+        wrong = [torch.tensor([[0, 1], [1, 0]]).to_sparse(),
+                 torch.tensor([[0, 1], [1, 0]]).to_sparse_csr()]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if hasattr(torch, "nested"):
+                parts = [torch.tensor([1, 2]), torch.tensor([3])]
+                wrong.append(torch.nested.nested_tensor(parts))
+                if hasattr(torch, "jagged"):
+                    wrong.append(torch.nested.nested_tensor(parts, layout=torch.jagged))
+            for ids in wrong:
+                for gather in (lambda ids=ids: pt.gather(array, ids),
+                               lambda ids=ids: pt.RowDataset(array).__getitems__(ids)):
+                    with self.subTest(ids=ids), self.assertRaisesRegex(ValueError, "^ids: "):
+                        gather()
+                if not ids.is_nested:
+                    with self.assertRaisesRegex(ValueError, "^ids: they are torch.sparse"):
+                        array.gather(ids)
 
 
 class Embedding(WithTable):
@@ -253,6 +276,16 @@ class Dataset(WithTable):
             rows, labels = data.__getitems__(right)
             self.assertTrue(torch.equal(rows, self.weight[3:5]))
             self.assertEqual(labels.tolist(), [3, 4])
+
+    @unittest.skipUnless(hasattr(torch, "set_default_device"), "came with PyTorch 2.0")
+    def test_lists_lie_on_the_host(self):
+        """Whatever device torch makes tensors on else."""
+        data = pt.RowDataset(self.open())
+        self.addCleanup(torch.set_default_device, None)
+        torch.set_default_device("meta")
+        rows = data.__getitems__([1, 2])
+        torch.set_default_device(None)
+        self.assertTrue(torch.equal(rows, self.weight[1:3]))
 
     def test_batches_lie_where_the_runtime_is(self):
         """Of a GPU that is not torch's current one; a runtime of GPUs as its properties look."""
