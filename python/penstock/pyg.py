@@ -8,16 +8,19 @@
 
 Workers sample, and the main process fetches: pass ``filter_per_worker=False``. PyG's default is
 True for a store (it takes data that is not on a GPU for data of the host), and then ``get_tensor``
-would run in forked workers, which cannot use the runtime of their parent (ChildProcessError).
+would run in the workers, which cannot use the runtime of their parent (ChildProcessError). Workers
+that are not forked, as from Python 3.14 on, get the store without its features.
 
 An index chooses rows as that of a tensor does: one number gives a row without the first dimension,
-and numbers of any shape give rows in that shape. But negative numbers are rows of tensors alone: of
-an array they raise IndexError.
+numbers of any shape give rows in that shape, and bool and uint8 are masks. But negative numbers are
+rows of tensors alone: of an array they raise IndexError.
 
 Features of nodes alone: PyG asks a store for edge features by the numbers of nodes
 (``filter_custom_store``, pyg #9566), so attributes of edges are refused."""
 from __future__ import annotations
 
+import copy
+import errno
 from collections.abc import Mapping
 from typing import Any, Optional, Union
 
@@ -27,9 +30,16 @@ from torch_geometric.data import FeatureStore as _FeatureStore
 from torch_geometric.data import TensorAttr
 
 from ._array import Array
-from .torch import _device_of, gather
+from .torch import _device_of, _tensor_of, gather
 
 __all__ = ["FeatureStore"]
+
+class _Left:
+    """In place of a feature, in a process that was sent the store."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+
 
 # "x", of a graph of one kind of nodes; ("paper", "x") of one of many.
 Name = Union[str, "tuple[Optional[str], str]"]
@@ -58,12 +68,42 @@ class FeatureStore(_FeatureStore):
                 raise ValueError(f"{(group, name)}: edges have no features here; give those of "
                                  "nodes")
 
-    def _rows_of(self, attr: Any) -> Union[Array, Tensor]:
+    def __getstate__(self) -> dict[str, Any]:
+        """For workers that sample: an array cannot be sent, and tensors beside it are not needed.
+        A store of tensors alone is sent whole."""
+        state = dict(self.__dict__)
+        if any(isinstance(rows, (Array, _Left)) for rows in self._features.values()):
+            state["_features"] = {key: _Left(tuple(rows.shape))
+                                  for key, rows in self._features.items()}
+        return state
+
+    def __copy__(self) -> FeatureStore:
+        made = type(self).__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        return made
+
+    def __deepcopy__(self, memo: dict[int, object]) -> FeatureStore:
+        # All but arrays, which the copy shares, as their files are shared.
+        memo.update((id(rows), rows) for rows in self._features.values() if isinstance(rows, Array))
+        made = type(self).__new__(type(self))
+        memo[id(self)] = made
+        made.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return made
+
+    def _rows_of(self, attr: Any) -> Union[Array, Tensor, _Left]:
         key = (attr.group_name if attr.is_set("group_name") else None, attr.attr_name)
-        found: Optional[Union[Array, Tensor]] = self._features.get(key)
+        found: Optional[Union[Array, Tensor, _Left]] = self._features.get(key)
         if found is None:
             has = ", ".join(str(known) for known in self._features)
             raise KeyError(f"the store has no {key}; it has {has}")
+        return found
+
+    def _rows_here(self, attr: Any) -> Union[Array, Tensor]:
+        found = self._rows_of(attr)
+        if isinstance(found, _Left):
+            raise ChildProcessError(errno.ECHILD, f"{attr.attr_name!r} is a feature of a store in "
+                                    "another process, and this one, as a loader's worker, has no "
+                                    "features; pass filter_per_worker=False to the loader")
         return found
 
     def _numbers(self, index: Any, rows: int, device: torch.device) -> Tensor:
@@ -73,20 +113,21 @@ class FeatureStore(_FeatureStore):
         if isinstance(index, slice):
             chosen = range(*index.indices(rows)) or range(0)  # torch: no empty range backwards
             return torch.arange(chosen.start, chosen.stop, chosen.step, device=device)
-        numbers = torch.as_tensor(index)
+        numbers = _tensor_of(index)
         if not isinstance(index, Tensor) and numbers.numel() == 0:
             numbers = numbers.to(torch.int64)  # of an empty list torch makes float32
-        if numbers.dtype == torch.bool:
+        if numbers.dtype in (torch.bool, torch.uint8):  # masks to torch, both
             if numbers.shape != (rows,):
-                raise IndexError(f"index: a mask of shape {tuple(numbers.shape)} for {rows} rows; "
-                                 f"give one of ({rows},)")
+                raise IndexError(f"index: {numbers.dtype} is a mask, and its shape "
+                                 f"{tuple(numbers.shape)} for {rows} rows; give one of ({rows},), "
+                                 "or int64 numbers")
             numbers = numbers.nonzero().reshape(-1)
         if device.type == "cuda" and numbers.device.type == "cpu":
             numbers = numbers.pin_memory()
         return numbers.to(device, non_blocking=True)
 
     def _get_tensor(self, attr: Any) -> Tensor:
-        rows = self._rows_of(attr)
+        rows = self._rows_here(attr)
         if isinstance(rows, Array):
             return gather(rows, self._numbers(attr.index, len(rows), self.device))
         return rows[self._numbers(attr.index, len(rows), rows.device)].to(self.device)
@@ -96,7 +137,7 @@ class FeatureStore(_FeatureStore):
         on_device: dict[tuple[int, int], Tensor] = {}  # by the index, and the rows that it is of
         out = []
         for attr in attrs:
-            rows = self._rows_of(attr)
+            rows = self._rows_here(attr)
             if not isinstance(rows, Array):
                 out.append(self._get_tensor(attr))
                 continue

@@ -1,6 +1,8 @@
 """penstock.pyg on CPU threads: a FeatureStore gives the batches that tensors in memory give.
 gpu_pyg.py has what needs a GPU. Skipped where torch_geometric is missing."""
+import copy
 import pathlib
+import pickle
 import sys
 import tempfile
 import types
@@ -81,6 +83,43 @@ class Store(unittest.TestCase):
                         self.assertRaisesRegex(IndexError, "mask"):
                     self.store.get_tensor(group_name=None, attr_name=name, index=mask)
 
+    def test_bytes_are_a_mask_as_to_torch(self):
+        mask = (self.y == 2).to(torch.uint8)
+        for name, rows in (("x", self.x), ("y", self.y)):
+            got = self.store.get_tensor(group_name=None, attr_name=name, index=mask)
+            self.assertTrue(torch.equal(got, rows[self.y == 2]), name)
+            for index in (mask[:3], mask.numpy()[:1], torch.tensor(1, dtype=torch.uint8)):
+                with self.assertRaisesRegex(IndexError, "uint8 is a mask.*int64"):
+                    self.store.get_tensor(group_name=None, attr_name=name, index=index)
+
+    @unittest.skipUnless(hasattr(torch, "set_default_device"), "came with PyTorch 2.0")
+    def test_lists_lie_on_the_host(self):
+        self.addCleanup(torch.set_default_device, None)
+        torch.set_default_device("meta")
+        got = self.store.get_tensor(group_name=None, attr_name="x", index=[5, 7])
+        torch.set_default_device(None)
+        self.assertTrue(torch.equal(got, self.x[[5, 7]]))
+
+    def test_a_copy_has_the_features_and_what_is_sent_has_not(self):
+        ids = torch.tensor([3, 9])
+        for made in (copy.copy(self.store), copy.deepcopy(self.store)):
+            for name, rows in (("x", self.x), ("y", self.y)):
+                got = made.get_tensor(group_name=None, attr_name=name, index=ids)
+                self.assertTrue(torch.equal(got, rows[ids]))
+        sent = pickle.loads(pickle.dumps(self.store))
+        for _ in range(2):
+            self.assertEqual(sent.get_tensor_size(group_name=None, attr_name="x"), (300, 16))
+            self.assertEqual(len(sent.get_all_tensor_attrs()), 2)
+            for ask in (lambda: sent.get_tensor(group_name=None, attr_name="x", index=ids),
+                        lambda: sent.multi_get_tensor([TensorAttr(None, "y", index=ids)])):
+                with self.assertRaisesRegex(ChildProcessError, "filter_per_worker=False"):
+                    ask()
+            sent.check()
+            sent = pickle.loads(pickle.dumps(sent))
+        alone = pickle.loads(pickle.dumps(FeatureStore({"y": self.y})))
+        got = alone.get_tensor(group_name=None, attr_name="y", index=ids)
+        self.assertTrue(torch.equal(got, self.y[ids]))
+
     def test_one_mask_for_arrays_of_several_lengths_is_refused(self):
         path = pathlib.Path(self.folder) / "short.npy"
         numpy.save(path, self.x[:50].numpy())
@@ -136,9 +175,9 @@ class Store(unittest.TestCase):
         self.assertTrue(torch.equal(got[0], self.x[1:3]))
         self.assertTrue(torch.equal(got[1], self.x[1:3]))
 
-    def batches(self, data, **options):
+    def batches(self, data, filter_per_worker=False, **options):
         loader = NodeLoader(data, Neighbours(self.edges), input_nodes=torch.arange(120),
-                            batch_size=32, filter_per_worker=False, **options)
+                            batch_size=32, filter_per_worker=filter_per_worker, **options)
         return list(loader)
 
     def test_batches_are_those_of_memory(self):
@@ -146,13 +185,20 @@ class Store(unittest.TestCase):
         graph.put_edge_index(self.edges, edge_type=None, layout="coo", is_sorted=False,
                              size=(300, 300))
         inside = Data(x=self.x, y=self.y, edge_index=self.edges, num_nodes=300)
-        for workers in (0, 2):
-            pairs = zip(self.batches((self.store, graph), num_workers=workers),
+        for options in ({}, {"num_workers": 2}, {"num_workers": 2, "start": "spawn"},
+                        {"num_workers": 1, "start": "forkserver"}):
+            options["multiprocessing_context"] = options.pop("start", None) or \
+                ("fork" if options else None)
+            pairs = zip(self.batches((self.store, graph), **options),
                         self.batches(inside), strict=True)
             for ours, theirs in pairs:
                 self.assertTrue(torch.equal(ours.x, theirs.x))
                 self.assertTrue(torch.equal(ours.y, theirs.y))
                 self.assertTrue(torch.equal(ours.edge_index, theirs.edge_index))
+        for start in ("fork", "spawn"):
+            with self.assertRaisesRegex(ChildProcessError, "filter_per_worker=False|child"):
+                self.batches((self.store, graph), filter_per_worker=True, num_workers=1,
+                             multiprocessing_context=start)
 
 
 if __name__ == "__main__":
