@@ -131,29 +131,26 @@ PENSTOCK_HD PENSTOCK_INLINE bool has_life(file_word file, std::uint64_t life) {
            file_generation(file) == neighbour_generation_of(life);
 }
 
-// The file word of an entry that was looked at before, so that its slot is within bounds. `files`
-// is from the neighbour's view.
-PENSTOCK_HD PENSTOCK_INLINE file_word load_file_there(std::uint64_t files, std::uint64_t life) {
-    return load_far(reinterpret_cast<const file_word*>(files) + neighbour_slot_of(life));
+// The file word of an entry that was looked at before, so that its slot is within bounds.
+PENSTOCK_HD PENSTOCK_INLINE file_word load_file_there(const neighbour_view& n, std::uint64_t life) {
+    return load_far(reinterpret_cast<const file_word*>(load_relaxed(&n.file_words)) +
+                    neighbour_slot_of(life));
 }
 
 // Has an open for writing of the neighbour's slot been answered? The look of a second line.
-// `writes` is from the neighbour's view.
-PENSTOCK_HD PENSTOCK_INLINE bool is_granted_there(const neighbour_view& n, std::uint64_t writes,
-                                                  std::uint64_t life) {
-    const auto* const records = reinterpret_cast<const write_record*>(writes);
+PENSTOCK_HD PENSTOCK_INLINE bool is_granted_there(const neighbour_view& n, std::uint64_t life) {
+    const auto* const writes = reinterpret_cast<const write_record*>(load_relaxed(&n.writes));
     const std::uint32_t slot = neighbour_slot_of(life);
-    return records != nullptr && slot < n.file_slots && load_far(&records[slot].granted) != 0;
+    return writes != nullptr && slot < n.file_slots && load_far(&writes[slot].granted) != 0;
 }
 
 // What a look at one neighbour loads. The steps are apart so that looks at several neighbours, and
 // the loads of each, are under way together.
 struct neighbour_look {
-    std::uint64_t life = 0, table = 0, words = 0, files = 0, writes = 0, frames = 0;
+    std::uint64_t life = 0, table = 0, words = 0, files = 0;
     const page_word* word = nullptr;
     page_word seen = 0;
     file_word file_seen = 0;
-    bool is_granted = false;
 
     // Entry and view: loads of the own device.
     PENSTOCK_HD PENSTOCK_INLINE void begin(const cache_view& c, const file_handle& f,
@@ -164,10 +161,8 @@ struct neighbour_look {
         table = load_relaxed(&entry->table);
         words = load_relaxed(&n.words);
         files = load_relaxed(&n.file_words);
-        writes = load_relaxed(&n.writes);
-        frames = load_relaxed(&n.frames);
     }
-    // Page word, file word and write record: loads of the neighbour.
+    // Page word and file word: loads of the neighbour.
     PENSTOCK_HD PENSTOCK_INLINE void ask(const neighbour_view& n, const file_handle& f,
                                          std::uint64_t page) {
         if (life == 0 || own_generation_of(life) != f.generation) return;
@@ -178,28 +173,25 @@ struct neighbour_look {
         word = arena + index;
         seen = load_far(word);
         file_seen = load_far(reinterpret_cast<const file_word*>(files) + slot);
-        is_granted = is_granted_there(n, writes, life);
     }
     // An entry may be of a life that ended, until the host withdraws it: a page that was found
     // through it would be refused at each check.
-    [[nodiscard]] PENSTOCK_HD PENSTOCK_INLINE bool is_good() const {
-        return word != nullptr && has_life(file_seen, life) && !is_granted;
+    [[nodiscard]] PENSTOCK_HD PENSTOCK_INLINE bool is_good(const neighbour_view& n) const {
+        return word != nullptr && has_life(file_seen, life) && !is_granted_there(n, life);
     }
 };
 
 // One thread. Looks for the page in the neighbours at a distance of `nearest` to `farthest`, and
 // takes the nearest: with a page of it the caller calls leave_neighbours when it is done. It asks
 // two at a time: more under way would cost every kernel that reads registers (80 with four, and 64
-// is all that a kernel of four blocks to a multiprocessor has). `is_inside`: the caller's group is
-// counted already, and leaves by itself.
+// is all that a kernel of four blocks to a multiprocessor has).
 PENSTOCK_HD PENSTOCK_NOINLINE inline neighbour_page look_at_neighbours(
     const cache_view& c, const file_handle& f, std::uint64_t page,
-    std::uint32_t nearest = same_memory, std::uint32_t farthest = by_nvlink,
-    bool is_inside = false) {
+    std::uint32_t nearest = same_memory, std::uint32_t farthest = by_nvlink) {
     constexpr std::uint32_t at_once = 2;
     neighbour_page out;
     std::uint16_t visit = 0;
-    if (c.visits != nullptr && !is_inside) {
+    if (c.visits != nullptr) {
         if (!has_entries(c, f)) return out;
         visit = enter_neighbours(c, page);
     }
@@ -218,13 +210,13 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline neighbour_page look_at_neighbours(
             if (first + k >= c.neighbour_places) continue;
             const neighbour_view& n = c.neighbours[first + k];
             if (is_absent(look[k].seen) || n.distance < nearest || n.distance >= best ||
-                !look[k].is_good())
+                !look[k].is_good(n))
                 continue;
             if (is_loading(look[k].seen) && n.rank < c.link_rank && out.frame == nullptr)
                 out.is_loading = true;
             if (!is_valid(look[k].seen) || frame_of(look[k].seen) >= n.frame_count) continue;
             best = n.distance;
-            const auto* const frames = reinterpret_cast<const std::byte*>(look[k].frames);
+            const auto* const frames = reinterpret_cast<const std::byte*>(load_relaxed(&n.frames));
             out = {frames + (std::uint64_t{frame_of(look[k].seen)} << c.page_shift),
                    look[k].word,
                    look[k].seen,
@@ -256,14 +248,12 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline bool is_next_door(const cache_view& c, cons
 // One thread, after the copy and begin_recheck: do the bytes count?
 PENSTOCK_HD PENSTOCK_INLINE bool is_as_seen(const cache_view& c, const file_handle& f,
                                             const neighbour_page& page) {
-    // All looks are under way together, behind those at where they go.
-    const neighbour_view& n = c.neighbours[page.place];
-    const std::uint64_t files = load_relaxed(&n.file_words), writes = load_relaxed(&n.writes);
+    // All looks are under way together.
     const page_word again = load_far(page.word);
+    const file_word file = load_file_there(c.neighbours[page.place], page.life);
     const neighbour_entry* const entry = entry_at(c, f, page.place);
     const std::uint64_t life = load_relaxed(&entry->life), table = load_relaxed(&entry->table);
-    const file_word file = load_file_there(files, page.life);
-    const bool granted = is_granted_there(n, writes, page.life);
+    const bool granted = is_granted_there(c.neighbours[page.place], page.life);
     return same_frame(again, page.seen) && has_life(file, page.life) && !granted &&
            life == page.life && table == page.table;
 }

@@ -48,55 +48,36 @@ PENSTOCK_HD PENSTOCK_INLINE bool is_as_found(const cache_view& c, const Rows& ro
 template <typename Rows>
 PENSTOCK_HD PENSTOCK_INLINE bool is_as_found(const cache_view& c, const Rows& rows, std::uint64_t i,
                                              std::uint32_t number, const far_part& part) {
-    if (!part.is_from_neighbour())
+    if (part.neighbour.frame == nullptr)
         return is_as_found(c, rows, i, number, static_cast<const found_part&>(part));
     const bool as_seen = is_as_seen(c, *rows.source(i).file, part.neighbour);
     return is_page_as_found(c, rows, i, number, part) && as_seen;
 }
 
-// Where a batch looks for the parts of its rows. Whole group; `row`: the thread's, of the `batch`
-// rows from row `first` on.
+// Where a pass looks for the parts of rows.
 struct near_pass {
     using part = found_part;
-    template <typename Group, typename Rows>
-    PENSTOCK_HD PENSTOCK_INLINE void find(const Group&, const cache_view& c, const Rows& rows,
-                                          std::uint64_t first, std::uint32_t batch,
-                                          std::uint32_t row, std::uint32_t number, part& out) {
-        if (row < batch) out = find_part(c, rows, first + row, number);
+    template <typename Rows>
+    static PENSTOCK_HD PENSTOCK_INLINE part find(const cache_view& c, const Rows& rows,
+                                                 std::uint64_t i, std::uint32_t number) {
+        return find_part(c, rows, i, number);
     }
-    template <typename Group>
-    PENSTOCK_HD PENSTOCK_INLINE void end(const Group&, const cache_view&) {}
     static PENSTOCK_HD PENSTOCK_INLINE bool is_from_neighbour(const part&) { return false; }
+    static PENSTOCK_HD PENSTOCK_INLINE void end(const cache_view&, const part&) {}
 };
-// The leader counts all readers of the batch as one, so that a row costs no atomic.
 struct far_pass {
     using part = far_part;
-    template <typename Group, typename Rows>
-    PENSTOCK_HD PENSTOCK_INLINE void find(const Group& g, const cache_view& c, const Rows& rows,
-                                          std::uint64_t first, std::uint32_t batch,
-                                          std::uint32_t row, std::uint32_t number, part& out) {
-        if (row < batch) static_cast<found_part&>(out) = find_part(c, rows, first + row, number);
-        const bool looks = row < batch && may_be_elsewhere(c, rows, first + row, out);
-        if (c.visits != nullptr && g.votes(looks) != 0) {
-            if (g.is_leader()) counted_.visit = enter_neighbours(c, first);
-            g.sync();  // the leader is counted before any thread loads an entry
-        }
-        if (looks) look_elsewhere(c, rows, first + row, number, out);
-    }
-    // After the check of all threads.
-    template <typename Group>
-    PENSTOCK_HD PENSTOCK_INLINE void end(const Group& g, const cache_view& c) {
-        if (c.visits == nullptr) return;
-        g.sync();  // every thread's loads of neighbours come before
-        leave_neighbours(c, counted_);
-        counted_.visit = 0;
+    template <typename Rows>
+    static PENSTOCK_HD PENSTOCK_INLINE part find(const cache_view& c, const Rows& rows,
+                                                 std::uint64_t i, std::uint32_t number) {
+        return find_far_part(c, rows, i, number);
     }
     static PENSTOCK_HD PENSTOCK_INLINE bool is_from_neighbour(const part& found) {
-        return found.is_from_neighbour();
+        return found.neighbour.frame != nullptr;
     }
-
-private:
-    neighbour_page counted_;  // the leader's; its `visit` alone
+    static PENSTOCK_HD PENSTOCK_INLINE void end(const cache_view& c, const part& found) {
+        leave_neighbours(c, found.neighbour);
+    }
 };
 
 // How the threads of a group share out parts of at most `units` units: `team` threads to a part. A
@@ -238,8 +219,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t copy_rows(const Group& g, const cache_
         if (i == begin) stop = stop_code(c);
         else if (g.is_leader()) stop = stop_code_in_turn(c);
         typename Pass::part mine;
-        Pass pass;
-        pass.find(g, c, rows, i, batch, my_row, my_part, mine);
+        if (my_row < batch) mine = Pass::find(c, rows, i + my_row, my_part);
         end_load_for_read();
         std::uint32_t done = leading_votes(g.votes(mine.is_found && stop == 0));
         if (parts != 1) done /= parts;
@@ -249,7 +229,7 @@ PENSTOCK_HD PENSTOCK_INLINE std::uint64_t copy_rows(const Group& g, const cache_
         begin_recheck_after_copy();
         g.sync();  // every thread has copied before any looks again
         const bool counts = my_row >= done || is_as_found(c, rows, i + my_row, my_part, mine);
-        pass.end(g, c);
+        Pass::end(c, mine);  // also of a row that was found and not copied
         std::uint32_t good = leading_votes(g.votes(counts));
         if (parts != 1) good /= parts;
         if (good < done) done = good;

@@ -100,31 +100,20 @@ PENSTOCK_HD PENSTOCK_INLINE found_part find_part(const cache_view& c, const Rows
 
 // What a thread of a linked cache found.
 struct far_part : found_part {
-    neighbour_page neighbour;  // with a word: `from` lies there
-
-    // By the word, which the check needs too, so that the frame takes no register.
-    [[nodiscard]] PENSTOCK_HD PENSTOCK_INLINE bool is_from_neighbour() const {
-        return neighbour.word != nullptr;
-    }
+    neighbour_page neighbour;  // with a frame: `from` lies there
 };
 
-// One thread, with a part that is not in the cache. May linked caches have it, or its window?
+// One thread. The same, in linked caches too, and then in windows.
 template <typename Rows>
-PENSTOCK_HD PENSTOCK_INLINE bool may_be_elsewhere(const cache_view& c, const Rows& rows,
-                                                  std::uint64_t i, const found_part& part) {
-    if (part.is_found || !may_read_past(part.seen)) return false;
+PENSTOCK_HD PENSTOCK_INLINE far_part find_far_part(const cache_view& c, const Rows& rows,
+                                                   std::uint64_t i, std::uint32_t number) {
+    far_part out{find_part(c, rows, i, number), {}};
+    if (out.is_found || !may_read_past(out.seen)) return out;
     const row_source source = rows.source(i);
-    return source.is == row_source::in_file && !is_granted(c, source.file->slot);
-}
-// One thread, whose group is counted as a reader of neighbours. Looks there, and then in windows.
-template <typename Rows>
-PENSTOCK_HD PENSTOCK_INLINE void look_elsewhere(const cache_view& c, const Rows& rows,
-                                                std::uint64_t i, std::uint32_t number,
-                                                far_part& out) {
-    const row_source source = rows.source(i);
+    if (source.is != row_source::in_file || is_granted(c, source.file->slot)) return out;
     const std::uint64_t page = (source.at >> c.page_shift) + number,
                         at = number == 0 ? source.at : page << c.page_shift;
-    out.neighbour = look_at_neighbours(c, *source.file, page, same_memory, by_nvlink, true);
+    out.neighbour = look_at_neighbours(c, *source.file, page);
     if (out.neighbour.frame != nullptr) {
         out.from = out.neighbour.frame + (at & (c.page_bytes() - 1));
     } else if (const window_word window = window_of(c, *source.file); window != 0) {
@@ -132,6 +121,7 @@ PENSTOCK_HD PENSTOCK_INLINE void look_elsewhere(const cache_view& c, const Rows&
         if (out.from != nullptr) out.window = window;
     }
     out.is_found = out.from != nullptr;
+    return out;
 }
 
 // One thread, after the copy. Is the page of its part as it was found, and the window? Does the

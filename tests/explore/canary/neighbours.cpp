@@ -18,8 +18,7 @@ inline looks kept;  // all but the one that a test has left out
 inline bool seen_by(const cache_view& c, const file_handle& f, const neighbour_page& page) {
     const page_word again = load_far(page.word),
                     ignored = kept.generation ? page_word{0} : generation_mask;
-    const file_word file =
-        load_file_there(load_relaxed(&c.neighbours[page.place].file_words), page.life);
+    const file_word file = load_file_there(c.neighbours[page.place], page.life);
     const neighbour_entry* const entry = entry_at(c, f, page.place);
     const std::uint64_t life = load_relaxed(&entry->life), table = load_relaxed(&entry->table);
     if (kept.page && !same_frame(again & ~ignored, page.seen & ~ignored)) return false;
@@ -113,11 +112,11 @@ namespace penstock::engine {
 
 inline neighbour_page look_and_count(const cache_view& c, const file_handle& f, std::uint64_t page,
                                      std::uint32_t nearest = same_memory,
-                                     std::uint32_t farthest = by_nvlink, bool is_inside = false) {
+                                     std::uint32_t farthest = by_nvlink) {
     cache_view uncounted = c;
     uncounted.visits = nullptr;
     neighbour_page out = look_at_neighbours(uncounted, f, page, nearest, farthest);
-    if (out.frame != nullptr && !is_inside) out.visit = enter_neighbours(c, page);
+    if (out.frame != nullptr) out.visit = enter_neighbours(c, page);
     return out;
 }
 
@@ -164,69 +163,6 @@ namespace penstock::explore_kit {
 TEST(canary, neighbour_left_early) {
     leaving_neighbour s({.frames = 1});
     s.lane(s.reader(0));
-    s.lane([&](auto g) { s.leave(g); });
-    expect_caught(s.run({.preemptions = 3}), "memory that is gone was accessed");
-}
-
-}  // namespace penstock::explore_kit
-
-#endif
-
-// The readers of rows of a batch are not counted.
-#ifdef CANARY_neighbour_rows_uncounted
-
-#include "penstock/engine/neighbour.hpp"
-
-#define enter_neighbours(c, number) (static_cast<void>(c), static_cast<void>(number), 0)
-
-#include "explore/neighbour_scenario.hpp"
-
-namespace penstock::explore_kit {
-
-TEST(canary, neighbour_rows_uncounted) {
-    leaving_neighbour s({.frames = 1});
-    s.lane(s.row_reader());
-    s.lane([&](auto g) { s.leave(g); });
-    expect_caught(s.run({.preemptions = 3}), "memory that is gone was accessed");
-}
-
-}  // namespace penstock::explore_kit
-
-#endif
-
-// The leader takes the readers of rows off the count before they check what they copied.
-#ifdef CANARY_neighbour_rows_left_early
-
-#include "penstock/engine/row_parts.hpp"
-
-namespace penstock::engine {
-
-inline neighbour_page counted;  // there is one reader
-
-inline std::uint16_t enter_and_tell(const cache_view& c, std::uint64_t number) {
-    return counted.visit = enter_neighbours(c, number);
-}
-template <typename Rows>
-void look_and_leave(const cache_view& c, const Rows& rows, std::uint64_t i, std::uint32_t number,
-                    far_part& out) {
-    look_elsewhere(c, rows, i, number, out);
-    leave_neighbours(c, counted);
-    counted.visit = 0;
-}
-
-}  // namespace penstock::engine
-
-#define enter_neighbours(c, number) enter_and_tell(c, number)
-#define look_elsewhere(c, rows, i, number, out) look_and_leave(c, rows, i, number, out)
-#define leave_neighbours(c, where) static_cast<void>(where)
-
-#include "explore/neighbour_scenario.hpp"
-
-namespace penstock::explore_kit {
-
-TEST(canary, neighbour_rows_left_early) {
-    leaving_neighbour s({.frames = 1});
-    s.lane(s.row_reader());
     s.lane([&](auto g) { s.leave(g); });
     expect_caught(s.run({.preemptions = 3}), "memory that is gone was accessed");
 }
