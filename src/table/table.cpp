@@ -23,6 +23,11 @@ namespace {
 constexpr std::uint64_t least_page = 512, most_page = std::uint64_t{2} << 20,
                         most_table_bytes = std::uint64_t{1} << 30;
 
+// In a child of fork().
+std::string of_the_parent(int code) {
+    return "the runtime belongs to the parent of this process: " + error_text(code);
+}
+
 std::uint64_t stride_of(const table_layout& layout) {
     return layout.stride_bytes != 0 ? layout.stride_bytes : layout.row_bytes;
 }
@@ -276,6 +281,7 @@ table::~table() = default;
 status table::close() try {
     const int code = parts_->end();
     if (code == 0) return {};
+    if (parts_->rt.process_code() != 0) return {code, of_the_parent(code)};
     const auto& of = parts_->file_of;
     const auto piece = std::find(of.begin(), of.end(), parts_->lacking) - of.begin();
     return {code,
@@ -289,8 +295,7 @@ status table::close() try {
 
 status table::make(runtime& rt, const table_layout& layout, const table_options& settings,
                    std::unique_ptr<table>& out) try {
-    if (const int code = rt.process_code(); code != 0)
-        return {code, "the runtime belongs to the parent of this process: " + error_text(code)};
+    if (const int code = rt.process_code(); code != 0) return {code, of_the_parent(code)};
     auto made = std::make_unique<parts>(rt);
     made->layout = layout;
     if (const status s = made->open_files(settings); !s) return s;
