@@ -229,6 +229,22 @@ TEST(write, a_page_that_is_offered_is_written_by_one) {
     expect_sound(s.run({.preemptions = 2}));
 }
 
+// A lane that draws an offered page and does not come for it: the lane that offered it gives it
+// back.
+TEST(write, a_page_that_is_offered_and_drawn_in_vain_is_free_again) {
+    offered_neighbour s;
+    s.lane([&](auto) {
+        std::uint64_t word_index = 0;
+        static_cast<void>(engine::next_offered(s.w.view, word_index));
+    });
+    s.also([&] {
+        for (std::uint32_t frame = 0; frame < 2; ++frame)
+            explore::require(s.w.memory.write_locks[frame] == engine::lock_free,
+                             "a frame stayed locked");
+    });
+    expect_sound(s.run({.preemptions = 2}));
+}
+
 TEST(write, pages_are_written_behind_while_others_write_them) {
     written_behind s;
     expect_sound(s.run({.preemptions = 2}));
