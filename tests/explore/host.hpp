@@ -65,6 +65,11 @@ public:
         slots_[slot] = {inode, generation, true};
     }
 
+    // As if a later life of the slot had ended already.
+    void taken_back_already(std::uint32_t slot, std::uint32_t generation) {
+        slots_[slot] = {0, generation, false};
+    }
+
     // Room for a name of one unit that was given out before the scenario begins; its place + 1.
     std::uint32_t path_given_already() {
         extents_[0] = {path_next_, 1};

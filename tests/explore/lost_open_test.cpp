@@ -111,5 +111,21 @@ TEST(lost_open, out_of_date) {
     expect_sound(s.run());
 }
 
+// The slot has been through two lives since and is vacant: the next open gets the third.
+TEST(lost_open, older_than_a_life_that_ended) {
+    lost_answer s(1);
+    s.prepare = [&] {
+        s.lose();
+        s.server.taken_back_already(0, 2);
+        s.w.memory.file_words[0] = engine::make_file_word(engine::file_vacant, 2, 0);
+    };
+    s.lane(
+        [&](auto g) { explore::require(echo(g, s.w.view, 7) == 0, "a question got no answer"); });
+    s.lane([&](auto g) { explore::require(s.use(g, "b", 2) == 0, "an open failed"); });
+    s.also(
+        [&] { explore::require(!s.entered(), "an answer that was out of date came into force"); });
+    expect_sound(s.run());
+}
+
 }  // namespace
 }  // namespace penstock::explore_kit
