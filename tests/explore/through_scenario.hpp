@@ -28,10 +28,10 @@ struct read_through_file : one_file {
             atomic_store<order::relaxed>(bytes_of(0) + i, std::uint64_t{0});
     }
 
-    // A program writes: the first word of page 0 is a version number.
+    // A program writes: the first word of a page is a version number.
     template <typename Lane>
-    void write_version(const Lane&, std::uint64_t version) {
-        atomic_store<order::relaxed>(bytes_of(0), version);
+    void write_version(const Lane&, std::uint64_t version, std::uint64_t page = 0) {
+        atomic_store<order::relaxed>(bytes_of(page), version);
     }
     template <typename Lane>
     std::uint64_t read_version(const Lane& g) {
@@ -41,8 +41,9 @@ struct read_through_file : one_file {
     }
     // A page that is mapped enters the cache.
     template <typename Lane>
-    void bring_in(const Lane& g) {
-        const mapping m = map(g, w.fs(), fd, 0, page_bytes);
+    void bring_in(const Lane& g, std::uint64_t page = 0) {
+        const mapping m =
+            map(g, w.fs(), fd, static_cast<std::int64_t>(page * page_bytes), page_bytes);
         explore::require(m.bytes == page_bytes, "a map failed");
         explore::require(unmap(g, w.fs(), m) == 0, "an unmap failed");
     }
@@ -53,6 +54,22 @@ struct read_through_file : one_file {
         lane([this](auto g) {
             const std::uint64_t first = read_version(g);
             explore::require(read_version(g) >= first, "a reader went back in time");
+        });
+    }
+
+    // The same with the last page of a read that begins with a page out of the cache.
+    void reader_of_two_while_the_second_enters() {
+        const auto read_last = [this](const auto& g) {
+            std::uint64_t got[2 * words_per_page] = {};
+            explore::require(read(g, w.fs(), fd, got, sizeof got, 0) == sizeof got,
+                             "a read failed");
+            return got[words_per_page];
+        };
+        lane([this](auto g) { bring_in(g, 1); });
+        lane([this](auto g) { write_version(g, ~std::uint64_t{0}, 1); });
+        lane([read_last](auto g) {
+            const std::uint64_t first = read_last(g);
+            explore::require(read_last(g) >= first, "a reader went back in time");
         });
     }
 

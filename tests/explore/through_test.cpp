@@ -63,6 +63,12 @@ TEST(through, no_reader_goes_back_in_time) {
     expect_sound(s.run({.preemptions = 3}));
 }
 
+TEST(through, no_reader_of_two_pages_goes_back_in_time) {
+    read_through_file s({.frames = 1});
+    s.reader_of_two_while_the_second_enters();
+    expect_sound(s.run({.preemptions = 2}));
+}
+
 TEST(through, word_of_another_life_of_the_slot) {
     read_through_file s({.frames = 1});
     s.prepare = [&, before = s.prepare] {
