@@ -166,6 +166,31 @@ TEST(neighbour, a_load_without_a_frame_is_counted_no_more) {
     expect_sound(s.run());
 }
 
+// The host opens the file for writing, or it is cut, after the load found the page next door: then
+// the load asks the host, or for nothing, and is not counted any more.
+TEST(neighbour, a_load_that_another_writer_overtakes_is_counted_no_more) {
+    for (const bool cuts : {false, true}) {
+        leaving_neighbour s({.frames = 1, .writes = true});
+        s.far.writes = nullptr;
+        s.prepare = [&s, before = s.prepare] {
+            before();
+            s.w.memory.writes[0].stored_bytes = 2 * page_bytes;
+            for (std::uint64_t i = 0; i < words_per_page; ++i)
+                s.w.memory.disk[i] = content(1, 0, i);
+        };
+        s.lane([&s, cuts](auto g) {
+            const mapping m = map(g, s.w.fs(), s.fd, 0, page_bytes);
+            explore::require(m.bytes == page_bytes || cuts, "a map failed");
+            if (m.bytes > 0) explore::require(unmap(g, s.w.fs(), m) == 0, "an unmap failed");
+        });
+        s.lane([&s, cuts](auto) {
+            engine::grant(s.w.view, 0);
+            if (cuts) engine::cut_to(s.w.view, 0, 0);
+        });
+        expect_sound(s.run({.preemptions = 2}));
+    }
+}
+
 // One reader is counted in the round before, the other in the next.
 TEST(neighbour, leaves_under_readers_of_two_rounds) {
     leaving_neighbour s({.frames = 1});
