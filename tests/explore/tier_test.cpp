@@ -179,6 +179,33 @@ TEST(tier, taken_down_with_pages_on_their_way) {
     }
 }
 
+// A lane has looked at the page of a fill that ended, and is about to pin it, when another lane
+// takes its frame. The word names no frame then, and a fill of frame 0 is another page's.
+TEST(tier, a_fill_that_ended_leaves_before_it_is_settled) {
+    one_file s({.frames = 1, .ring_slots = 4, .tier_frames = 2}, 4 * page_bytes);
+    keep(s, 1, 1, false);
+    s.prepare = [&s, before = s.prepare] {
+        before();
+        s.w.memory.tier_words[1] += engine::pin_one;
+        s.w.memory.fill_marks[1] = s.w.memory.done_marks[1] = engine::make_stamp(0, 7);
+    };
+    s.lane([&](auto g) {
+        wanter(s, 0)(g);
+        wanter(s, 2)(g);
+    });
+    s.lane(wanter(s, 3));
+    s.check = [&] {
+        for (const engine::page_word word : s.w.memory.tier_words) {
+            const bool is_on_its_way =
+                engine::is_valid(word) &&
+                s.w.memory.fill_marks[engine::frame_of(word)] > engine::fill_failed;
+            explore::require(engine::pins_of(word) == (is_on_its_way ? 1 : 0),
+                             "a page of the tier has other pins than its fill's");
+        }
+    };
+    expect_sound(s.run(bounded(2)));
+}
+
 TEST(tier, dropped_while_its_file_is_taken_down) {
     dropped_while_taken_down s;
     expect_sound(s.run_bounded());
