@@ -126,19 +126,46 @@ struct synced_cut_file : held_cut_file {
     }
 };
 
-// The host makes the cut after its group gave up waiting. What is written then stays.
-struct late_cut_file : cut_file {
-    late_cut_file() {
+// A cut of the second page was left, before the host was asked for it. Two lanes want to write
+// there: one of them takes the cut up, and then both words stay.
+struct left_cut_file : cut_file {
+    left_cut_file() {
         warm(1, 1);
-        server.decide = [](const engine::ring_request& request) {
+        prepare = [this, before = prepare] {
+            before();
+            w.memory.writes[0].gate = engine::gate_closed | engine::gate_left;
+            w.memory.writes[0].left_cut = engine::cut_is_to_ask;
+            w.memory.writes[0].cut_bytes = page_bytes;
+            w.memory.writes[0].cut_end_bytes = 2 * page_bytes;
+        };
+        lane(writer(1, 0, value));
+        lane(writer(1, 1, value + 1));
+        check = [this] {
+            explore::require(word_now(word) == value && word_now(word + 1) == value + 1,
+                             "a written word was lost");
+            explore::require(w.memory.writes[0].gate == 0 && server.asked.cuts == 1,
+                             "the cut was not made once");
+        };
+    }
+};
+
+// The host makes the first cut after its group gave up waiting. What is written then stays.
+struct late_cut_file : cut_file {
+    late_cut_file() : late_cut_file(1001, false) {}
+
+protected:
+    late_cut_file(std::uint64_t late_ns, bool waits_for_other) {
+        warm(1, 1);
+        server.decide = [late_ns](const engine::ring_request& request) {
             if (request.operation == engine::op::read) return plan{.when = timing::never};
             return request.operation == engine::op::truncate && request.published == 1
-                       ? plan{.when = timing::late, .late_ns = 1001}
+                       ? plan{.when = timing::late, .late_ns = late_ns}
                        : plan{};
         };
-        lane([this](auto g) {
+        lane([this, waits_for_other](auto g) {
             const int code = truncate(g, w.fs(), fd, page_bytes);
             explore::require(code == 0 || code == -ETIMEDOUT, "a cut failed");
+            while (waits_for_other && atomic_load<order::acquire>(has_ended()) == 0) g.pause(0);
             for (int tries = 0; tries < 3 && !is_written; ++tries) write_word(g);
             explore::require(is_written, "a cut was never made");
             static_cast<void>(fsync(g, w.fs(), fd));
@@ -150,6 +177,36 @@ struct late_cut_file : cut_file {
             explore::require(word_now(word) == value, "a written word was lost");
             explore::require(server.written_bytes == page_bytes + 8, "a late cut took a write");
         };
+    }
+    // Of another lane that cuts; the engine does not use this word here.
+    std::uint64_t* has_ended() { return &w.memory.retire_hand; }
+};
+
+// Each pause takes longer than any wait, and lets no other lane run. So its waits end while other
+// lanes stand anywhere, not only where they wait too.
+struct impatient_lane : explore_lane {
+    impatient_lane(const explore_lane& g, std::uint64_t& clock) : explore_lane(g), clock_(&clock) {}
+    std::uint64_t now_ns() const { return *clock_; }
+    void pause(std::uint32_t) const { *clock_ += 1000; }
+
+private:
+    std::uint64_t* clock_;
+};
+
+// Another lane cuts the file too, and waits for nothing. What is written after both stays.
+struct twice_cut_file : late_cut_file {
+    twice_cut_file() : late_cut_file(1, true) {
+        lane([this](auto g) {
+            std::uint64_t clock = 0;
+            const int code = truncate(impatient_lane(g, clock), w.fs(), fd, page_bytes);
+            explore::require(code == 0 || code == -ETIMEDOUT, "a cut failed");
+            atomic_store<order::release>(has_ended(), std::uint64_t{1});
+        });
+        also([this] {
+            const std::uint64_t gate = w.memory.writes[0].gate;
+            explore::require(gate == 0 || gate == (engine::gate_closed | engine::gate_left),
+                             "the gate is neither open nor left");
+        });
     }
 };
 

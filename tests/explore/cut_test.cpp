@@ -68,6 +68,16 @@ TEST(cut, one_that_comes_late_takes_no_later_write) {
     expect_sound(s.run({.preemptions = 3}));
 }
 
+TEST(cut, two_lanes_take_one_up) {
+    left_cut_file s;
+    expect_sound(s.run({.preemptions = 2}));
+}
+
+TEST(cut, one_that_comes_late_while_another_lane_cuts) {
+    twice_cut_file s;
+    expect_sound(s.run({.preemptions = 2}));
+}
+
 // The page is clean, and stays: it has a byte that is left.
 TEST(cut, within_a_clean_page) {
     cut_file s;
