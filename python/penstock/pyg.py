@@ -34,6 +34,7 @@ from .torch import _device_of, _tensor_of, gather
 
 __all__ = ["FeatureStore"]
 
+
 class _Left:
     """In place of a feature, in a process that was sent the store."""
 

@@ -10,9 +10,9 @@
 // tests (guest_wait) look whether the driver does so, beside captures too. CUDA calls of other
 // threads may be held up meanwhile, as by each cudaFree of the program.
 //
-// An event for each verb of a table, recorded on its stream, would do for Python's arrays without
-// that. It was tried, and made each call longer by a microsecond of seven
-// (bench/results/h200/2026-11-30-waits.txt).
+// An event for each verb of a table, recorded on its stream, would do for Python's arrays. It was
+// tried and dropped: it puts a lock and a call of the driver into each verb, and graphs, kernels of
+// the program and regions need the wait below all the same.
 #include <cerrno>
 #include <chrono>
 #include <thread>
