@@ -89,6 +89,11 @@ shared_region held(std::unique_ptr<file_region> made, int gpu) {
             }};
 }
 
+// A use whose end may wait in this thread, which holds no GIL.
+void drop_here(shared_region& use) {
+    if (!host::one_of_process<region_ends>().drop_unless_last(use)) use.reset();
+}
+
 // The last use of a region's memory may end anywhere: in the collector of a framework, on any
 // thread, with or without the GIL, after the interpreter. The end of a region waits for the device
 // or for the file, and a line for the log may need the GIL, so a thread does that.
@@ -158,7 +163,7 @@ public:
         : path(std::move(path)), gpu_(gpu), region_(std::move(region)) {}
     ~region_box() {
         const without_gil free;
-        region_.reset();
+        drop_here(region_);
     }
 
     // Keeps the memory as long as this lives: its address was handed out by number.
@@ -201,7 +206,7 @@ public:
                    : is_shared ? std::min<std::int64_t>(last->release(on), 0)
                                : last->close(on);
             if (waited != 0 || code == -EBUSY) put_back(last);
-            last.reset();
+            drop_here(last);
         }
         if (code != -ECHILD) check(code, "closing a region", path);
     }
