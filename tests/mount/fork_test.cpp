@@ -95,7 +95,8 @@ int end_of(pid_t process) {
 
 }  // namespace
 
-// The child has no thread that serves, and must not keep the kernel waiting for one.
+// The child has no thread that serves, and must not keep the kernel waiting for one. The server may
+// be gone before its child has run at all: a program that asks until then gets ECONNABORTED.
 TEST(forked_server, leaves_nothing_open_in_its_child) {
     if (const status s = mount::can_mount(); !s) GTEST_SKIP() << s.message;
     const temporary_folder folder;
@@ -117,7 +118,9 @@ TEST(forked_server, leaves_nothing_open_in_its_child) {
     const pid_t reader = ::fork();
     struct stat facts {};
     if (reader == 0) ::_exit(::stat(unseen.c_str(), &facts) == 0 ? 0 : errno);
-    EXPECT_EQ(end_of(reader), ENOTCONN) << "a program hangs in the mount";
+    const int said = end_of(reader);
+    EXPECT_TRUE(said == ENOTCONN || said == ECONNABORTED)
+        << said << (said == -1 ? ": a program hangs in the mount" : ": no error of a dead mount");
     EXPECT_EQ(::write(lives[1], "", 1), 1);  // the child ends, and with it whatever it has open
     while (::waitpid(-1, nullptr, 0) > 0) {
     }

@@ -2,6 +2,7 @@
 the reason."""
 import atexit
 import contextlib
+import errno
 import json
 import os
 import pathlib
@@ -19,6 +20,10 @@ SERVER = os.environ.get("PENSTOCK_TEST_SERVER")
 # so that the same tests run without files that are passed through: PENSTOCK_TEST_PASSING=off
 PASSING = ([f"--pass-through={os.environ['PENSTOCK_TEST_PASSING']}"]
            if "PENSTOCK_TEST_PASSING" in os.environ else [])
+
+# What a mount answers whose server was killed: the second to a program that asks before the kernel
+# has closed the server's last file.
+DEAD = (errno.ENOTCONN, errno.ECONNABORTED)
 
 
 def is_mounted(point):
