@@ -29,10 +29,21 @@ status can_mount() {
     return {-errno, "/dev/fuse: " + error_text(-errno) + "; " + cure};
 }
 
+namespace {
+
+bool is_ignored(int number) {
+    struct sigaction now {};
+    return ::sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
+}  // namespace
+
 status serve(const serve_options& wanted, const serve_calls& calls, serve_report& done) {
     sigset_t ends;
     ::sigemptyset(&ends);
-    for (const int number : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&ends, number);
+    for (const int number : {SIGINT, SIGTERM}) ::sigaddset(&ends, number);
+    // The kernel keeps an ignored signal that is blocked, and sigwait would return it.
+    if (!is_ignored(SIGHUP)) ::sigaddset(&ends, SIGHUP);
     if (calls.asked != nullptr) ::sigaddset(&ends, SIGUSR1);
     ::pthread_sigmask(SIG_BLOCK, &ends,
                       nullptr);  // before there are other threads, and anything to take away

@@ -102,6 +102,17 @@ class Ends(unittest.TestCase):
             self.assertEqual((self.source / "file").read_text(), "abc")
             self.assertEqual(os.listdir(self.point), [])
 
+    def test_nohup_keeps_it_there(self):
+        def ignore():
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+        with mounted.Mount(self.source, self.point, before=ignore) as mount:
+            mount.process.send_signal(signal.SIGHUP)
+            self.assertFalse(mounted.wait_until(lambda: not mounted.is_mounted(self.point), 1))
+            (mount.point / "file").write_text("abc")
+            mount.end(lambda process: process.terminate())
+            self.assertEqual((self.source / "file").read_text(), "abc")
+
     def test_a_killed_service_leaves_the_source_and_says_how_to_go_on(self):
         with mounted.Mount(self.source, self.point) as mount:
             (mount.point / "file").write_text("abc")
