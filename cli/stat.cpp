@@ -59,9 +59,7 @@ status ask_all(const std::vector<int>& pids, std::vector<cache_report>& out) {
                        host::published_from(found[i].page.names(), seen.words), seen.taken_ns,
                        answers});
     }
-    std::sort(out.begin(), out.end(), [](const cache_report& a, const cache_report& b) {
-        return std::pair(a.pid, a.now.cache_number) < std::pair(b.pid, b.now.cache_number);
-    });
+    number_caches(out);
     return {};
 }
 

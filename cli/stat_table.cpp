@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <utility>
 
 #include "settings/utf8.hpp"
 
@@ -66,6 +67,18 @@ std::string share_of(const host::published_statistics& now) {
 }
 
 }  // namespace
+
+void number_caches(std::vector<cache_report>& all) {
+    // Stable: the caller finds the pages of a process in the same order each time.
+    std::stable_sort(all.begin(), all.end(), [](const cache_report& a, const cache_report& b) {
+        return std::pair(a.pid, a.now.cache_number) < std::pair(b.pid, b.now.cache_number);
+    });
+    for (std::size_t i = 1; i < all.size(); ++i) {
+        const cache_report& before = all[i - 1];
+        if (all[i].pid == before.pid && all[i].now.cache_number <= before.now.cache_number)
+            all[i].now.cache_number = before.now.cache_number + 1;
+    }
+}
 
 std::string device_of(const cache_report& report) {
     return report.now.is_gpu != 0 ? "gpu" + std::to_string(report.now.device_number) : "cpu";

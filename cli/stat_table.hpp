@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/statistics_publisher.hpp"
 
@@ -25,6 +26,10 @@ struct cache_report {
                now.cache_number == other.now.cache_number;
     }
 };
+
+// Sorts the reports by process and number. Copies of the library in one process each count their
+// caches from 0: a number that is taken becomes the next one, so that each cache has its own.
+void number_caches(std::vector<cache_report>& all);
 
 // "gpu0", "cpu".
 std::string device_of(const cache_report& report);

@@ -66,4 +66,20 @@ TEST(stat_table, columns_hold_the_largest_counts) {
         EXPECT_LE(short_number(value).size(), 4u) << value;
 }
 
+TEST(stat_table, each_cache_of_a_process_has_a_number_of_its_own) {
+    std::vector<cache_report> all;
+    // Two copies of the library in one process, and another process.
+    const std::pair<int, std::uint64_t> found[] = {{7, 0}, {7, 1}, {9, 0}, {7, 0}, {7, 1}, {7, 5}};
+    for (const auto& [pid, number] : found) {
+        all.push_back(report_of(std::to_string(all.size()), 0));
+        all.back().pid = pid;
+        all.back().now.cache_number = number;
+    }
+    number_caches(all);
+    std::string seen;
+    for (const cache_report& each : all)
+        seen += each.program + ":" + std::to_string(each.now.cache_number) + " ";
+    EXPECT_EQ(seen, "0:0 3:1 1:2 4:3 5:5 2:0 ");
+}
+
 }  // namespace penstock::cli
