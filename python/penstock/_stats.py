@@ -11,7 +11,7 @@ from . import _core
 from ._runtime import Runtime
 
 # What is so now; all else only grows.
-_GAUGES = {"window_bytes", "device_bytes", "resident_pages", "store_is_paused"}
+_GAUGES = {"window_bytes", "device_bytes", "resident_pages", "service_threads", "store_is_paused"}
 
 
 def _own_labels() -> set[str]:
@@ -23,7 +23,8 @@ def _own_labels() -> set[str]:
 class Statistics:
     """The counts of a runtime since it was made, over all of its devices; ``b - a`` has what came
     between two of them. penstock/statistics.hpp says what each counts. ``window_bytes``,
-    ``device_bytes``, ``resident_pages`` and ``store_is_paused`` are what is so now."""
+    ``device_bytes``, ``resident_pages``, ``service_threads`` and ``store_is_paused`` are what is
+    so now."""
 
     hits: int = 0
     misses: int = 0

@@ -1,6 +1,7 @@
 // The public face of the runtime.
 #include "penstock/runtime.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -291,6 +292,7 @@ statistics runtime::stats() const {
     for (host::window_runs* const runs :
          {state().runs_of_windows.get(), state().windows_of_rows.runs.get()})
         if (runs != nullptr) out.window_bytes += runs->exposed_bytes();
+    out.store_is_paused = std::min<std::uint64_t>(out.store_is_paused, 1);  // for each, or for some
     return out;
 }
 
