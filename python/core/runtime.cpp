@@ -280,6 +280,8 @@ void bind_runtime(nb::module_& m) {
         .def("device_number",
              [](const runtime_box& box, std::uint32_t i) { return box.open()->settings(i).device; })
         .def("page_bytes", [](const runtime_box& box) { return box.open()->settings().page_bytes; })
+        .def("cache_bytes",
+             [](const runtime_box& box) { return box.open()->settings().cache_bytes.value(); })
         .def_prop_ro("writable",
                      [](const runtime_box& box) { return box.open()->settings().writable; })
         .def_prop_ro("io_name", [](const runtime_box& box) { return box.open()->io_name(); })

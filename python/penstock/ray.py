@@ -175,7 +175,7 @@ class _Keeper:
         array = open_array(path, dtype="uint8", shape=(rows, page), offset=0,
                            runtime=self._runtime)  # 0: the bytes, also of a file with a header
         self._arrays.append(array)
-        room = _core.parse_size("cache", self._runtime.settings()["cache_bytes"])
+        room = self._runtime._core.cache_bytes()
         for block in blocks:
             first = block * BLOCK_BYTES // page
             last = min(first + BLOCK_BYTES // page, rows)

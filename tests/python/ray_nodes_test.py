@@ -209,6 +209,15 @@ class nodes(common.Case):
                     self.addCleanup(keeper._runtime.close)
                     self.assertEqual(keeper.kept_bytes(), kept)
 
+    def test_a_keeper_has_room_for_its_whole_cache(self):
+        """The size that people are shown is rounded, and may be no number of bytes at all."""
+        for pages in (12345, 300):
+            with self.subTest(pages=pages):
+                keeper = self.pr._Keeper({"cache": pages * 4096, "page": 4096, "device": "cpu"},
+                                         {str(self.path): [0, 1]}, {})
+                self.addCleanup(keeper._runtime.close)
+                self.assertEqual(keeper.kept_bytes(), 0 if pages < 512 else 4 << 20)
+
     def test_tasks_and_keepers_have_pages_of_one_size(self):
         rows = self.npy(640)
         for paths, given, page in ((self.path, None, 65536), (self.path, "4KiB", 4096),
