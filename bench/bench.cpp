@@ -171,13 +171,15 @@ constexpr bench_case case_table[] = {
     {"request",
      "pages served by the service threads from the page cache, against pread; one round trip",
      request_path, request_path},
-    {"write", "a kernel's output to a file, against copies back and pwrite by all cores",
+    {"write",
+     "a kernel's output to a file, against copies back and pwrite by the best of 1, 4 and all "
+     "threads",
      write_path, write_path},
     {"close", "a kernel that writes a file and closes it itself, against copies back and pwrite",
      closing_path, closing_path},
     {"append",
-     "records of all groups to the shared end of one file, against writes with O_APPEND by all "
-     "cores",
+     "records of all groups to the shared end of one file, against writes with O_APPEND by the "
+     "best of 1, 4 and all threads",
      append_path, append_path},
     {"fsync",
      "fsync of few and many dirty pages while another file has none or many, against pwrite "

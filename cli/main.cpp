@@ -108,7 +108,7 @@ void declare_options(CLI::App& to, command& added, status& wrong) {
 CLI::App* declare(CLI::App& parent, command& added, status& wrong, options_of needed) {
     const std::string name = added.text.name;
     CLI::App* const out = parent.add_subcommand(name.substr(name.rfind(' ') + 1), added.text.about);
-    if (!added.text.details.empty()) out->footer(added.text.details + exit_statuses);
+    out->footer(added.text.details + exit_statuses);
     if (needed == options_of::every_command) declare_options(*out, added, wrong);
     else
         out->preparse_callback(
