@@ -122,6 +122,12 @@ control() {
         LC_ALL=C sort -z | xargs -0 md5sum >DEBIAN/md5sums)
 }
 
+# script_of PACKAGE NAME: what dpkg runs, from standard input.
+script_of() {
+    cat >"$work/$1/DEBIAN/$2"
+    chmod 755 "$work/$1/DEBIAN/$2"
+}
+
 # The libraries that programs are linked with, as packages.
 depends_of() {
     mkdir -p "$work/shlibs/debian"
@@ -131,7 +137,7 @@ depends_of() {
 }
 
 programs() {
-    local share=$work/penstock/usr/share
+    local share=$work/penstock/usr/share step
     DESTDIR=$work/penstock cmake --install "$build" --prefix /usr --component programs >/dev/null
     strip --strip-unneeded -R .comment -R .note "$work"/penstock/usr/bin/*
     # Debian has its own place for what packages bring to zsh.
@@ -150,6 +156,16 @@ through its page cache, serve a directory at another place, tell what running
 programs do with it, and measure it; and its applications: searching, collages,
 matrices, image stitching and shortest paths. This build runs kernels on CPU
 threads."
+    # systemd goes on with the unit that it read until it is told.
+    for step in postinst postrm; do
+        script_of penstock "$step" <<'END'
+#!/bin/sh
+set -e
+if [ -d /run/systemd/system ]; then
+    systemctl daemon-reload || :
+fi
+END
+    done
 }
 
 libraries() {
@@ -256,21 +272,20 @@ print(next(p.locate() for p in m.files("nanobind") if p.name == "LICENSE"))')"
         "Rows of .npy, .safetensors and raw files by their numbers, and files as plain
 memory that arrays share, for Python, with numpy and PyTorch. This build works
 on CPU threads."
-    cat >"$work/$package/DEBIAN/postinst" <<'END'
+    script_of "$package" postinst <<'END'
 #!/bin/sh
 set -e
 if command -v py3compile >/dev/null 2>&1; then
     py3compile -p python3-penstock
 fi
 END
-    cat >"$work/$package/DEBIAN/prerm" <<'END'
+    script_of "$package" prerm <<'END'
 #!/bin/sh
 set -e
 if command -v py3clean >/dev/null 2>&1; then
     py3clean -p python3-penstock
 fi
 END
-    chmod 755 "$work/$package"/DEBIAN/p*
 }
 
 programs

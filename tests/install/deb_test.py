@@ -105,6 +105,12 @@ def main(build, scratch, *options):
     fields = run("dpkg-deb", "-f", next(name for name in files if "/penstock_" in name))
     if "libstdc++6" not in fields or "libc6" not in fields:
         sys.exit(f"the libraries of the programs are missing:\n{fields}")
+    run("dpkg-deb", "-e", next(name for name in files if "/penstock_" in name), scratch / "control")
+    for step in ("postinst", "postrm"):  # systemd has to read the unit again
+        script = scratch / "control" / step
+        if "systemctl daemon-reload" not in script.read_text(encoding="utf-8"):
+            sys.exit(f"{step} does not tell systemd")
+        run(script)
     if "--no-python" not in options:
         python_package(files, scratch)
     if shutil.which("lintian") is None:
