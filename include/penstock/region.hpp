@@ -207,6 +207,11 @@ public:
     // that it could not write are lost. -EBADF: closed already.
     int close(device_stream stream = nullptr);
 
+    // As close(), but the memory stays at data() until the region is destroyed, for users that still
+    // have its address. What they write there reaches no file and no other region. Returns as
+    // close().
+    int detach(device_stream stream = nullptr);
+
     [[nodiscard]] region_traffic traffic() const;
 
     // Where the bytes lie: never automatic. And why, as the rest of a sentence.

@@ -231,7 +231,7 @@ std::int64_t in_place_region::acquire(const region_part& part, void* stream) try
     if (!belongs_here()) return -ECHILD;
     if (!contains(part)) return -EINVAL;
     const std::lock_guard lock(mutex_);
-    if (data_ == nullptr) return -EBADF;
+    if (!is_open()) return -EBADF;
     if (const status loss = reader_->lost(); !loss.ok()) return told(loss.code, "acquire");
     return told(bring_up_to_date(stream), "acquire");
 } catch (...) {
@@ -242,13 +242,13 @@ std::int64_t in_place_region::release(const region_part& part, void*) {
     if (!belongs_here()) return -ECHILD;
     if (!contains(part)) return -EINVAL;
     const std::lock_guard lock(mutex_);
-    return data_ == nullptr ? -EBADF : 0;
+    return is_open() ? 0 : -EBADF;
 }
 
 int in_place_region::sync() try {
     if (!belongs_here()) return -ECHILD;
     const std::lock_guard lock(mutex_);
-    return data_ == nullptr ? -EBADF : static_cast<int>(told(part_.home->sync(), "sync"));
+    return is_open() ? static_cast<int>(told(part_.home->sync(), "sync")) : -EBADF;
 } catch (...) {
     return host::status_of_exception("").code;
 }
@@ -256,7 +256,7 @@ int in_place_region::sync() try {
 std::int64_t in_place_region::prefer(std::uint64_t offset, std::uint64_t bytes, void*) {
     if (!belongs_here()) return -ECHILD;
     const std::lock_guard lock(mutex_);
-    if (data_ == nullptr) return -EBADF;
+    if (!is_open()) return -EBADF;
     return offset > part_.bytes || bytes > part_.bytes - offset ? -EINVAL : 0;
 }
 
@@ -264,7 +264,16 @@ int in_place_region::close(void*) {
     if (!belongs_here()) return -ECHILD;
     const std::lock_guard lock(mutex_);
     if (data_ == nullptr) return -EBADF;
+    const int code = is_open() ? 0 : -EBADF;
     close_locked();
+    return code;
+}
+
+int in_place_region::detach(void*) {
+    if (!belongs_here()) return -ECHILD;
+    const std::lock_guard lock(mutex_);
+    if (!is_open()) return -EBADF;
+    is_detached_ = true;
     return 0;
 }
 

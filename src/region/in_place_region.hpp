@@ -55,6 +55,7 @@ public:
     int sync() override;
     std::int64_t prefer(std::uint64_t offset, std::uint64_t bytes, void* stream) override;
     int close(void* stream) override;
+    int detach(void* stream) override;
     [[nodiscard]] region_traffic traffic() const override;
 
 private:
@@ -68,6 +69,7 @@ private:
     int replace_parts(void* stream, const host::file_facts& facts);
     void remove(std::uint64_t number);
     void close_locked();
+    [[nodiscard]] bool is_open() const { return data_ != nullptr && !is_detached_; }
     std::int64_t told(std::int64_t code, const char* operation);
     [[nodiscard]] host::environment& env() const { return part_.home->env(); }
 
@@ -77,6 +79,7 @@ private:
     const std::function<void(const std::string&)> say_;
     mutable std::mutex mutex_;  // one call at a time; guards all below
     std::byte* data_ = nullptr;
+    bool is_detached_ = false;
     helpers threads_;
     std::uint64_t part_bytes_ = 0;  // of a registration
     std::vector<char> registered_;  // by the number of the part

@@ -242,20 +242,23 @@ int mapped_region::close_locked(void* stream) {
     if (released == -EBUSY) return -EBUSY;
     open_ = false;
     home_->leave(place_);
-    memory_.reset();
     return released < 0 ? static_cast<int>(released) : 0;
 }
 
-int mapped_region::close(void* stream) try {
+int mapped_region::end(void* stream, bool keeps_memory) try {
     if (!belongs_here()) return -ECHILD;
     requests_.refuse();
     std::lock_guard lock(mutex_);
     const int code = open_ ? close_locked(stream) : -EBADF;
     if (open_) requests_.allow();
+    else if (!keeps_memory) memory_.reset();
     return code;
 } catch (...) {
     return host::status_of_exception("").code;
 }
+
+int mapped_region::close(void* stream) { return end(stream, false); }
+int mapped_region::detach(void* stream) { return end(stream, true); }
 
 region_traffic mapped_region::traffic() const {
     if (!belongs_here()) return {};
@@ -297,6 +300,7 @@ std::int64_t file_region::prefer(std::uint64_t offset, std::uint64_t bytes, devi
     return body_->prefer(offset, bytes, stream);
 }
 int file_region::close(device_stream stream) { return body_->close(stream); }
+int file_region::detach(device_stream stream) { return body_->detach(stream); }
 region_traffic file_region::traffic() const { return body_->traffic(); }
 region_placement file_region::placement() const { return body_->placement(); }
 const std::string& file_region::placement_reason() const { return body_->placement_reason(); }

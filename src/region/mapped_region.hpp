@@ -36,6 +36,7 @@ public:
     int sync() override;
     std::int64_t prefer(std::uint64_t offset, std::uint64_t bytes, void* stream) override;
     int close(void* stream) override;
+    int detach(void* stream) override;
     [[nodiscard]] region_traffic traffic() const override;
 
 private:
@@ -52,6 +53,7 @@ private:
     }
     std::int64_t told(std::int64_t code, const char* operation);
     int close_locked(void* stream);
+    int end(void* stream, bool keeps_memory);
 
     const std::shared_ptr<shared_home> home_;
     std::unique_ptr<region_memory> memory_;

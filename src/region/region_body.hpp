@@ -39,6 +39,7 @@ public:
     virtual int sync() = 0;
     virtual std::int64_t prefer(std::uint64_t offset, std::uint64_t bytes, void* stream) = 0;
     virtual int close(void* stream) = 0;
+    virtual int detach(void* stream) = 0;
     [[nodiscard]] virtual region_traffic traffic() const = 0;
 
 protected:

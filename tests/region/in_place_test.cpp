@@ -175,6 +175,19 @@ TEST_P(in_place, after_close_every_call_is_refused) {
     EXPECT_EQ(r->prefer(0, 1), -EBADF);
 }
 
+TEST_P(in_place, after_detach_the_memory_alone_is_there) {
+    file(1 << 20);
+    const auto r = map_whole(*runtime_, path_, protection::read, at_its_place);
+    ASSERT_NE(r, nullptr);
+    EXPECT_EQ(r->detach(), 0);
+    EXPECT_EQ(peek(*r, GetParam(), 0, 1 << 20), pattern(7, 1 << 20));
+    for (const std::int64_t code : {r->acquire(), r->release(), std::int64_t{r->sync()},
+                                    r->prefer(0, 1), std::int64_t{r->detach()}})
+        EXPECT_EQ(code, -EBADF);
+    EXPECT_EQ(r->close(), -EBADF);
+    EXPECT_EQ(r->data(), nullptr);
+}
+
 TEST_P(in_place, a_region_may_outlive_its_runtime) {
     file(1 << 20);
     const auto r = map_whole(*runtime_, path_, protection::read, at_its_place);

@@ -337,6 +337,44 @@ TEST_P(regions, a_small_region_of_a_huge_file_costs_little) {
     EXPECT_EQ(in.get(), 1);
 }
 
+// Frameworks still have its address.
+TEST_P(regions, memory_stays_after_a_detach_and_reaches_no_file) {
+    const std::string path = file(64 << 10);
+    const auto other = map_whole(*runtime_, path, protection::read_write, alone);
+    {
+        const auto r = map_whole(*runtime_, path, protection::read_write, alone);
+        const void* const at = r->data();
+        poke(*r, GetParam(), 17, {0x55});
+        EXPECT_EQ(r->detach(), 0);
+        EXPECT_EQ(r->data(), at);
+        EXPECT_EQ(read_file(path)[17], 0x55);
+        poke(*r, GetParam(), 17, {0x66});
+        poke(*r, GetParam(), 5000, {0x66});
+        EXPECT_EQ(r->release(), -EBADF);
+        EXPECT_EQ(r->acquire(), -EBADF);
+        EXPECT_EQ(r->detach(), -EBADF);
+        EXPECT_EQ(other->acquire(), 1);
+        EXPECT_EQ(peek(*r, GetParam(), 5000, 1), (bytes{0x66}));
+    }
+    EXPECT_EQ(other->acquire(), 0);
+    EXPECT_EQ(peek(*other, GetParam(), 17, 1), (bytes{0x55}));
+    EXPECT_EQ(read_file(path)[17], 0x55);
+    EXPECT_EQ(read_file(path)[5000], pattern(7, 64 << 10)[5000]);
+}
+
+// A place for each of most_devices regions: a detached one has none.
+TEST_P(regions, a_close_frees_what_a_detach_left) {
+    const std::string path = file(10000);
+    std::vector<std::unique_ptr<file_region>> all;
+    for (unsigned i = 0; i < region::most_devices + 2; ++i) {
+        all.push_back(map_whole(*runtime_, path, protection::read));
+        EXPECT_EQ(all.back()->detach(), 0);
+    }
+    EXPECT_EQ(peek(*all.front(), GetParam(), 0, 10000), read_file(path));
+    EXPECT_EQ(all.front()->close(), -EBADF);
+    EXPECT_EQ(all.front()->data(), nullptr);
+}
+
 TEST_P(regions, bad_input) {
     const std::string path = file(10000);
     write_file(folder_ / "empty", {});

@@ -58,7 +58,7 @@ void of_what_it_makes() {
          static_cast<std::int64_t (region::*)(const ps::region_part&, ps::device_stream)>(
              &region::release),
          &region::acquire_async, &region::release_async, &ps::region_request::is_done,
-         &ps::region_request::wait, &region::prefer, &region::sync, &region::close,
+         &ps::region_request::wait, &region::prefer, &region::sync, &region::close, &region::detach,
          &region::traffic, &region::placement, &region::placement_reason, &pool::make,
          &pool::open_file, &pool::close_file, &pool::discard_file, &pool::resize_file,
          &pool::file_bytes, &pool::open_session, &pool::counts, &pool::contents, &pool::is_on_gpu,
