@@ -85,7 +85,8 @@ private:
 // cannot be waited for the memory stays for good. `gpu`: negative on CPU threads.
 shared_region held(std::unique_ptr<file_region> made, int gpu) {
     return {made.release(), [gpu](file_region* of) {
-                if (gpu < 0 || host::wait_for_gpu(gpu) == 0) delete of;
+                const bool has_memory = of->data() != nullptr;  // else it is closed
+                if (gpu < 0 || !has_memory || host::wait_for_gpu(gpu) == 0) delete of;
             }};
 }
 
@@ -199,12 +200,11 @@ public:
         {
             const without_gil free;
             const auto on = reinterpret_cast<device_stream>(stream);
-            // Tensors that share the memory may live on. One that is gone may have kernels.
+            // Tensors that share the memory may live on, and change it. One that is gone may have
+            // kernels.
             const bool is_shared = last.use_count() > 1;
             const int waited = is_shared || gpu_ < 0 ? 0 : host::wait_for_gpu(gpu_);
-            code = waited != 0 ? waited
-                   : is_shared ? std::min<std::int64_t>(last->release(on), 0)
-                               : last->close(on);
+            code = waited != 0 ? waited : is_shared ? last->detach(on) : last->close(on);
             if (waited != 0 || code == -EBUSY) put_back(last);
             drop_here(last);
         }
@@ -304,7 +304,7 @@ std::int64_t count_of_region(region_box& box, const char* name, Verb of_region) 
     {
         const without_gil free;
         done = of_region(*region);
-        region.reset();
+        drop_here(region);
     }
     return check(done, name, box.path);
 }

@@ -5,6 +5,7 @@ import ctypes
 import gc
 import os
 import threading
+import time
 import unittest
 
 import common
@@ -110,6 +111,27 @@ class regions(common.Case):
                 ended = threading.Thread(target=kept.clear)  # the last use, on another thread
                 ended.start()
                 ended.join()
+
+    def test_a_tensor_that_outlives_its_region_changes_no_file(self):
+        for share in (np.asarray, np.from_dlpack):
+            with self.subTest(share=share):
+                region = self.open("r+")
+                kept = [np.asarray(region)]
+                kept[0][3] = 1
+                if share is np.from_dlpack:
+                    kept.append(share(region))
+                region.close()
+                kept[0][3] = 2
+                kept[0][7] = 2
+                del region
+                kept.clear()
+                gc.collect()
+                with self.open() as later:  # after the end of the former, which may be on a thread
+                    self.assertEqual(np.asarray(later)[3].tolist(), [1] * 5)
+                time.sleep(0.3)
+                found = np.fromfile(self.path, np.float32).reshape(3000, 5)
+                self.assertEqual(found[3].tolist(), [1] * 5)
+                self.assertEqual(found[7].tolist(), self.content[7].tolist())
 
     def test_a_place_is_free_again_once_the_last_use_has_ended(self):
         """Eight regions of a file have a place; a loop that opens one at a time needs one."""
