@@ -74,6 +74,15 @@ int run_through_pinned(host::cache_device& device, const host_list& list, const 
     return device.while_current([&] { return run_pieces(list, call); });
 }
 
+int can_wait_for_stream(host::cache_device& device, void* stream) {
+    return device.while_current([&] {
+        cudaStreamCaptureStatus state = cudaStreamCaptureStatusNone;
+        const cudaError_t code = cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &state);
+        const bool is_free = code == cudaSuccess && state == cudaStreamCaptureStatusNone;
+        return is_free ? 0 : -EBUSY;
+    });
+}
+
 int wait_for_stream(host::cache_device& device, void* stream) {
     return device.while_current([&] {
         return cudaStreamSynchronize(static_cast<cudaStream_t>(stream)) == cudaSuccess ? 0 : -EIO;
@@ -83,6 +92,8 @@ int wait_for_stream(host::cache_device& device, void* stream) {
 #else
 
 int run_through_pinned(host::cache_device&, const host_list&, const piece_call&) { return -ENODEV; }
+
+int can_wait_for_stream(host::cache_device&, void*) { return 0; }
 
 int wait_for_stream(host::cache_device&, void*) { return 0; }
 

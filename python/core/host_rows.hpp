@@ -30,6 +30,10 @@ using piece_call =
 // -ENODEV, after a reset. The caller does not hold the GIL.
 int run_through_pinned(host::cache_device& device, const host_list& list, const piece_call& call);
 
+// Whether wait_for_stream() may be called, which would break a capture: 0; -EBUSY, the stream is
+// being captured, or it is the legacy one and waits for one that is; or -ENODEV after a reset.
+int can_wait_for_stream(host::cache_device& device, void* stream);
+
 // Waits for the work on a stream of the device (null: its legacy stream), also while another thread
 // captures one. 0, -EIO, or -ENODEV after a reset.
 int wait_for_stream(host::cache_device& device, void* stream);

@@ -169,6 +169,20 @@ std::string text_of(const char* name, int code) {
     return text;
 }
 
+// A captured call would run again when its arrays' memory is another's.
+void check_wait(open_table& table, const list& of) {
+    int code = 0;
+    {
+        const without_gil free;
+        code = can_wait_for_stream(*table.rt->state(static_cast<std::uint32_t>(of.device)).device,
+                                   reinterpret_cast<void*>(of.stream));
+    }
+    if (code != 0)
+        raise(code, error_text(code) +
+                        "; a stream is being captured, and a call with an array of jax is waited "
+                        "for, which no capture can have: call before the capture or after it");
+}
+
 // Runs the call without the GIL. Where it has ended when it returns, a row that could not be had is
 // raised at once; else the next call raises it. A row that only Ctrl-C kept from coming is asked
 // for again if Python's handler does not raise. On CPU threads the call has a note of its own, so
@@ -177,6 +191,7 @@ void run(table_box& box, const char* name, verb which, list of) {
     std::shared_ptr<open_table> table = box.open();
     const std::vector<std::uint64_t> copied = apart_from_rows(*table, which, of);
     const bool waits = !table->on_gpu || of.device < 0;
+    if (of.waits && !waits) check_wait(*table, of);
     for (;;) {
         int code = 0;
         status noted;
@@ -197,7 +212,8 @@ void run(table_box& box, const char* name, verb which, list of) {
             }
             if (waits) interrupted = watched->end();
             // In a child of fork() it tells why the call did not begin.
-            if (table->on_gpu ? code != 0 || waits : code == -ECHILD) noted = table->rows->check();
+            if (table->on_gpu ? code != 0 || waits || of.waits : code == -ECHILD)
+                noted = table->rows->check();
             if (!interrupted) {
                 watched.reset();
                 table.reset();  // it may be the last use, which waits
@@ -424,7 +440,9 @@ status open_table::close(bool is_last) {
     status noted;                            // a row that a scatter of a GPU could not write
     if (writable) noted = rows->check();
     const status ended = is_last ? rows->close() : synced(*this);
-    return ended.ok() ? noted : ended;
+    if (!ended.ok()) return ended;
+    if (is_last) rows.reset();  // so that its end waits for no work of others
+    return noted;
 }
 
 std::shared_ptr<open_table> table_box::open() const {
@@ -440,8 +458,10 @@ void table_box::close() {
     status waited, ended;
     {
         const without_gil free;
+        // Before the wait: a call that another thread is in now may begin its kernel after it.
+        const bool is_last = last.use_count() == 1;
         waited = last->wait();
-        if (waited.ok()) ended = last->close(last.use_count() == 1);
+        if (waited.ok()) ended = last->close(is_last);
         else of.put_back(std::move(last));
         last.reset();
     }
