@@ -10,12 +10,12 @@ from typing import Any, NoReturn, SupportsIndex
 
 from . import _core
 from ._errors import FormatError, Path, path_text
-from ._frameworks import NUMPY, framework_of, stream_of
-from ._memory import (Framework, Numbers, check_conversion, import_numpy, is_truth, no_memory,
-                      not_numbers, padding_of)
+from ._frameworks import NUMPY, call_stream, framework_of
+from ._memory import (Numbers, check_conversion, import_numpy, is_truth, no_memory, not_numbers,
+                      padding_of)
 from ._opened import Opened
 from ._runtime import Runtime, default
-from ._table_numbers import enter
+from ._table_numbers import enter, files_of
 
 _BUILTIN_TYPES = {"float": "float64", "int": "int64", "complex": "complex128"}
 _FOREIGN_ORDER = ">" if sys.byteorder == "little" else "<"
@@ -228,6 +228,7 @@ class Array(Opened[_core.Table]):
         # Raw bytes, and elements of less than a byte, which no framework has arrays of.
         if not dtype or math.prod(row_shape) > layout.row_bytes:
             row_shape, dtype = (layout.row_bytes,), "uint8"
+        files = files_of(layout)
         core = _core.make_table(runtime._core, layout, mode == "r+")
         self._layout = layout
         self._row_shape = row_shape
@@ -235,7 +236,8 @@ class Array(Opened[_core.Table]):
         self._places = {n: i for i, n in enumerate(runtime.device_numbers)}
         super().__init__(core, runtime, layout.pieces[0][0], mode, dtype,
                          (layout.rows, *row_shape))
-        self._number = enter(self, layout, mode)  # by which programs of torch know it
+        # By which programs of torch know it.
+        self._number = enter(self, layout, mode, files)
 
     # What it is
 
@@ -296,17 +298,24 @@ class Array(Opened[_core.Table]):
         if out is not None:
             kind = framework_of(out)
             kind.claim(out)
+        given = out
         if stream is None and framework.tells and ids.dtype in framework.types:
             is_plain = out is None or (kind.tells and kind.resolved(out) is out)
             if out is None:
                 out = framework.empty((*ids.shape, *self._row_shape), self._dtype, ids)
-            if is_plain and self._core.gather_arrays(ids, out, pad):
+            done = is_plain  # also where it raises: some rows may be there
+            try:
+                done = is_plain and self._core.gather_arrays(ids, out, pad)
+            finally:
+                if done and given is not None:
+                    kind.written(given)
+            if done:
                 return out
         numbers = framework.numbers(ids)
         shape = numbers.shape + self._row_shape
         used = 0
         if numbers.device >= 0:
-            used, is_other = self._stream_of(framework, ids, numbers, stream)
+            used, is_other = call_stream(framework, ids, numbers, stream)
             if out is None and is_other:
                 out = framework.empty_on(shape, self._dtype, ids, used, stream)
         if out is None:
@@ -317,20 +326,14 @@ class Array(Opened[_core.Table]):
         place = -1
         if numbers.device >= 0 or rows.device >= 0:
             place = self._place_of(numbers, rows.device)
-        self._core.gather(numbers.address, numbers.type, numbers.size, rows.address,
-                          rows.item_bytes, rows.stride, used, pad, place,
-                          framework.waits or kind.waits)
+        try:
+            self._core.gather(numbers.address, numbers.type, numbers.size, rows.address,
+                              rows.item_bytes, rows.stride, used, pad, place,
+                              framework.waits or kind.waits)
+        finally:
+            if given is not None:
+                kind.written(given)
         return out
-
-    def _stream_of(self, framework: Framework, ids: Any, numbers: Numbers,
-                   stream: object) -> tuple[int, bool]:
-        """The stream of a call, and whether it is another than the framework's current stream."""
-        current = framework.stream(ids)
-        used = current if stream is None else stream_of(stream)
-        if used != current and numbers.keep is not ids and not isinstance(numbers.keep, tuple):
-            raise ValueError("ids: they are no contiguous numbers of 32 or 64 bits, and a copy of "
-                             "them would be made on another stream; give such with stream=")
-        return used, used != current
 
     def _place_of(self, numbers: Numbers, rows_device: int) -> int:
         """The place of the GPU of the numbers among those of the runtime."""
@@ -383,7 +386,7 @@ class Array(Opened[_core.Table]):
             raise OSError(errno.EROFS, 'scatter: the array is open for reading; open it with '
                           'mode="r+" in a Runtime(writable=True)', self._path)
         framework, kind = framework_of(ids), framework_of(values)
-        values = kind.resolved(values)
+        given, values = values, kind.resolved(values)
         if pad is not None:
             pad = padding_of(pad, ids)
         if (stream is None and framework.tells and kind.tells
@@ -397,7 +400,10 @@ class Array(Opened[_core.Table]):
         place, used = -1, 0
         if numbers.device >= 0 or rows.device >= 0:
             place = self._place_of(numbers, rows.device)
-            used, _ = self._stream_of(framework, ids, numbers, stream)
+            used, is_other = call_stream(framework, ids, numbers, stream)
+            if is_other and values is not given and not kind.waits:
+                raise ValueError("values: they show conjugates or negatives, and a copy of them "
+                                 "would be made on another stream; give such with stream=")
         self._core.scatter(numbers.address, numbers.type, numbers.size, rows.address,
                            rows.item_bytes, rows.stride, used, pad, place,
                            framework.waits or kind.waits)
@@ -411,7 +417,7 @@ class Array(Opened[_core.Table]):
         place, used = -1, 0
         if numbers.device >= 0:
             place = self._place_of(numbers, numbers.device)
-            used, _ = self._stream_of(framework, ids, numbers, stream)
+            used, _ = call_stream(framework, ids, numbers, stream)
         self._core.prefetch(numbers.address, numbers.type, numbers.size, used, into_cache, place,
                             framework.waits)
 

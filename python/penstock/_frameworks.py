@@ -228,12 +228,16 @@ class Torch:
                             "memory without one")
 
     def claim(self, out: Any) -> None:
-        """Autograd has to know of the write: what a backward needs would be another's silently."""
+        if self.is_tracing() or self.modes() or self.early_modes():
+            self.refuse_record()
         if out.requires_grad and self.torch.is_grad_enabled():
             raise wrong_out("it requires a gradient, and a gather has none; give out.detach(), or "
                             "gather in torch.no_grad()")
         if self.forward_ad._current_level >= 0:
             self.refuse_tangent(out)
+
+    def written(self, out: Any) -> None:
+        """Autograd has to know of the write: what a backward needs would be another's silently."""
         if not out.is_inference():  # which counts no writes
             self.count_write(out)
 
@@ -332,6 +336,9 @@ class CudaArray:
         return rows
 
     def claim(self, out: Any) -> None:
+        pass
+
+    def written(self, out: Any) -> None:
         pass
 
     def stream(self, ids: Any) -> int:
@@ -485,3 +492,14 @@ def stream_of(stream: object) -> int:
             return int(found)
     raise ValueError(f"stream: {stream!r} has none of __cuda_stream__, cuda_stream and ptr; give "
                      "a stream of torch, cupy or cuda.core, or its address as a number")
+
+
+def call_stream(framework: Framework, ids: Any, numbers: Numbers,
+                stream: object) -> tuple[int, bool]:
+    """The stream of a call, and whether it is another than the framework's current stream."""
+    current = framework.stream(ids)
+    used = current if stream is None else stream_of(stream)
+    if used != current and numbers.keep is not ids and not isinstance(numbers.keep, tuple):
+        raise ValueError("ids: they are no contiguous numbers of 32 or 64 bits, and a copy of "
+                         "them would be made on another stream; give such with stream=")
+    return used, used != current

@@ -44,7 +44,7 @@ class Framework(Protocol):
     of themselves and of the current stream through DLPack's functions, which the core asks; lists
     are then of a dtype in ``types``. Of ``rows`` the first ``axes`` extents are those of the list.
     ``resolved``: the rows as their memory has them, where an array may stand for others. ``claim``
-    comes before ``out`` of a caller is written. ``waits``: a call on a GPU with an array of it has
+    refuses an ``out`` of a caller that may not be written, and ``written`` comes once it was. ``waits``: a call on a GPU with an array of it has
     to have ended when it returns, for its library would give the memory to other work."""
 
     tells: bool
@@ -57,6 +57,7 @@ class Framework(Protocol):
              for_writing: bool = True) -> Rows: ...
     def resolved(self, rows: Any) -> Any: ...
     def claim(self, out: Any) -> None: ...
+    def written(self, out: Any) -> None: ...
     def stream(self, ids: Any) -> int: ...
     def empty_on(self, shape: tuple[int, ...], dtype: str, ids: Any, stream: int,
                  named: object) -> Any: ...
@@ -228,6 +229,9 @@ class Unordered:
         return rows
 
     def claim(self, out: Any) -> None:
+        pass
+
+    def written(self, out: Any) -> None:
         pass
 
 

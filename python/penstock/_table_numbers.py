@@ -26,26 +26,42 @@ arrays: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _alike: dict[int, itertools.count[int]] = {}  # by the first number; two threads may use it
 
 
-def enter(array: object, layout: _core.Layout, mode: str) -> int:
-    """The number of a new array, which ``arrays`` has from now on, as long as the array lives."""
-    first = _first_number(layout, mode)
+# Which file a name stands for, and its last change.
+_Facts = tuple[int, int, int, int]
+
+
+def enter(array: object, layout: _core.Layout, mode: str,
+          files: dict[str, _Facts] | None) -> int:
+    """The number of a new array, which ``arrays`` has from now on, as long as the array lives.
+    ``files``: as ``files_of`` gave them before the array opened its files. If they are others by
+    now, the array may have either, and gets a number that no other array has."""
+    if files is None or files != files_of(layout):
+        first = _number_of([os.urandom(16)])
+    else:
+        facts: list[object] = [mode, layout.dtype, layout.row_shape, layout.row_bytes,
+                               layout.stride_bytes]
+        for path, first_byte, rows in layout.pieces:
+            facts += [files[path], first_byte, rows]
+        first = _number_of(facts)
     count = _alike.setdefault(first, itertools.count())
     number = (first + next(count)) % (1 << _BITS)
     arrays[number] = array
     return number
 
 
-def _first_number(layout: _core.Layout, mode: str) -> int:
-    facts: list[object] = [mode, layout.dtype, layout.row_shape, layout.row_bytes,
-                           layout.stride_bytes]
-    files: dict[str, tuple[int, int, int, int]] = {}
+def files_of(layout: _core.Layout) -> dict[str, _Facts] | None:
+    """The files that the names of the layout stand for. None: a name is gone."""
+    files: dict[str, _Facts] = {}
     try:
-        for path, first_byte, rows in layout.pieces:
+        for path, _, _ in layout.pieces:
             if path not in files:
                 found = os.stat(path)
                 files[path] = (found.st_dev, found.st_ino, found.st_size, found.st_ctime_ns)
-            facts += [files[path], first_byte, rows]
-    except OSError:  # its name has gone since it was opened: no process can open it again
-        facts = [os.urandom(16)]
+    except OSError:
+        return None
+    return files
+
+
+def _number_of(facts: list[object]) -> int:
     digest = hashlib.blake2b(repr(facts).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> (64 - _BITS)

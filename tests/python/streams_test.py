@@ -215,6 +215,23 @@ class streams(common.Case):
         self.array.will_need(tensor((5,), "int32"), stream=90)
         self.assertEqual(self.core.calls[-1], (4096, 0, 5, 90, False, 0))
 
+    def test_values_of_which_a_copy_is_made(self):
+        """The copy is made on the current stream, and goes back to the memory of that."""
+        class negative(tensor):
+            def is_neg(self):
+                return True
+
+            def resolve_neg(self):
+                return tensor(self.shape, self.dtype, address=9500)
+
+        values = negative((5, 16), "float32")
+        with self.assertRaisesRegex(ValueError, "^values: .* give such with stream="):
+            self.array.scatter(tensor((5,)), values, stream=90)
+        self.assertEqual(self.core.calls, [])
+        self.array.scatter(tensor((5,)), values, stream=70)
+        self.array.scatter(tensor((5,)), values)
+        self.assertEqual([call[3] for call in self.core.calls], [9500, 9500])
+
     def test_arrays_with_an_interface_alone_need_out(self):
         ids, out = on_bus((5,), "<i8"), on_bus((5, 16), "<f4")
         self.array.gather(ids, out=out, stream=90)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import unittest
+import unittest.mock
 import warnings
 
 os.environ["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"  # a program of before would answer
@@ -124,6 +125,25 @@ class Programs(WithTable):
         self.assertTrue(all(0 <= number < 1 << 62 for number in numbers))
         self.assertIn(pt.handle(first), numbers)
 
+    def test_a_file_that_is_replaced_while_it_is_opened(self):
+        """The array may have the old one or the new one, and a program has to find neither."""
+        path, made = self.folder / "model.safetensors", ps._array._core.make_table
+        new = self.folder / "new.safetensors"
+        write_safetensors(new, {"embed.weight": self.other})
+
+        def replaced(*arguments):
+            table = made(*arguments)
+            os.replace(new, path)
+            return table
+
+        with unittest.mock.patch.object(ps._array._core, "make_table", replaced):
+            old = self.open()
+        self.assertTrue(torch.equal(old.gather([3]), self.weight[[3]]))
+        other = ps.Runtime("cpu", cache="1MiB", page=512, log=None)
+        self.addCleanup(other.close)
+        later = ps.open_array(path, "embed.weight", runtime=other)
+        self.assertGreater(abs(pt.handle(old) - pt.handle(later)), 9)
+
     def test_a_compiled_write_of_what_a_backward_needs_raises(self):
         array = self.open()
 
@@ -198,6 +218,7 @@ class Programs(WithTable):
                               runtime=runtime)
         calls = {"gather": array.gather, "t[ids]": lambda ids: array[ids],
                  "out": lambda ids: array.gather(ids, out=torch.empty(7, 11, 24)),
+                 "list": lambda ids: array.gather([3, 4], out=torch.empty(2, 24)),
                  "short": lambda ids: array.gather(ids.short()),
                  "scatter": lambda ids: array.scatter(ids, torch.zeros(7, 11, 24)),
                  "prefetch": array.prefetch,

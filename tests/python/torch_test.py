@@ -189,6 +189,13 @@ class tensors(common.Case):
             self.same(array.gather(row, out=out), content[5])
             self.assertEqual(out._version, 1)
             self.assertEqual(array.gather(ids)._version, 0)
+            for refused in (ids, [5, 1, 99]):
+                self.assertRaises(ValueError, array.gather, refused, out=out)
+            self.assertEqual(out._version, 1)
+            for partly in (torch.tensor(500), np.int64(500)):  # no row of it was there
+                self.assertRaises(IndexError, array.gather, partly, out=out)
+            array.gather(np.int64(5), out=out)
+            self.assertEqual(out._version, 4)
 
     def test_tensors_without_memory_are_refused(self):
         """Their device is no GPU, and their address is none of the host."""
