@@ -100,9 +100,17 @@ def _drain(queue: _core.LogQueue, write: Callable[[str], object]) -> None:
 class _User(Protocol):
     """An array or a region that is open: each ends with its runtime."""
 
+    @property
+    def closed(self) -> bool: ...
+
     def close(self) -> None: ...
 
     def _check(self) -> None: ...
+
+
+def _log_ends(errors: Sequence[Exception]) -> None:
+    for error in errors:
+        logging.getLogger("penstock").warning("closing the runtime: %s", error)
 
 
 class Runtime:
@@ -313,17 +321,16 @@ class Runtime:
                     user.close()
                 except Exception as error:
                     told.append(error)
-        except BaseException:  # an interrupt: the runtime is open as before
-            self._closing = False
-            raise
-        try:
+                    if isinstance(error, BlockingIOError) and not user.closed:
+                        raise  # its kernels could not be waited for, as those of the others now
             for path in self._core.close():
                 logging.getLogger("penstock").warning(
                     "closing the runtime: %s: changed pages are not in the file before the calls "
                     "of other threads end", path)
-        except Exception as error:
-            if not self._core.closed:  # its kernels could not be waited for
+        except BaseException as error:
+            if not isinstance(error, Exception) or not self._core.closed:  # it is open as before
                 self._closing = False
+                _log_ends([earlier for earlier in told if earlier is not error])
                 raise
             told.append(error)
         in_child = self._process != os.getpid()
@@ -334,8 +341,7 @@ class Runtime:
         if told:
             # The runtime's own is the last, and says what is lost; others may have been brought
             # to their files by its end.
-            for earlier in told[:-1]:
-                logging.getLogger("penstock").warning("closing the runtime: %s", earlier)
+            _log_ends(told[:-1])
             raise told[-1]
 
     def __reduce__(self) -> str:

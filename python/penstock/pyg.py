@@ -125,7 +125,8 @@ class FeatureStore(_FeatureStore):
             numbers = numbers.nonzero().reshape(-1)
         if device.type == "cuda" and numbers.device.type == "cpu":
             numbers = numbers.pin_memory()
-        return numbers.to(device, non_blocking=True)
+        # A copy to the host that does not block may come after the host has used it.
+        return numbers.to(device, non_blocking=device.type == "cuda")
 
     def _get_tensor(self, attr: Any) -> Tensor:
         rows = self._rows_here(attr)
