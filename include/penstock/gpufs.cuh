@@ -95,6 +95,7 @@ PENSTOCK_D PENSTOCK_NOINLINE int open_as_original(const Group g, const char* fil
 
 template <typename Group>
 PENSTOCK_D PENSTOCK_NOINLINE int close_as_original(const Group g, int fd) {
+    if (!is_attached()) return -ENODEV;
     g.sync();
     if (g.is_leader()) forget_open(fd);
     return close(g, attached, fd);
@@ -232,6 +233,7 @@ PENSTOCK_D held_mapping look_for_mapping(const Group& g, const void* address, bo
 
 template <typename Group>
 PENSTOCK_D PENSTOCK_NOINLINE int unmap_pages(const Group g, const void* address, int references) {
+    if (!is_attached()) return -ENODEV;
     int result = 0;
     for (int i = 0; i < references && result == 0; ++i) {
         mapped_page page{};
@@ -244,6 +246,7 @@ PENSTOCK_D PENSTOCK_NOINLINE int unmap_pages(const Group g, const void* address,
 
 template <typename Group>
 PENSTOCK_D PENSTOCK_NOINLINE int sync_page(const Group g, const void* address) {
+    if (!is_attached()) return -ENODEV;
     mapped_page page{};
     const held_mapping found = look_for_mapping(g, address, false, page);
     if (!found.held || !found.changes)
@@ -263,7 +266,7 @@ using mapping_group = block;
 // Host: lets the kernels of all source files use the runtime, on its device. 0; -EOPNOTSUPP if it
 // is not on a GPU; -EINVAL if its page size is no multiple of FS_BLOCKSIZE; -ENODEV; -EIO. Call it
 // while none of these kernels runs, and once more after a library with such kernels was loaded.
-// Until then their gopen gives -ENODEV.
+// Until then their calls give -ENODEV, and gmmap GMAP_FAILED.
 inline int gpufs_attach(const penstock::runtime& rt) {
     return penstock::gpufs::attach_all(rt, FS_BLOCKSIZE);
 }
@@ -282,6 +285,7 @@ PENSTOCK_D inline int gclose(int fd) {
 
 // Bytes read, fewer than `size` at the end of the file; a negative errno as size_t on error.
 PENSTOCK_D inline std::size_t gread(int fd, std::size_t offset, std::size_t size, uchar* buffer) {
+    if (!penstock::gpufs::is_attached()) return static_cast<std::size_t>(std::int64_t{-ENODEV});
     return static_cast<std::size_t>(
         penstock::read(penstock::this_block(), penstock::gpufs::attached, fd, buffer,
                        static_cast<std::int64_t>(size), static_cast<std::int64_t>(offset)));
@@ -290,6 +294,7 @@ PENSTOCK_D inline std::size_t gread(int fd, std::size_t offset, std::size_t size
 // Bytes written; a negative errno as size_t on error.
 PENSTOCK_D inline std::size_t gwrite(int fd, std::size_t offset, std::size_t size,
                                      const uchar* buffer) {
+    if (!penstock::gpufs::is_attached()) return static_cast<std::size_t>(std::int64_t{-ENODEV});
     return static_cast<std::size_t>(
         penstock::write(penstock::this_block(), penstock::gpufs::attached, fd, buffer,
                         static_cast<std::int64_t>(size), static_cast<std::int64_t>(offset)));
@@ -298,13 +303,16 @@ PENSTOCK_D inline std::size_t gwrite(int fd, std::size_t offset, std::size_t siz
 // 0 or a negative errno: what was written is on storage; the file has another size; the name is
 // gone.
 PENSTOCK_D inline int gfsync(int fd) {
+    if (!penstock::gpufs::is_attached()) return -ENODEV;
     return penstock::fsync(penstock::this_block(), penstock::gpufs::attached, fd);
 }
 PENSTOCK_D inline int gftruncate(int fd, std::size_t size) {
+    if (!penstock::gpufs::is_attached()) return -ENODEV;
     return penstock::truncate(penstock::this_block(), penstock::gpufs::attached, fd,
                               static_cast<std::int64_t>(size));
 }
 PENSTOCK_D inline int gunlink(const char* filename) {
+    if (!penstock::gpufs::is_attached()) return -ENODEV;
     return penstock::unlink(penstock::this_block(), penstock::gpufs::attached, filename);
 }
 

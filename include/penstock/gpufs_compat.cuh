@@ -150,9 +150,11 @@ PENSTOCK_D inline int single_thread_close(int fd) {
         penstock::lane{}, fd);
 }
 PENSTOCK_D inline int single_thread_fsync(int fd) {
+    if (!penstock::gpufs::is_attached()) return -ENODEV;
     return penstock::fsync(penstock::lane{}, penstock::gpufs::attached, fd);
 }
 PENSTOCK_D inline int single_thread_ftruncate(int fd, int size) {
+    if (!penstock::gpufs::is_attached()) return -ENODEV;
     return penstock::truncate(penstock::lane{}, penstock::gpufs::attached, fd, size);
 }
 

@@ -214,10 +214,50 @@ void open_with_all_flags(bool single) {
     }
 }
 
+constexpr int unattached_count = 14;
+
+// What each call gives where the source file has no runtime yet, and code that did not look at the
+// result of gopen goes on.
+__global__ void call_without_a_runtime(const char* name, std::int64_t* results) {
+    __shared__ uchar bytes[16];
+    volatile void* const nowhere = bytes;
+    const auto note = [&](int i, std::int64_t code) {
+        if (threadIdx.x == 0) results[i] = code;
+    };
+    const int fd = gopen(name, O_GRDWR);
+    note(0, fd);
+    note(1, static_cast<std::int64_t>(gread(fd, 0, 16, bytes)));
+    note(2, static_cast<std::int64_t>(gwrite(fd, 0, 16, bytes)));
+    note(3, gfsync(fd));
+    note(4, gftruncate(fd, 0));
+    note(5, gunlink(name));
+    note(6, gmunmap(nowhere, 16));
+    note(7, gmsync(nowhere, 16, 0));
+    note(8, gclose(fd));
+    note(9, gmunmap_threadblock(nowhere, 16));
+    note(10, gmmap(nullptr, 16, 0, O_GRDONLY, fd, 0) == GMAP_FAILED ? -ENODEV : 0);
+    BEGIN_SINGLE_THREAD
+    results[11] = single_thread_open(name, O_GRDONLY);
+    results[12] = single_thread_fsync(fd) == -ENODEV ? single_thread_ftruncate(fd, 0) : 0;
+    results[13] = single_thread_close(fd);
+    END_SINGLE_THREAD
+}
+
 }  // namespace
 
 void sum_in_second_file(const char* name, unsigned long long* sum) {
     sum_with_gread<<<1, 128>>>(name, sum);
+}
+
+// Of a library, say, that was loaded after gpufs_attach.
+TEST(device_gpufs, calls_before_attach_give_an_error) {
+    PENSTOCK_NEEDS_GPU();
+    ASSERT_EQ(gpufs::source_file::fill_all(runtime_ref{}, nullptr), cudaSuccess);
+    const device_text name("data");
+    const shared_array<std::int64_t> results(unattached_count);
+    call_without_a_runtime<<<1, 64>>>(name.get(), results.get());
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    for (int i = 0; i < unattached_count; ++i) EXPECT_EQ(results[i], -ENODEV) << i;
 }
 
 TEST(device_gpufs, flags_that_make_the_file) {
