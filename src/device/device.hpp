@@ -25,15 +25,16 @@ namespace penstock::host {
 
 // Gather over a whole device: what runtime::gather hands to the back ends.
 
-// Spans of a file are numbered from its first byte; what lies behind the last one, or is outside
-// the file, counts to the last one.
+// Spans of a file are numbered from its first byte; what lies behind the last one counts to the
+// last one. A number has the same span each time, also while the file gets another size: two passes
+// over a list have to agree.
 struct span_rule {
     std::uint32_t spans = 0;  // 0: rows are fetched in the order they are given in
     std::uint32_t shift = 0;
 
     template <typename Geometry>
     PENSTOCK_HD std::uint32_t span_of(const Geometry& rows, std::uint64_t index) const {
-        const std::uint64_t span = index < rows.rows ? rows.byte_of(index) >> shift : spans - 1;
+        const std::uint64_t span = rows.byte_of(index) >> shift;  // of a wrapped product: any
         return span < spans ? static_cast<std::uint32_t>(span) : spans - 1;
     }
 };
