@@ -104,8 +104,8 @@ std::unique_ptr<runtime_box> make_runtime(const std::vector<setting>& settings,
         wanted.roots.clear();
         for (const file_name& root : *roots) wanted.roots.push_back(root.bytes);
     }
-    if (suits) wanted = options_for(*suits, wanted);
     wanted.cache_memory = reinterpret_cast<void*>(memory);
+    if (suits) wanted = options_for(*suits, wanted);
     check(wanted.check());
     std::shared_ptr<log_queue> queue;
     if (log == static_cast<int>(log_to::queue)) {

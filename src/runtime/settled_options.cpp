@@ -57,8 +57,9 @@ status runtime_state::settle_sizes() {
     const bool gpu = device->is_gpu();
     if (!settings.cache_bytes) {
         const std::uint64_t free_bytes = device->free_bytes();
-        settings.cache_bytes = std::max(gpu ? free_bytes / 4 : std::min(free_bytes / 16, gib),
-                                        64 * settings.page_bytes);
+        const std::uint64_t wanted = gpu ? free_bytes / 4 : std::min(free_bytes / 16, gib);
+        settings.cache_bytes = std::clamp(wanted, 64 * settings.page_bytes,
+                                          (engine::max_frames - 1) * settings.page_bytes);
     }
     if (const status s = check_memory(); !s) return s;
     const std::uint64_t cache_bytes = *settings.cache_bytes;

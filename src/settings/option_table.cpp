@@ -73,7 +73,7 @@ status check_most_threads(const options& o) {
 }
 
 status check_device(const options& o) {
-    if (o.device >= 0) return {};
+    if (o.device >= 0 || !o.devices.empty()) return {};
     return {-EINVAL,
             "device: " + std::to_string(o.device) + " is negative; device numbers start at 0"};
 }

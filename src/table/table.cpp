@@ -11,6 +11,7 @@
 
 #include "os/env.hpp"
 #include "os/exceptions.hpp"
+#include "penstock/engine/page_word.hpp"
 #include "penstock/runtime.hpp"
 #include "runtime/runtime_state.hpp"
 #include "table/cpu_rows.hpp"
@@ -125,7 +126,15 @@ options options_for(const table_layout& layout, const options& base) {
     options out = base;
     const std::uint64_t stride = std::clamp(stride_of(layout), least_page, most_page);
     out.page_bytes = std::bit_ceil(stride);
-    if (out.cache_bytes) out.cache_bytes = std::max(*out.cache_bytes, 8 * out.page_bytes);
+    // A number of frames that page words have room for.
+    while (out.page_bytes < most_page &&
+           std::max(out.cache_bytes.value_or(0), out.tier_bytes) / out.page_bytes >=
+               engine::max_frames)
+        out.page_bytes *= 2;
+    // Memory of the caller has the size that it has.
+    if (out.cache_bytes && out.cache_memory == nullptr)
+        out.cache_bytes = std::max(*out.cache_bytes, 8 * out.page_bytes);
+    if (out.tier_bytes != 0) out.tier_bytes = std::max(out.tier_bytes, 8 * out.page_bytes);
     std::map<std::string, std::uint64_t> ends;  // of the part of each file that has rows
     for (const table_piece& piece : layout.pieces) {
         std::uint64_t& end = ends[piece.path];

@@ -232,6 +232,7 @@ TEST(options, memory_of_the_caller_is_for_one_device) {
     o.cache_bytes = 1 << 20;
     o.cache_memory = reinterpret_cast<void*>(std::uintptr_t{1} << 20);
     o.devices = {3};
+    o.device = -1;  // has no meaning then
     EXPECT_TRUE(o.check().ok()) << o.check().message;
     o.devices = {3, 4};
     EXPECT_EQ(o.check().code, -EINVAL);

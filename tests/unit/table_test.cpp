@@ -406,4 +406,44 @@ TEST(tables_options, pages_suit_the_rows) {
     EXPECT_GE(options_for(large, {}).table_bytes, std::uint64_t{100} << 23);
 }
 
+// Else the program could not tell how to cure what runtime::make refuses.
+TEST(tables_options, sizes_of_the_caller_suit_the_pages) {
+    const auto settled = [](std::uint64_t row_bytes, const options& base) {
+        table_layout layout;
+        layout.row_bytes = row_bytes;
+        return options_for(layout, base);
+    };
+    options base;
+    base.where = backend::cpu;
+    base.cache_bytes = base.tier_bytes = 1 << 20;
+    const options wide = settled(1 << 20, base);
+    EXPECT_EQ(wide.page_bytes, 1u << 20);
+    EXPECT_EQ(wide.cache_bytes, 8u << 20);
+    EXPECT_EQ(wide.tier_bytes, 8u << 20);
+    base.tier_bytes = 0;
+    EXPECT_EQ(settled(1 << 20, base).tier_bytes, 0u);
+    base.cache_bytes = std::uint64_t{200} << 30;
+    EXPECT_EQ(settled(100, base).page_bytes, 1024u);
+    base.cache_bytes = 1 << 20;
+    base.tier_bytes = std::uint64_t{1} << 40;
+    EXPECT_EQ(settled(100, base).page_bytes, 8192u);
+}
+
+TEST(tables_options, memory_of_the_caller_keeps_its_size) {
+    std::vector<std::byte> memory((1 << 20) + 256);
+    options base;
+    base.where = backend::cpu;
+    base.cache_memory = reinterpret_cast<void*>(
+        (reinterpret_cast<std::uintptr_t>(memory.data()) + 255) / 256 * 256);
+    base.cache_bytes = 1 << 20;
+    table_layout layout;
+    layout.row_bytes = 1 << 20;
+    const options wanted = options_for(layout, base);
+    EXPECT_EQ(wanted.cache_bytes, 1u << 20);
+    std::unique_ptr<runtime> rt;
+    const status s = runtime::make(wanted, rt);
+    EXPECT_EQ(s.code, -EINVAL);
+    EXPECT_NE(s.message.find("less than 8 pages"), std::string::npos) << s.message;
+}
+
 }  // namespace penstock::test
