@@ -207,8 +207,8 @@ public:
     // that it could not write are lost. -EBADF: closed already.
     int close(device_stream stream = nullptr);
 
-    // As close(), but the memory stays at data() until the region is destroyed, for users that still
-    // have its address. What they write there reaches no file and no other region. Returns as
+    // As close(), but the memory stays at data() until the region is destroyed, for users that
+    // still have its address. What they write there reaches no file and no other region. Returns as
     // close().
     int detach(device_stream stream = nullptr);
 

@@ -116,8 +116,8 @@ public:
     std::int64_t prefetch(int fd, std::int64_t offset, std::int64_t bytes);
     // Into the caches of all devices, and of linked devices over the bus once: each loads a share
     // and copies the other shares from its neighbours. Returns how many bytes of the range lie in
-    // the file, or the first error of a device. Blocks until all of it is there; one thread or two
-    // for each device meanwhile.
+    // the file, or the first error of a device. Blocks until all of it is there, or on its way by
+    // the call of another thread; one thread or two for each device meanwhile.
     std::int64_t prefetch(const shared_file& file, std::int64_t offset = 0,
                           std::int64_t bytes = INT64_MAX);
     std::int64_t advise(int fd, advice kind, std::int64_t offset = 0,

@@ -181,8 +181,9 @@ struct row_options {
     status* own_note = nullptr;
 };
 
-// Settings for a runtime that is to serve such a table: pages that suit its rows, and a page table
-// with room for its files. Everything else is as in `base`.
+// Settings for a runtime that is to serve such a table: pages that suit its rows, at least eight of
+// them in the cache and in a tier, and a page table with room for its files. Everything else is as
+// in `base`, so runtime::make refuses a cache_memory with less than eight such pages.
 options options_for(const table_layout& layout, const options& base);
 
 class table {
@@ -234,7 +235,8 @@ public:
                             settings);
     }
     // Brings the pages of these rows into the cache, each once: they are there when the stream gets
-    // past this call. Its kernel waits for them.
+    // past this call. Its kernel waits for them, but for pages that another call is loading: for
+    // those a gather waits, and it tells if they cannot be had.
     template <row_number Number>
     int prefetch(const Number* numbers, std::uint64_t count, const row_options& settings = {}) {
         return prefetch_list({numbers, detail::type_of_number<Number>(), false, 0}, count,

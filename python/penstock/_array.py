@@ -424,7 +424,7 @@ class Array(Opened[_core.Table]):
     def prefetch(self, ids: Any, *, stream: object = None) -> None:
         """Brings the pages of these rows (numbers, or a slice) into the cache, each once. On a GPU
         they are there when the stream is past the call, whose kernel waits for them; on CPU threads
-        when the call returns."""
+        when the call returns. Pages that another call is loading count as there."""
         self._bring(ids, stream, True)
 
     def will_need(self, ids: Any, *, stream: object = None) -> None:
