@@ -150,12 +150,14 @@ class Statistics:
         return _core.prometheus_text(dataclasses.asdict(self), letters)
 
     def __str__(self) -> str:
-        asked = self.hits + self.misses + self.through_reads
+        asked = self.hits + self.misses + self.through_reads + self.neighbour_reads
         share = f"{100 * (1 - self.misses / asked):.1f} %" if asked else "none"
         text = (f"{asked} page accesses, {share} without a load: {self.hits} hits, "
-                f"{self.through_reads} read in place, {self.misses} misses "
+                f"{self.through_reads} read in place, {self.neighbour_reads} in other caches, "
+                f"{self.misses} misses "
                 f"({self.window_loads} through windows, {self.tier_loads} from the host tier, "
-                f"{self.neighbour_loads} from other caches); {self.bytes_loaded} bytes loaded")
+                f"{self.neighbour_loads} copied from other caches); {self.bytes_loaded} bytes "
+                "loaded")
         middle, late = self.latency_us(0.5), self.latency_us(0.99)
         if middle is not None:
             text += f"; half of {self.requests} requests took {middle:g} us, 99 % {late:g} us"

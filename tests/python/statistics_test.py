@@ -24,6 +24,11 @@ class statistics(common.Case):
         self.assertEqual(ps.Statistics.from_json(taken.to_json()), taken)
         self.assertEqual(ps.Statistics.from_json('{"hits": 3, "of_later": 4}').hits, 3)
 
+    def test_pages_read_in_other_caches_are_accesses(self):
+        text = str(ps.Statistics(neighbour_reads=990, misses=10))
+        self.assertIn("1000 page accesses, 99.0 % without a load", text)
+        self.assertIn("990 in other caches", text)
+
     def test_a_monitor_has_what_was_counted_meanwhile(self):
         rt = self.runtime()
         with self.array(rt) as array:
