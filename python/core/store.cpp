@@ -44,11 +44,15 @@ void bind_store(nb::module_& m) {
         [](const file_name& path) {
             host::environment& env = host::linux_environment();
             host::file_facts facts;
-            int code = env.find(-1, path.bytes);
-            if (code >= 0) {
-                const int handle = code;
-                code = env.facts(handle, facts);
-                env.close(handle);
+            int code = 0;
+            {
+                const without_gil free;  // a server may answer late
+                code = env.find(-1, path.bytes);
+                if (code >= 0) {
+                    const int handle = code;
+                    code = env.facts(handle, facts);
+                    env.close(handle);
+                }
             }
             check(code, "facts", path.bytes);
             const host::block_key key = host::key_of_facts(facts.identity);

@@ -13,6 +13,8 @@ from typing import Protocol
 
 _LOOK_SECONDS = 0.02  # between two looks for a block that another node reads
 _CLAIM_SECONDS = 10.0  # a claim that was first seen so long ago is of a node that died, or hangs
+# Clients that want a block look often: a claim that is found after a longer pause may be a new one.
+_SAME_SECONDS = 1.0
 _MOST_SEEN = 65536
 
 
@@ -34,7 +36,7 @@ class Claims:
         self._store = store
         self._changed = threading.Condition()
         self._ours: set[str] = set()
-        self._seen: dict[str, float] = {}  # of others: since when
+        self._seen: dict[str, tuple[float, float]] = {}  # of others: since when, and the last look
 
     def take(self, key: str) -> bool:
         """The caller reads this block from now on. False: another one does."""
@@ -53,12 +55,16 @@ class Claims:
 
     def _is_first(self, key: str) -> bool:
         if self._store.claim(key):
+            self.found(key)
             return True
         now = time.monotonic()
         with self._changed:
             if len(self._seen) >= _MOST_SEEN:
                 self._seen.clear()
-            since = self._seen.setdefault(key, now)
+            since, last = self._seen.get(key, (now, now))
+            if now - last > _SAME_SECONDS:
+                since = now
+            self._seen[key] = (since, now)
         if now - since < _CLAIM_SECONDS:
             return False
         self.found(key)

@@ -2,12 +2,15 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
 import socket as sockets
+import struct
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 _SHORTEST_REST, _LONGEST_REST = 0.1, 5.0
 _LONG_RUN = 10.0  # a program that ran for so long is started again at once
@@ -17,21 +20,26 @@ _DEATH_OF_PARENT = 1  # PR_SET_PDEATHSIG
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _die_with_parent() -> None:
+def _die_with_parent(parent: int) -> None:
     _libc.prctl(_DEATH_OF_PARENT, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before the call
+        os._exit(1)
 
 
 def answers(path: str) -> bool:
-    """Whether a process accepts connections at this Unix socket, one of messages."""
+    """Whether a process of this user, or of root, accepts connections at this Unix socket, one of
+    messages."""
     try:
         with sockets.socket(sockets.AF_UNIX, sockets.SOCK_SEQPACKET) as probe:
             probe.settimeout(1)
             probe.connect(path)
+            credentials = probe.getsockopt(sockets.SOL_SOCKET, sockets.SO_PEERCRED, 12)
+            _, user, _ = struct.unpack("iII", credentials)
+            return user in (os.geteuid(), 0)
     except BlockingIOError:  # more connections wait there than it takes
         return True
     except OSError:
         return False
-    return True
 
 
 class Kept:
@@ -60,7 +68,7 @@ class Kept:
             began = time.monotonic()
             try:
                 child = subprocess.Popen(self._command, stdin=subprocess.DEVNULL,
-                                         preexec_fn=_die_with_parent)
+                                         preexec_fn=partial(_die_with_parent, os.getpid()))
                 self._starts += 1
                 self._number = child.pid
                 self._status = child.wait()

@@ -63,10 +63,11 @@ int agent_store::connect(std::uint64_t end_ns) {
     close_in_children(socket_.get());
     if (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) !=
         0) {
-        // -ENOENT is the word for a block that a store does not have.
-        const int code = errno == ENOENT ? -ENOTCONN : -errno;
+        // -ENOENT is the word for a block that a store does not have, and -EAGAIN, where the agent
+        // takes no more connections just now, that for a file which changes.
+        const int code = errno == ENOENT ? ENOTCONN : errno == EAGAIN ? ETIMEDOUT : errno;
         disconnect();
-        return code;
+        return -code;
     }
     // Its blocks are taken for those of files: only a process of this user, or of root, is
     // believed.

@@ -5,6 +5,7 @@ import errno
 import os
 import socket
 import unittest
+from unittest import mock
 
 import common
 from agent_test import BLOCK, GET, PUT, Case, answer_of, request, sealed_memory
@@ -114,6 +115,19 @@ class nodes(unittest.TestCase):
         self.assertFalse(self.other.take("block"))
         self.other.found("block")
         self.assertNotIn("block", self.other._seen)
+
+    def test_a_claim_that_is_met_after_a_pause_may_be_a_new_one(self):
+        clock = [100.0]
+        with mock.patch.object(_agent_claims.time, "monotonic", lambda: clock[0]):
+            self.assertTrue(self.one.take("block"))
+            self.assertFalse(self.other.take("block"))
+            clock[0] += 11
+            self.assertFalse(self.other.take("block"))
+            for _ in range(12):
+                clock[0] += 0.9
+                taken = self.other.take("block")
+            self.assertTrue(taken)
+            self.assertNotIn("block", self.other._seen)
 
     def test_a_store_that_fails_leaves_no_claim_behind(self):
         def fail(key):

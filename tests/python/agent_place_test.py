@@ -3,6 +3,7 @@
 and what an agent does with clients, threads and files that fail it."""
 import contextlib
 import errno
+import functools
 import io
 import os
 import pathlib
@@ -199,8 +200,27 @@ class places(common.Case):
                     client.setblocking(False)
                     client.connect(self.socket)
             self.assertTrue(_children.answers(self.socket))
+            file = self.folder / "rows"
+            file.write_bytes(bytes(1 << 20))
+            with self.assertRaises(TimeoutError):  # BlockingIOError speaks of the file
+                agent.warm(file, socket=self.socket, wait_ms=1, retry_seconds=0.1)
         with mock.patch("socket.socket", side_effect=OSError(errno.EMFILE, "no descriptor")):
             self.assertFalse(_children.answers(self.socket))
+
+    def test_an_agent_of_another_user_is_none(self):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(self.socket)
+            listener.listen(9)
+            for user, answers in ((os.geteuid(), True), (os.geteuid() + 1, False), (0, True)):
+                with mock.patch("struct.unpack", return_value=(1, user, 1)):
+                    self.assertEqual(_children.answers(self.socket), answers)
+
+    def test_a_program_whose_parent_died_before_it_began_ends(self):
+        for parent, status in ((os.getpid(), 3), (1 if os.getpid() != 1 else 2, 1)):
+            child = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"],
+                                     preexec_fn=functools.partial(_children._die_with_parent,
+                                                                  parent))
+            self.assertEqual(child.wait(60), status)
 
     def test_a_program_that_could_not_be_started_is_tried_again(self):
         began, popen = threading.Event(), subprocess.Popen
