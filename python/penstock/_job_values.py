@@ -86,13 +86,13 @@ def page_of(page: Size | None, files: Sequence[str]) -> int:
     return size
 
 
-def share_of(share: object) -> str:
-    """The name of the keepers."""
+def share_of(share: object, socket: str) -> str:
+    """The name of the keepers, whose folder may lie where the agents' socket does."""
     if not isinstance(share, str) or not _SHARE.fullmatch(share):
         raise ValueError(f"share: {share!r} is no name; give up to 64 letters, digits, '.', '_' "
                          "and '-', the first no '.'")
-    if share in ("agent", "agent.lock"):
-        raise ValueError(f"share: {share!r} is the name of the socket of penstock-agent in the "
+    if share.removesuffix(".lock") in ("agent", os.path.basename(socket)):
+        raise ValueError(f"share: {share!r} is the name of a socket of penstock-agent in the "
                          "same folder; give another name")
     return share
 

@@ -28,6 +28,7 @@ from types import TracebackType
 from typing import Any
 
 from . import _children, _core, _job_values
+from ._agent_place import check_folder
 from ._errors import Path, path_text
 from ._runtime import Size
 from ._seats import BLOCK_BYTES, Seats
@@ -108,7 +109,7 @@ class _Agent:
     def __init__(self, socket: str, master: str, memory: str, more: Sequence[str],
                  env: Mapping[str, str]) -> None:
         os.environ.update(env)
-        os.makedirs(os.path.dirname(socket), mode=0o700, exist_ok=True)
+        check_folder(socket)
         self._socket = socket
         self._kept = _children.Kept(
             [sys.executable, "-m", "penstock.agent", "mooncake", "--master", master, "--memory",
@@ -160,6 +161,11 @@ class _Keeper:
 
         os.environ.update(environment)
         self._runtime = Runtime(**options)
+        share = options.get("share")
+        if share and not self._runtime._core.is_shared:  # its log has the reason
+            self._runtime.close()
+            raise OSError(errno.EIO, f"other processes of this node do not find a keeper named "
+                          f"{share!r}; make the directory of names this user's own")
         self._arrays: list[Any] = []
         self._kept_bytes = 0
         for path, blocks in shares.items():
@@ -255,8 +261,12 @@ class Nodes:
         self._master: Any = None
         self.env: dict[str, str] = {"PENSTOCK_STORE": settings["socket"]}
         trust = settings["trust_times"]
-        self._trust = {"PENSTOCK_TRUST_TIMES": trust} if trust else {}
-        self.env.update(self._trust)
+        # Which blocks are those of a file: the same for all that read, warm and keep it.
+        self._rules = {name: os.environ[name] for name in
+                       ("PENSTOCK_STORE_NAMESPACE", "PENSTOCK_STORE_LOCAL") if name in os.environ}
+        if trust:
+            self._rules["PENSTOCK_TRUST_TIMES"] = trust
+        self.env.update(self._rules)
         if settings["wait_ms"] is not None:
             self.env["PENSTOCK_STORE_WAIT_MS"] = str(settings["wait_ms"])
         if self._paths:
@@ -281,7 +291,7 @@ class Nodes:
         self._agents[name] = _on(name, _Agent, max_concurrency=4).remote(
             settings["socket"], self.master, str(settings["memory"]),
             [*settings["agent_options"], *(f"--watch={path}" for path in self._paths)],
-            self._trust)
+            self._rules)
 
     def _start_keeper(self, name: str) -> None:
         """The caller has the lock, or is alone. OSError: a file is not there."""
@@ -524,7 +534,8 @@ def start(memory: int | str, paths: Path | Iterable[Path] | None = None, *,
         The longest time that a task waits for a block (``PENSTOCK_STORE_WAIT_MS``).
     trust_times
         Whether times of files are proof (``PENSTOCK_TRUST_TIMES``): ``"on"`` for files on FUSE that
-        do not change. None: as in the environment of this process.
+        do not change. None: as in the environment of this process, of which
+        ``PENSTOCK_STORE_NAMESPACE`` and ``PENSTOCK_STORE_LOCAL`` count on all nodes too.
     agent_options, keeper_options
         More arguments of penstock-agent; more options of the keepers' actors, for instance
         ``{"num_gpus": 0.1}`` for a keeper in the memory of a GPU.
@@ -536,12 +547,14 @@ def start(memory: int | str, paths: Path | Iterable[Path] | None = None, *,
     if not _ray.is_initialized():
         raise ValueError('start: Ray is not connected; call ray.init("auto") first')
     files = _job_values.files_of(paths)
+    answers_at = _job_values.socket_of(socket)
     settings = {"memory": _job_values.memory_of(memory), "paths": files,
                 "cache": _job_values.cache_of(cache), "page": _job_values.page_of(page, files),
-                "share": _job_values.share_of(share), "master": _job_values.master_of(master),
+                "share": _job_values.share_of(share, answers_at),
+                "master": _job_values.master_of(master),
                 "wait_ms": _job_values.wait_of(wait_ms),
                 "trust_times": _job_values.trust_of(trust_times),
-                "socket": _job_values.socket_of(socket),
+                "socket": answers_at,
                 "agent_options": _job_values.words_of(agent_options),
                 "keeper_options": dict(keeper_options or {})}
     seconds = _job_values.seconds_of(seconds)

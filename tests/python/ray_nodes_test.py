@@ -141,7 +141,8 @@ class nodes(common.Case):
                                ({"cache": True}, "cache"), ({"page": "3KiB"}, "page"),
                                ({"page": 256}, "page"), ({"page": "4MiB"}, "page"),
                                ({"share": "a/b"}, "share"), ({"share": ""}, "share"),
-                               ({"share": None}, "share"), ({"wait_ms": "soon"}, "wait_ms"),
+                               ({"share": None}, "share"), ({"share": "ray-agent"}, "share"),
+                               ({"share": "ray-agent.lock"}, "share"), ({"wait_ms": "soon"}, "wait_ms"),
                                ({"wait_ms": 0}, "wait_ms"), ({"wait_ms": 60001}, "wait_ms"),
                                ({"wait_ms": True}, "wait_ms"),
                                ({"trust_times": "perhaps"}, "trust_times"),
@@ -164,8 +165,9 @@ class nodes(common.Case):
     def test_values_are_refused_where_a_runtime_refuses_them(self):
         values = self.pr._job_values
         for name, check, tries in (
-                ("share", values.share_of, ["a", "a/b", "a" * 64, "a" * 65, ".a", "a.b_c-d", "a b",
-                                            "_", "-", "\u00e9", "agent", "agent.lock", "agents"]),
+                ("share", lambda share: values.share_of(share, "/run/ray-agent"),
+                 ["a", "a/b", "a" * 64, "a" * 65, ".a", "a.b_c-d", "a b",
+                  "_", "-", "\u00e9", "agent", "agent.lock", "agents"]),
                 ("trust_times", values.trust_of, ["on", "off", "auto", "ON", "1", True, False]),
                 ("block_store_wait_ms", values.wait_of, [1, 60000, 60001, 0, -1, "5", "5 ms", "x"]),
                 ("page", lambda page: values.page_of(page, []),
@@ -217,6 +219,28 @@ class nodes(common.Case):
                                          {str(self.path): [0, 1]}, {})
                 self.addCleanup(keeper._runtime.close)
                 self.assertEqual(keeper.kept_bytes(), 0 if pages < 512 else 4 << 20)
+
+    def test_all_read_and_write_blocks_of_one_namespace(self):
+        given = {"PENSTOCK_STORE_NAMESPACE": "two", "PENSTOCK_STORE_LOCAL": "1"}
+        with mock.patch.dict(os.environ, given):
+            made = self.start("64MiB", self.path)
+        agent, keeper = self.ray.actors
+        for environment in (made.env, agent.arguments[4], keeper.arguments[2]):
+            self.assertEqual({name: environment.get(name) for name in given}, given)
+
+    def test_a_keeper_that_others_do_not_find_fails(self):
+        (self.folder / "penstock").mkdir(mode=0o700)
+        (self.folder / "penstock" / "mine").write_bytes(b"")
+        with mock.patch.dict(os.environ):
+            for share in ("other", "mine"):
+                options = {"cache": "16MiB", "page": 4096, "device": "cpu", "share": share}
+                place = {"XDG_RUNTIME_DIR": str(self.folder)}
+                with self.subTest(share=share):
+                    if share == "mine":
+                        with self.assertRaisesRegex(OSError, "do not find a keeper named 'mine'"):
+                            self.pr._Keeper(options, {}, place)
+                    else:
+                        self.pr._Keeper(options, {}, place)._runtime.close()
 
     def test_tasks_and_keepers_have_pages_of_one_size(self):
         rows = self.npy(640)
