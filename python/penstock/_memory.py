@@ -45,8 +45,8 @@ class Framework(Protocol):
     are then of a dtype in ``types``. Of ``rows`` the first ``axes`` extents are those of the list.
     ``resolved``: the rows as their memory has them, where an array may stand for others. ``claim``
     refuses an ``out`` of a caller that may not be written, and ``written`` comes once it was.
-    ``waits``: a call on a GPU with an array of it has to have ended when it returns, for its library
-    would give the memory to other work."""
+    ``waits``: a call on a GPU with an array of it has to have ended when it returns, for its
+    library would give the memory to other work."""
 
     tells: bool
     waits: bool
