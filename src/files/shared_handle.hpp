@@ -98,6 +98,15 @@ public:
         }
         return {device_.load(std::memory_order_relaxed), inode_.load(std::memory_order_relaxed)};
     }
+    // environment::changes_elsewhere: asked once, since a server may have to answer.
+    [[nodiscard]] bool changes_elsewhere() const {
+        int known = changes_elsewhere_.load(std::memory_order_relaxed);  // says all by itself
+        if (known < 0) {
+            known = env_.changes_elsewhere(fd_) ? 1 : 0;
+            changes_elsewhere_.store(known, std::memory_order_relaxed);
+        }
+        return known != 0;
+    }
     // False: its reads go past the page cache, whatever that has.
     [[nodiscard]] bool uses_page_cache() const { return mode() != direct_mode::on; }
 
@@ -132,6 +141,7 @@ private:
     read_choice choice_;
     mutable std::atomic<bool> key_known_{false};
     mutable std::atomic<std::uint64_t> device_{0}, inode_{0};
+    mutable std::atomic<int> changes_elsewhere_{-1};  // not known yet
 };
 
 }  // namespace penstock::host

@@ -382,7 +382,8 @@ public:
     int populate(void* address, std::uint64_t bytes) override {
         return ::madvise(address, bytes, populate_read_advice) == 0 ? 0 : -errno;
     }
-    // Asked at each miss: so not of a server, which statfs() would wait for.
+    // Not of a server, where the kernel tells a unique number of the mount (Linux 6.8): statfs()
+    // would wait for one.
     bool changes_elsewhere(int fd) override {
         struct statx info {};
         const bool told =

@@ -1,5 +1,6 @@
 #include "os/mount_path.hpp"
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 
@@ -32,29 +33,33 @@ bool lies_below(const std::string& path, const std::string& directory) {
 
 }  // namespace
 
-std::string path_in_file_system(const std::string& real_path, const std::string& mounts) {
+mounted_place place_in_file_system(const std::string& real_path, const std::string& mounts) {
     std::istringstream lines(mounts);
-    std::string line, best_point, best_root;
+    std::string line, best_point, best_root, file_system;
     while (std::getline(lines, line)) {
         std::istringstream fields(line);
-        std::string number, parent, device, root, point;
+        std::string number, parent, device, root, point, type, source;
         if (!(fields >> number >> parent >> device >> root >> point)) continue;
         point = plain(point);
         // Of two mounts at one place the later hides the earlier.
         if (point.size() < best_point.size() || !lies_below(real_path, point)) continue;
         best_point = point;
         best_root = plain(root);
+        // A single "-" ends the fields of which there may be any number.
+        std::istringstream rest(line.substr(std::min(line.find(" - "), line.size())));
+        rest >> type >> type >> source;
+        file_system = plain(type) + " " + plain(source);
     }
     if (best_point.empty()) return {};
     const std::string rest = best_point == "/" ? real_path : real_path.substr(best_point.size());
-    return best_root == "/" ? rest : best_root + rest;
+    return {best_root == "/" ? rest : best_root + rest, file_system};
 }
 
-std::string path_in_file_system(const std::string& real_path) {
+mounted_place place_in_file_system(const std::string& real_path) {
     std::ifstream file("/proc/self/mountinfo");
     std::ostringstream text;
     text << file.rdbuf();
-    return path_in_file_system(real_path, text.str());
+    return place_in_file_system(real_path, text.str());
 }
 
 }  // namespace penstock::host

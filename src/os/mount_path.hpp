@@ -6,11 +6,15 @@
 
 namespace penstock::host {
 
-// `real_path` has no links in it; `mounts` is the text of /proc/self/mountinfo. Empty: no mount of
-// the list has the path.
-std::string path_in_file_system(const std::string& real_path, const std::string& mounts);
+struct mounted_place {
+    std::string path;         // inside the file system; empty: no mount of the list has the path
+    std::string file_system;  // its type and source, as "nfs4 server:/export"
+};
+
+// `real_path` has no links in it; `mounts` is the text of /proc/self/mountinfo.
+mounted_place place_in_file_system(const std::string& real_path, const std::string& mounts);
 
 // By the mounts of this process.
-std::string path_in_file_system(const std::string& real_path);
+mounted_place place_in_file_system(const std::string& real_path);
 
 }  // namespace penstock::host

@@ -22,7 +22,7 @@ bool service::start_at_store(std::uint32_t number) {
     flight& f = flights_[number];
     if (f.asked_store) return false;
     f.asked_store = true;
-    if (!settings_.blocks->wants(f.file->fd(), f.offset, f.wanted)) return false;
+    if (!settings_.blocks->wants(*f.file, f.offset, f.wanted)) return false;
     const auto version = files_.version_of(f.slot, f.generation);
     if (!version) return false;
     f.block = settings_.blocks->fetch(f.file, version->identity, version->is_settled,
@@ -52,7 +52,7 @@ bool service::take_from_block(std::uint32_t number) {
 bool service::start_fill_at_store(const fill_order& order, std::uint32_t slot,
                                   std::uint32_t generation,
                                   const std::shared_ptr<shared_handle>& file) {
-    if (!settings_.blocks->wants(file->fd(), order.offset, order.bytes)) return false;
+    if (!settings_.blocks->wants(*file, order.offset, order.bytes)) return false;
     const auto version = files_.version_of(slot, generation);
     if (!version) return false;
     waiting_fill wanted{order, file, {}, host_now_ns()};
@@ -70,7 +70,7 @@ bool service::start_fill_at_store(const fill_order& order, std::uint32_t slot,
 // True: the file's blocks are on their way, as many as the workers take. They are kept here for a
 // while, and those that come from the file are then in the memory of the operating system.
 bool service::wish_from_store(const wish& wanted, const std::shared_ptr<shared_handle>& file) {
-    if (!settings_.blocks->wants(file->fd(), wanted.offset, wanted.bytes)) return false;
+    if (!settings_.blocks->wants(*file, wanted.offset, wanted.bytes)) return false;
     const auto version = files_.version_of(wanted.slot, wanted.generation);
     if (!version) return false;
     const std::uint64_t last = (wanted.offset + wanted.bytes - 1) / block_bytes;

@@ -41,9 +41,10 @@ block_tail tail_of(const std::byte* block, std::uint64_t bytes, const block_key&
 
 block_key key_of(const block_file& file, std::uint64_t number) {
     key_text text;
-    text.add(std::string("penstock block 2"));
+    text.add(std::string("penstock block 3"));
     text.add(file.space);
     text.add(file.path);
+    text.add(file.file_system);
     text.add(file.size_bytes);
     text.add(static_cast<std::uint64_t>(file.modified_ns));
     text.add(static_cast<std::uint64_t>(file.changed_ns));

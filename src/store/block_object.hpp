@@ -21,6 +21,7 @@ inline constexpr std::uint64_t block_bytes = std::uint64_t{2} << 20, block_tail_
 struct block_file {
     std::string space;  // that files of different clusters do not mix
     std::string path;
+    std::string file_system;  // type and source of a network file system; of a local one nothing
     std::uint64_t size_bytes = 0;
     std::int64_t modified_ns = 0, changed_ns = 0;
     // Of the inode, where all nodes see the same one; else 0. Two directories that exchange their

@@ -161,9 +161,10 @@ bool block_reader::is_as_opened(const job& j) const {
 
 bool block_reader::name_of(const job& j, named_block& out) const {
     if (find_place(env_, j.file->fd(), j.version, out.place) != 0) return false;
-    out.key = host::key_of({settings_.space, out.place.path, j.version.size_bytes,
-                            j.version.modified_ns, j.version.changed_ns, out.place.number},
-                           j.number);
+    out.key =
+        host::key_of({settings_.space, out.place.path, out.place.file_system, j.version.size_bytes,
+                      j.version.modified_ns, j.version.changed_ns, out.place.number},
+                     j.number);
     return true;
 }
 

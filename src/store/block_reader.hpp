@@ -78,13 +78,14 @@ public:
     block_reader& operator=(const block_reader&) = delete;
 
     // Are blocks of this file looked for at all?
-    [[nodiscard]] bool serves(int fd) const {
-        return settings_.local_files || env_.changes_elsewhere(fd);
+    [[nodiscard]] bool serves(const shared_handle& file) const {
+        return settings_.local_files || file.changes_elsewhere();
     }
     // True: these bytes are not in the memory of the operating system, or that cannot be told; and
     // the store is not left alone now.
-    [[nodiscard]] bool wants(int fd, std::uint64_t offset, std::uint64_t bytes) const {
-        return !is_paused() && serves(fd) && env_.in_page_cache(fd, offset, bytes) <= 0;
+    [[nodiscard]] bool wants(const shared_handle& file, std::uint64_t offset,
+                             std::uint64_t bytes) const {
+        return !is_paused() && serves(file) && env_.in_page_cache(file.fd(), offset, bytes) <= 0;
     }
     // Block `number` of an open file that had this version when it was opened. Null: read the file;
     // the workers have enough to do, or the store is left alone.

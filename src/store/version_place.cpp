@@ -1,6 +1,7 @@
 #include "store/version_place.hpp"
 
 #include <cerrno>
+#include <utility>
 
 #include "os/mount_path.hpp"
 
@@ -22,11 +23,14 @@ int facts_at(environment& env, const std::string& path, file_facts& out) {
 // leads to another one.
 int find_place(environment& env, int fd, const file_identity& version, version_place& out) {
     if (const int code = env.real_path(fd, out.real_path); code != 0) return code;
-    out.path = path_in_file_system(out.real_path);
-    if (out.path.empty()) return -ENOENT;
+    mounted_place place = place_in_file_system(out.real_path);
+    if (place.path.empty()) return -ENOENT;
     file_facts now;
     const int code = facts_at(env, out.real_path, now);
     if (code != 0 || now.identity != version) return -ESTALE;
+    out.path = std::move(place.path);
+    // A local one is another device on each node.
+    if (now.times != file_times::local) out.file_system = std::move(place.file_system);
     out.number = now.has_number_for_all ? version.inode : 0;
     return 0;
 }

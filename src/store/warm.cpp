@@ -102,8 +102,9 @@ status warm_blocks(environment& env, const std::string& path, const warm_setting
     if (const int code = find_place(env, file.fd(), version, place); code == -ESTALE)
         return file.changes();
     else if (code != 0) return {code, "'" + path + "': " + error_text(code)};
-    const block_file named{settings.space,      place.path,         version.size_bytes,
-                           version.modified_ns, version.changed_ns, place.number};
+    const block_file named{settings.space,     place.path,          place.file_system,
+                           version.size_bytes, version.modified_ns, version.changed_ns,
+                           place.number};
     std::vector<std::byte> object(block_object_bytes);
     for (std::uint64_t i = 0; i < range.count; ++i) {
         const std::uint64_t number = range.first + i * range.step,

@@ -63,7 +63,8 @@ bool cpu_rows::read_past(const engine::row_source& source, std::uint64_t run, st
     const int fd = handle_of(run);
     if (fd < 0) return false;
     // A block that another node has comes by a request.
-    if (state_.blocks != nullptr && state_.blocks->wants(fd, source.at, bytes)) return false;
+    if (state_.blocks != nullptr && state_.blocks->wants(*handles_[run], source.at, bytes))
+        return false;
     engine::end_load_for_read();  // the words were absent before a byte is read
     if (state_.hooks.env->read(fd, to, bytes, source.at) != static_cast<std::int64_t>(bytes))
         return false;

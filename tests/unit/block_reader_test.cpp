@@ -72,6 +72,10 @@ public:
         out.has_number_for_all = has_numbers_for_all;
         return code;
     }
+    bool changes_elsewhere(int fd) override {
+        ++asked_where;
+        return faulty_environment::changes_elsewhere(fd);
+    }
     int real_path(int handle, std::string& out) override {
         if (before_path) std::exchange(before_path, nullptr)();
         const int code = faulty_environment::real_path(handle, out);
@@ -81,6 +85,7 @@ public:
 
     std::atomic<std::int64_t> tick_ns{0};  // 0: as the file system says
     std::atomic<bool> has_numbers_for_all{false};
+    std::atomic<int> asked_where{0};
     std::function<void()> before_path, after_path;  // once, around a question for a path
 };
 
@@ -122,8 +127,8 @@ protected:
         return fetched->look();
     }
     host::block_key key(std::uint64_t number, const std::string& name = "data") const {
-        return host::key_of({"", host::path_in_file_system(folder / name), version.size_bytes,
-                             version.modified_ns, version.changed_ns},
+        return host::key_of({"", host::place_in_file_system(folder / name).path, "",
+                             version.size_bytes, version.modified_ns, version.changed_ns},
                             number);
     }
     // The workers bring block 3 ahead, and the store does not answer.
@@ -316,6 +321,19 @@ TEST_F(exchanged_names, a_late_block_of_a_name_that_went_to_another_file_does_no
 
 // The reader asks for the block while the store has not answered the look ahead: it is read from
 // the file once, by a worker, and put, so that the next node finds it.
+// Each miss asks whether the store is for the file, and a server may have to tell.
+TEST_F(block_readers, where_a_file_lies_is_asked_once) {
+    start();
+    host::block_settings of_far_files;
+    const host::block_reader far(env, of_far_files,
+                                 [this] { return std::make_unique<counted_store>(store); });
+    EXPECT_FALSE(far.wants(*file, 0, 4096));
+    open("data");
+    env.say_changes_elsewhere();
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(far.wants(*file, 0, 4096));
+    EXPECT_EQ(env.asked_where, 2) << "once for each handle";
+}
+
 TEST_F(block_readers, a_block_that_is_asked_for_while_it_is_brought_ahead_is_put) {
     start();
     bring_third_ahead();

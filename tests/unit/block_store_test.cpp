@@ -158,7 +158,7 @@ TEST(block_names, hashes_are_those_of_their_standards) {
 }
 
 TEST(block_names, every_part_of_a_version_makes_another_key) {
-    const host::block_file file{"space", "/data", 10000000, 5, 6, 7};
+    const host::block_file file{"space", "/data", "nfs a:/x", 10000000, 5, 6, 7};
     const host::block_key key = host::key_of(file, 1);
     EXPECT_EQ(host::key_of(file, 1), key);
     EXPECT_NE(host::key_of(file, 2), key);
@@ -166,7 +166,7 @@ TEST(block_names, every_part_of_a_version_makes_another_key) {
     other.space = "spac";
     other.path = "e/data";
     EXPECT_NE(host::key_of(other, 1), key);
-    for (const int part : {0, 1, 2, 3, 4, 5}) {
+    for (const int part : {0, 1, 2, 3, 4, 5, 6}) {
         other = file;
         if (part == 0) other.space = "x";
         if (part == 1) other.path = "/datb";
@@ -174,6 +174,7 @@ TEST(block_names, every_part_of_a_version_makes_another_key) {
         if (part == 3) ++other.modified_ns;
         if (part == 4) ++other.changed_ns;
         if (part == 5) ++other.number;
+        if (part == 6) other.file_system = "nfs b:/x";
         EXPECT_NE(host::key_of(other, 1), key) << part;
     }
 }
@@ -185,13 +186,18 @@ TEST(block_names, a_path_begins_at_the_root_of_its_file_system) {
         "3 1 0:41 /sub /data rw shared:1 - nfs srv:/x rw\n"
         "4 3 0:42 / /data/in rw - nfs srv:/y rw\n"
         "5 1 0:43 /later /data rw - nfs srv:/z rw\n";
-    EXPECT_EQ(host::path_in_file_system("/top/x", mounts), "/top/x");
-    EXPECT_EQ(host::path_in_file_system("/srv/a b/c/d", mounts), "/c/d");
-    EXPECT_EQ(host::path_in_file_system("/data/f", mounts), "/later/f");
-    EXPECT_EQ(host::path_in_file_system("/data/in/f", mounts), "/f");
-    EXPECT_EQ(host::path_in_file_system("/database/f", mounts), "/database/f");
-    EXPECT_EQ(host::path_in_file_system("/x", ""), "");
-    EXPECT_FALSE(host::path_in_file_system("/proc/self").empty());
+    const auto place = [&](const std::string& path) {
+        const host::mounted_place found = host::place_in_file_system(path, mounts);
+        return found.file_system + " " + found.path;
+    };
+    EXPECT_EQ(place("/top/x"), "ext4 /dev/a /top/x");
+    EXPECT_EQ(place("/srv/a b/c/d"), "fuse mfs /c/d");
+    EXPECT_EQ(place("/data/f"), "nfs srv:/z /later/f");
+    EXPECT_EQ(place("/data/in/f"), "nfs srv:/y /f");
+    EXPECT_EQ(place("/database/f"), "ext4 /dev/a /database/f");
+    EXPECT_EQ(host::place_in_file_system("/x", "").path, "");
+    EXPECT_EQ(host::place_in_file_system("/x", "1 0 8:1 / / rw\n").file_system, " ");
+    EXPECT_FALSE(host::place_in_file_system("/proc/self").path.empty());
 }
 
 TEST_F(block_store, what_one_node_read_another_does_not_read_from_the_file) {
