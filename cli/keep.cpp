@@ -14,6 +14,8 @@
 #include "common/process.hpp"
 #include "common/threads.hpp"
 #include "named_files.hpp"
+#include "os/env.hpp"
+#include "os/file_kind.hpp"
 #include "penstock/runtime.hpp"
 
 namespace penstock::cli {
@@ -102,12 +104,31 @@ private:
         ::nanosleep(&rest, nullptr);
     }
 
+    // Nor would one of a network file system that this process has not known for some seconds.
+    void let_rest() const {
+        std::int64_t left_ns = 0;
+        host::environment& env = host::linux_environment();
+        for (const kept_file& file : files_) {
+            host::file_facts facts;
+            const int found = env.find(-1, file.name);
+            if (found < 0) continue;
+            if (env.facts(found, facts) == 0)
+                left_ns = std::max(left_ns, host::rest_left_ns(facts, settings.trust_times));
+            env.close(found);
+        }
+        const std::uint64_t until =
+            penstock::detail::host_now_ns() + static_cast<std::uint64_t>(left_ns);
+        while (!was_interrupted() && penstock::detail::host_now_ns() < until)
+            ::nanosleep(&look_time, nullptr);
+    }
+
     // Opens all of them, those that changed in their new version. At the first time one that cannot
     // be opened ends the program; later it is left out until the next time.
     status open_all() {
         // All of them first: while a version is open, by whatever name, an open gives that one.
         for (kept_file& file : files_)
             if (file.fd >= 0) rt_->close(std::exchange(file.fd, -1));
+        let_rest();
         for (kept_file& file : files_) {
             let_settle(file.name);
             const int fd = rt_->open(file.name);

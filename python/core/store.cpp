@@ -13,6 +13,21 @@ namespace penstock::python {
 
 namespace nb = nanobind;
 
+namespace {
+
+// Without the GIL, for a server may answer late. 0 or a negative errno.
+int look_at(const file_name& path, host::file_facts& facts) {
+    const without_gil free;
+    host::environment& env = host::linux_environment();
+    const int found = env.find(-1, path.bytes);
+    if (found < 0) return found;
+    const int code = env.facts(found, facts);
+    env.close(found);
+    return code;
+}
+
+}  // namespace
+
 void bind_store(nb::module_& m) {
     m.attr("block_bytes") = host::block_bytes;
     m.attr("block_object_bytes") = host::block_object_bytes;
@@ -40,20 +55,22 @@ void bind_store(nb::module_& m) {
         "Brings blocks into the store. How many it had, were put, and found no room; and 0, or the "
         "negative errno with which the store failed at the block after these.");
     m.def(
+        "rest_left_seconds",
+        [](const file_name& path) {
+            options of_environment;
+            check(options::from_environment(of_environment));
+            host::file_facts facts;
+            const int code = look_at(path, facts);
+            check(code, "facts", path.bytes);
+            return static_cast<double>(host::rest_left_ns(facts, of_environment.trust_times)) / 1e9;
+        },
+        nb::arg("path"),
+        "How long a file has to rest yet, since this process knows it, for its times to be proof.");
+    m.def(
         "facts_of",
         [](const file_name& path) {
-            host::environment& env = host::linux_environment();
             host::file_facts facts;
-            int code = 0;
-            {
-                const without_gil free;  // a server may answer late
-                code = env.find(-1, path.bytes);
-                if (code >= 0) {
-                    const int handle = code;
-                    code = env.facts(handle, facts);
-                    env.close(handle);
-                }
-            }
+            const int code = look_at(path, facts);
             check(code, "facts", path.bytes);
             const host::block_key key = host::key_of_facts(facts.identity);
             return nb::bytes(key.data(), key.size());

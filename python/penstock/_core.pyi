@@ -173,6 +173,11 @@ def warm_blocks(path: str, socket: str, space: str, first: int, step: int, count
     Brings blocks into the store. How many it had, were put, and found no room; and 0, or the negative errno with which the store failed at the block after these.
     """
 
+def rest_left_seconds(path: str) -> float:
+    """
+    How long a file has to rest yet, since this process knows it, for its times to be proof.
+    """
+
 def facts_of(path: str) -> bytes:
     """What stands for the version of a file that its file system tells now."""
 

@@ -168,6 +168,8 @@ class _Keeper:
                           f"{share!r}; make the directory of names this user's own")
         self._arrays: list[Any] = []
         self._kept_bytes = 0
+        # Of a file that has not rested yet no other process would get a page.
+        time.sleep(max((_core.rest_left_seconds(path) for path in shares), default=0))
         for path, blocks in shares.items():
             self._keep(path, blocks)
 

@@ -75,6 +75,13 @@ bool tells_version(const file_facts& facts, trust_mode trust) {
     return is_proof && facts.writing != writers::some;
 }
 
+std::int64_t rest_left_ns(const file_facts& facts, trust_mode trust) {
+    constexpr std::int64_t clock_steps_ns = 1'000'000;  // more than two clocks' steps
+    if (facts.times == file_times::local || !tells_version(facts, trust)) return 0;
+    const std::int64_t left = server_grain_ns - facts.rested_ns;
+    return left > 0 ? left + clock_steps_ns : 0;
+}
+
 bool may_change_unseen(const file_facts& facts, trust_mode trust) {
     if (facts.writing == writers::some) return true;
     if (facts.times != file_times::local)

@@ -66,6 +66,10 @@ bool may_change_unseen(const file_facts& facts, trust_mode trust = trust_mode::a
 // so what is read now is not kept under them, but what is kept under them is right.
 bool tells_version(const file_facts& facts, trust_mode trust);
 
+// How long a file of a network file system has to rest yet for its times to be proof. 0: it has, or
+// they are none, or the file is local.
+std::int64_t rest_left_ns(const file_facts& facts, trust_mode trust);
+
 // When pages of a file whose times come from there are used again after a close, for people: behind
 // "its pages". With the cure where they are not.
 std::string when_used_again(file_times times, trust_mode trust);

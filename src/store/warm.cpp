@@ -15,9 +15,6 @@ namespace penstock::host {
 
 namespace {
 
-// More than two clocks' steps.
-constexpr std::int64_t clock_steps_ns = 1'000'000;
-
 // An open file with its facts when it was opened.
 class warm_file {
 public:
@@ -59,9 +56,7 @@ public:
     }
     // How long the file has to rest yet, for its times to be proof; 0: it has, or never will.
     [[nodiscard]] std::int64_t rest_ns() const {
-        const bool rests =
-            code_ == 0 && facts_.times != file_times::local && tells_version(facts_, trust_);
-        return rests ? std::max<std::int64_t>(server_grain_ns - facts_.rested_ns, 0) : 0;
+        return code_ == 0 ? rest_left_ns(facts_, trust_) : 0;
     }
     [[nodiscard]] bool is_as_before() const {
         file_facts now;
@@ -92,7 +87,7 @@ status store_failed(std::int64_t code, warm_counts& counts) {
 status warm_blocks(environment& env, const std::string& path, const warm_settings& settings,
                    const warm_range& range, block_store& store, warm_counts& counts) {
     if (const std::int64_t rest_ns = warm_file(env, path, settings.trust).rest_ns(); rest_ns > 0)
-        std::this_thread::sleep_for(std::chrono::nanoseconds(rest_ns + clock_steps_ns));
+        std::this_thread::sleep_for(std::chrono::nanoseconds(rest_ns));
     const std::uint64_t wait_ns = settings.wait_ns;
     const warm_file file(env, path, settings.trust);
     if (status s = file.check(); !s) return s;

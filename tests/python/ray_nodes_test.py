@@ -212,6 +212,18 @@ class nodes(common.Case):
                     self.addCleanup(keeper._runtime.close)
                     self.assertEqual(keeper.kept_bytes(), kept)
 
+    def test_a_keeper_waits_until_its_files_have_rested(self):
+        """Until then no other process would get a page of a file of a network file system."""
+        other, done = self.npy(640), []
+        rests = {str(self.path): 0.0, str(other): 3.25}
+        with mock.patch.object(self.pr._core, "rest_left_seconds", rests.__getitem__), \
+                mock.patch.object(self.pr.time, "sleep", done.append):
+            keeper = self.pr._Keeper({"cache": "16MiB", "page": 4096, "device": "cpu"},
+                                     {str(self.path): [0], str(other): [0]}, {})
+        keeper._runtime.close()
+        self.assertEqual(done, [3.25])
+        self.assertEqual(self.pr._core.rest_left_seconds(str(self.path)), 0.0)
+
     def test_a_keeper_has_room_for_its_whole_cache(self):
         """The size that people are shown is rounded, and may be no number of bytes at all."""
         for pages in (12345, 300):

@@ -258,6 +258,22 @@ TEST(may_change_unseen, times_that_are_not_reliable_are_no_proof_unless_told) {
     EXPECT_FALSE(may_change_unseen(facts, penstock::trust_mode::on));
 }
 
+TEST(rest_left, is_what_makes_times_proof) {
+    file_facts facts = changed_ago(0, file_times::server);
+    facts.rested_ns = server_grain_ns - 1'000'000'000;
+    const std::int64_t left = rest_left_ns(facts, penstock::trust_mode::automatic);
+    EXPECT_GE(left, 1'000'000'000);
+    EXPECT_LT(left, 1'100'000'000);
+    EXPECT_EQ(rest_left_ns(facts, penstock::trust_mode::off), 0) << "they never are";
+    facts.rested_ns += left;
+    EXPECT_EQ(rest_left_ns(facts, penstock::trust_mode::automatic), 0);
+    EXPECT_FALSE(may_change_unseen(facts));
+    facts = changed_ago(0, file_times::unreliable);
+    EXPECT_EQ(rest_left_ns(facts, penstock::trust_mode::automatic), 0);
+    EXPECT_GT(rest_left_ns(facts, penstock::trust_mode::on), 0);
+    EXPECT_EQ(rest_left_ns(changed_ago(0, file_times::local), penstock::trust_mode::on), 0);
+}
+
 TEST(rested_files, a_rest_lasts_from_the_first_answer_to_the_last_question) {
     rested_files files;
     const file_identity old{1, 2, 100, 5, 5}, fresh{1, 2, 100, 5, 6};
