@@ -180,6 +180,7 @@ public:
     int begin(void* stream) override {
         const device_guard guard(context_);
         if (!guard) return context_is_gone;
+        if (!replica_.is_whole()) return -EIO;
         const auto on = static_cast<cudaStream_t>(stream);
         if (const int busy = check_stream(on); busy != 0) return busy;
         cudaError_t code = cudaEventRecord(begun_, on);
@@ -330,6 +331,7 @@ public:
         const auto on = static_cast<cudaStream_t>(stream);
         out.clear();
         if (changed_ == nullptr || first == end) return 0;
+        if (!replica_.is_whole()) return -EIO;
         if (const int busy = check_stream(on); busy != 0) return busy;
         auto* const count = reinterpret_cast<unsigned long long*>(changed_);
         const unsigned blocks = std::min(blocks_for(end - first), 132u * 8);
@@ -361,6 +363,8 @@ public:
     [[nodiscard]] status lost() const override {
         const device_guard guard(context_);
         if (!guard) return {context_is_gone, "the program reset the device (cudaDeviceReset)"};
+        if (!replica_.is_whole())
+            return {-EIO, "the driver failed while parts of it changed places"};
         const cudaError_t code = cudaStreamQuery(rooms_.front().stream);
         return host::is_sticky(code) ? status{-EIO, "a kernel faulted: " + host::cuda_text(code)}
                                      : status{};

@@ -102,13 +102,16 @@ bool gpu_range::exchange(piece& near, piece& far) {
                        copy(near_at, far_at) == cudaSuccess &&
                        cudaStreamSynchronize(stream_) == cudaSuccess;
     if (!moved) return false;
+    is_whole_ = false;
     for (const CUdeviceptr address : {near_at, far_at, spare_address_})
         if (driver().unmap(address, exchanged_bytes) != CUDA_SUCCESS) return false;
     std::swap(near.memory, spare_);
     std::swap(far.memory, spare_);
     std::swap(near.on_device, far.on_device);
-    return map(near_at, exchanged_bytes, near.memory) && map(far_at, exchanged_bytes, far.memory) &&
-           map(spare_address_, exchanged_bytes, spare_);
+    is_whole_ = map(near_at, exchanged_bytes, near.memory) &&
+                map(far_at, exchanged_bytes, far.memory) &&
+                map(spare_address_, exchanged_bytes, spare_);
+    return is_whole_;
 }
 
 std::int64_t gpu_range::prefer(std::uint64_t begin, std::uint64_t end) {

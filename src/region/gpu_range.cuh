@@ -36,6 +36,9 @@ public:
     // changes its place.
     CUresult show_to(int device);
 
+    // False after an exchange that the driver ended half way: a kernel that touches the range would
+    // lose the context.
+    [[nodiscard]] bool is_whole() const { return is_whole_; }
     // Some of it lies in host memory.
     [[nodiscard]] bool is_split() const { return on_device_ < bytes_; }
     // Pages of it, in order, that were used (piece_heat.hpp); and: hot pieces come to device
@@ -62,6 +65,7 @@ private:
     CUresult refusal_ = CUDA_SUCCESS;  // why memory was not to be had, the last time
     CUdeviceptr address_ = 0;
     std::uint64_t bytes_ = 0, on_device_ = 0;
+    bool is_whole_ = true;
     std::vector<piece> pieces_;
     // Host memory by which two pieces change places, of the largest size of a piece that does; at
     // addresses of its own.
