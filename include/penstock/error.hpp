@@ -31,6 +31,8 @@
 //   -EBUSY      the stream is being captured, or it is the legacy stream and another one is; of a
 //               mount: mounted already; of a buffer_pool: it has the file open, or the session has
 //               too many pages fixed
+//   -ETXTBSY    the file is in use in a way that excludes this: a program that runs is written, or
+//               of a region or pieces, its server says that the file is busy
 //   -ENODATA    of pieces of a file: not expected, so a kernel must not touch them; of a table's
 //               layout: no rows, or rows of no bytes
 //   -EEXIST     of an open with open_exclusive: the file is there

@@ -204,7 +204,8 @@ public:
     int sync();
 
     // Releases, and gives all memory back. Returns 0, or the error of the release: then the bytes
-    // that it could not write are lost. -EBADF: closed already.
+    // that it could not write are lost. -EBADF: closed already; -EBUSY, of the stream alone: the
+    // region is open still, with its changes. A file that is busy is -ETXTBSY, here and above.
     int close(device_stream stream = nullptr);
 
     // As close(), but the memory stays at data() until the region is destroyed, for users that

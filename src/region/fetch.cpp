@@ -29,6 +29,7 @@
 #include <utility>
 
 #include "os/file_kind.hpp"
+#include "region/file_answer.hpp"
 #include "region/home_writer.hpp"
 #include "region/shared_home.hpp"
 
@@ -69,14 +70,14 @@ fetched_pages shared_home::fetch(place holder, const page_range& range, void* st
     const page_list& wanted = *all;
     if (wanted.empty()) return out;
     std::uint64_t written = 0;
-    out.code = bring_home(wanted, written);
+    out.code = file_answer(bring_home(wanted, written));
     // What no kernel has seen yet waits for no stream of the caller.
     if (out.code == 0 && !self.untouched) out.code = self.memory->begin(stream);
     if (out.code != 0) return out;
     shared_list missing = self.untouched ? share(without_holes(wanted)) : all;
     fill_from_neighbours(holder, missing, out);
     fill_from_caches(self, missing, out);
-    out.code = fill(self, *missing, out);
+    out.code = file_answer(fill(self, *missing, out));
     if (out.code != 0) return out;
     std::lock_guard lock(state_);
     versions_.change(wanted, [&](page_state& p) { finish(p, filling, true); });

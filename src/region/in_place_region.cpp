@@ -8,6 +8,7 @@
 
 #include "os/exceptions.hpp"
 #include "os/file_kind.hpp"
+#include "region/file_answer.hpp"
 
 namespace penstock::region {
 
@@ -153,13 +154,14 @@ void in_place_region::remove(std::uint64_t number) {
 }
 
 int in_place_region::look(host::file_facts& facts) const {
-    if (const int code = env().facts(part_.home->handle(), facts); code != 0) return code;
+    if (const int code = env().facts(part_.home->handle(), facts); code != 0)
+        return file_answer(code);
     return facts.identity.size_bytes < part_.offset + part_.bytes ? -ESTALE : 0;
 }
 
 // What programs of a mount have stored comes to the file first.
 int in_place_region::bring_up_to_date(void* stream) {
-    if (const int code = part_.home->collect_from_programs(); code != 0) return code;
+    if (const int code = part_.home->collect_from_programs(); code != 0) return file_answer(code);
     host::file_facts facts;
     if (const int code = look(facts); code != 0 || !reader_->registers()) return code;
     const bool whole = std::find(registered_.begin(), registered_.end(), 0) == registered_.end();
@@ -248,7 +250,7 @@ std::int64_t in_place_region::release(const region_part& part, void*) {
 int in_place_region::sync() try {
     if (!belongs_here()) return -ECHILD;
     const std::lock_guard lock(mutex_);
-    return is_open() ? static_cast<int>(told(part_.home->sync(), "sync")) : -EBADF;
+    return is_open() ? static_cast<int>(told(file_answer(part_.home->sync()), "sync")) : -EBADF;
 } catch (...) {
     return host::status_of_exception("").code;
 }

@@ -4,10 +4,15 @@
 #include <new>
 
 #include "os/exceptions.hpp"
+#include "region/file_answer.hpp"
 
 namespace penstock::region {
 
 namespace {
+
+constexpr const char* busy_stream =
+    "the stream is being captured, or it is the legacy stream and another one is; end the capture "
+    "first, or give a stream";
 
 bool is_gone(std::int64_t code) { return code == -EIO || code == -ENODEV; }
 
@@ -53,13 +58,19 @@ mapped_region::~mapped_region() {
     if (!open_) return;
     try {
         close_locked(memory_->begin(nullptr) == -EBUSY ? memory_->own_stream() : nullptr);
+        if (open_) close_locked(memory_->own_stream());  // a capture has begun meanwhile
     } catch (...) {
-        open_ = false;
-        home_->leave(place_);
         say_("region of '" + path_ +
              "', close: the host has no memory left; changes that did not come to the file are "
              "lost");
     }
+    if (open_) leave();
+}
+
+// Other regions of the file look at the memory of those that have not left.
+void mapped_region::leave() {
+    home_->leave(place_);
+    open_ = false;
 }
 
 int mapped_region::join(const page_range& pages, std::uint64_t end_bytes,
@@ -98,18 +109,13 @@ std::int64_t mapped_region::told(std::int64_t code, const char* operation) {
                         : "; close the region, and map it anew in a runtime that is whole"));
         return code;
     }
-    std::string cure =
-        error_text(code) + "; nothing is lost, and the next " + operation + " tries again";
-    if (code == -ESTALE)
-        cure = "the file is shorter than the region now; close the region and map what is left";
-    else if (code == -EBUSY)
-        cure =
-            "the stream is being captured, or it is the legacy stream and another one is; end the "
-            "capture first, or give a stream";
-    else if (std::string(operation) == "close")
-        cure = error_text(code) +
-               "; changes that did not come to the file are lost, release() first to keep them";
-    say_(subject + cure);
+    const std::string cause =
+        code == -ESTALE ? "the file is shorter than the region now" : error_text(code);
+    std::string cure = "; nothing is lost, and the next " + std::string(operation) + " tries again";
+    if (std::string(operation) == "close")
+        cure = "; changes that did not come to the file are lost, release() first to keep them";
+    else if (code == -ESTALE) cure = "; close the region and map what is left";
+    say_(subject + (code == -EBUSY ? std::string(busy_stream) : cause + cure));
     return code;
 }
 
@@ -136,7 +142,8 @@ int mapped_region::settle(const region_part& part, page_range& out) const {
 std::int64_t mapped_region::acquire_now(const page_range& pages, std::optional<void*> stream) try {
     std::lock_guard lock(mutex_);
     if (!open_) return -EBADF;
-    if (const int code = home_->acquire(place_, pages); code != 0) return told(code, "acquire");
+    if (const int code = file_answer(home_->acquire(place_, pages)); code != 0)
+        return told(code, "acquire");
     const fetched_pages came =
         home_->fetch(place_, pages, stream ? *stream : memory_->own_stream());
     if (came.code == 0 && came.neighbour_code != 0 && !neighbour_said_) {
@@ -176,7 +183,7 @@ std::int64_t mapped_region::release_locked(const page_range& pages, void* stream
         code != 0)
         return told(code, operation);
     for (std::uint64_t& page : changed) page += first_page_;
-    const std::int64_t written = home_->release(place_, pages, changed);
+    const std::int64_t written = file_answer(home_->release(place_, pages, changed));
     if (written < 0) return told(written, operation);
     traffic_.pages_released += changed.size();
     traffic_.bytes_written += static_cast<std::uint64_t>(written);
@@ -217,7 +224,7 @@ int mapped_region::sync() try {
     if (!belongs_here()) return -ECHILD;
     requests_.drain();
     std::lock_guard lock(mutex_);
-    return open_ ? static_cast<int>(told(home_->sync(), "sync")) : -EBADF;
+    return open_ ? static_cast<int>(told(file_answer(home_->sync()), "sync")) : -EBADF;
 } catch (...) {
     return host::status_of_exception("").code;
 }
@@ -236,12 +243,11 @@ std::int64_t mapped_region::prefer(std::uint64_t offset, std::uint64_t bytes, vo
     return host::status_of_exception("").code;
 }
 
-// -EBUSY leaves it open.
+// -EBUSY leaves it open: the stream cannot be used now.
 int mapped_region::close_locked(void* stream) {
     const std::int64_t released = release_locked(all_pages(), stream, "close");
     if (released == -EBUSY) return -EBUSY;
-    open_ = false;
-    home_->leave(place_);
+    leave();
     return released < 0 ? static_cast<int>(released) : 0;
 }
 

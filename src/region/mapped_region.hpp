@@ -53,6 +53,7 @@ private:
     }
     std::int64_t told(std::int64_t code, const char* operation);
     int close_locked(void* stream);
+    void leave();
     int end(void* stream, bool keeps_memory);
 
     const std::shared_ptr<shared_home> home_;

@@ -5,6 +5,7 @@
 
 #include "os/exceptions.hpp"
 #include "os/file_kind.hpp"
+#include "region/file_answer.hpp"
 
 namespace penstock::region {
 
@@ -213,7 +214,7 @@ int piece_set::bring_part(unsigned worker, unsigned which, std::uint64_t offset,
         std::byte* const to = memory_->buffer(worker, which, offset);
         if (to == nullptr) return -EIO;
         const std::int64_t got = host::read_all(env_, fd_, to, bytes, offset);
-        if (got < 0) return static_cast<int>(got);
+        if (got < 0) return file_answer(static_cast<int>(got));
         if (static_cast<std::uint64_t>(got) < bytes) return -ESTALE;
     }
     // Acquire: what make_room() did comes before what the worker sends (release in fill).
@@ -316,7 +317,7 @@ std::int64_t piece_set::expect(std::span<const byte_range> ranges, void* stream)
     number_list wanted;
     if (!numbers_of(ranges, wanted)) return told(-EINVAL, "expect");
     if (const int code = memory_->check(stream); code != 0) return told(code, "expect");
-    if (const int code = look(); code != 0) return told(code, "expect");
+    if (const int code = file_answer(look()); code != 0) return told(code, "expect");
     plan todo;
     if (!make_plan(wanted, todo)) return told(-ENOSPC, "expect");
     if (const int code = carry_out(todo); code != 0) return told(code, "expect");

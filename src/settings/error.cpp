@@ -32,6 +32,9 @@ std::string error_text(std::int64_t negative_errno) {
             return "of a mount that this process serves; name the file in the source folder "
                    "(EDEADLK)";
         case EBADMSG: return "damaged, or not of the format that it is taken for (EBADMSG)";
+        case ETXTBSY:
+            return "the file is in use in a way that excludes this, by a program that runs or one "
+                   "on another machine; end that use (ETXTBSY)";
         case ERANGE: return "outside the view (ERANGE)";
         case ENFILE:
             return "every file slot, or every name slot within reach, is open; close files or "

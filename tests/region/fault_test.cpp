@@ -21,6 +21,8 @@ struct faulty_region {
     fault::faulty_environment env;
     std::unique_ptr<runtime> rt;
     std::vector<std::uint8_t> expected;
+    std::mutex mutex;
+    std::string log;  // guarded by mutex
 
     explicit faulty_region(std::uint64_t size = 6 << 20) : expected(pattern(9, size)) {
         write_file(folder / "f", expected);
@@ -30,7 +32,16 @@ struct faulty_region {
     void runtime_hooks_with(host::environment& with) {
         host::runtime_hooks hooks;
         hooks.env = &with;
-        rt = make_runtime(region_runtime(folder, backend::cpu), hooks);
+        options o = region_runtime(folder, backend::cpu);
+        o.log = [this](const std::string& line) {
+            const std::lock_guard hold(mutex);
+            log += line + "\n";
+        };
+        rt = make_runtime(o, hooks);
+    }
+    bool has_said(const std::string& part) {
+        const std::lock_guard hold(mutex);
+        return log.find(part) != std::string::npos;
     }
     std::unique_ptr<file_region> map() {
         return map_whole(*rt, folder / "f", protection::read_write, {.outside_writers = false});
@@ -376,6 +387,74 @@ TEST(region_faults, a_mapping_takes_pieces_of_all_sizes_at_once) {
               static_cast<std::int64_t>(all));
     EXPECT_TRUE(read_file(folder / "f") == expected);
     for (const int handle : {writing, found}) real.close(handle);
+}
+
+// A server may refuse an open with the code that a captured stream has. The region's changes are
+// lost then, and it leaves its place all the same: the next region that asks for its pages would
+// find its memory gone.
+TEST(region_faults, a_region_whose_file_is_busy_ends_and_leaves) {
+    for (const bool is_closed : {false, true}) {
+        faulty_region f(300 * 4096);
+        auto a = f.map();
+        const auto b = f.map();
+        for (std::uint64_t page = 0; page < 300; page += 3)
+            poke(*a, backend::cpu, page * 4096 + 7,
+                 {static_cast<std::uint8_t>(f.expected[page * 4096 + 7] + 1)});
+        f.env.set({.calls = fault::call_open_writing, .nth = 1, .for_ever = true, .error = -EBUSY});
+        if (is_closed) {
+            EXPECT_EQ(a->close(), -ETXTBSY);
+            EXPECT_EQ(a->close(), -EBADF) << "it is closed all the same";
+        }
+        a.reset();
+        f.env.clear();
+        EXPECT_GE(b->acquire(), 0);
+        EXPECT_TRUE(peek(*b, backend::cpu, 0, f.expected.size()) == f.expected);
+        EXPECT_TRUE(read_file(f.folder / "f") == f.expected);
+        f.change(*b, 7);
+        EXPECT_EQ(b->release(), 1);
+        EXPECT_TRUE(read_file(f.folder / "f") == f.expected);
+        EXPECT_TRUE(f.has_said("close: ")) << f.log;
+        EXPECT_TRUE(f.has_said("changes that did not come to the file are lost")) << f.log;
+        EXPECT_FALSE(f.has_said("captured")) << f.log;
+    }
+}
+
+// A busy file is no captured stream: the log has to name the right cause.
+TEST(region_faults, a_busy_file_is_told_as_that) {
+    faulty_region f(300 * 4096);
+    const auto r = f.map();
+    f.change(*r, 10);
+    f.env.set({.calls = fault::call_open_writing, .nth = 1, .for_ever = true, .error = -EBUSY});
+    EXPECT_EQ(r->release(), -ETXTBSY);
+    f.env.clear();
+    EXPECT_EQ(r->release(), 1);
+    {
+        auto other = f.map();
+        f.change(*other, 20);
+        EXPECT_EQ(other->release(), 1);
+    }
+    f.env.set({.calls = fault::call_read, .nth = 1, .for_ever = true, .error = -EBUSY});
+    EXPECT_EQ(r->acquire(), -ETXTBSY);
+    f.env.set({.calls = fault::call_facts, .nth = 1, .for_ever = true, .error = -EBUSY});
+    EXPECT_EQ(r->acquire(), -ETXTBSY);
+    f.env.set({.calls = fault::call_sync, .nth = 1, .for_ever = true, .error = -EBUSY});
+    EXPECT_EQ(r->sync(), -ETXTBSY);
+    f.env.clear();
+    EXPECT_EQ(r->acquire(), 1);
+    EXPECT_TRUE(peek(*r, backend::cpu, 0, f.expected.size()) == f.expected);
+    const auto placed = map_whole(*f.rt, f.folder / "f", protection::read,
+                                  {.placement = region_placement::in_place});
+    std::unique_ptr<file_pieces> pieces;
+    ASSERT_TRUE(map_pieces(*f.rt, f.folder / "f", {}, pieces).ok());
+    for (const std::uint32_t kind : {fault::call_facts, fault::call_read}) {
+        f.env.set({.calls = kind, .nth = 1, .for_ever = true, .error = -EBUSY});
+        EXPECT_EQ(pieces->expect({0, 4096}), -ETXTBSY);
+        if (kind == fault::call_facts) {
+            EXPECT_EQ(placed->acquire(), -ETXTBSY);
+        }
+    }
+    f.env.clear();
+    EXPECT_FALSE(f.has_said("captured")) << f.log;
 }
 
 TEST(region_faults, each_call_of_mapping_fails_once_and_nothing_is_left_open) {
