@@ -16,7 +16,6 @@ namespace {
 // moment.
 constexpr std::size_t most_pieces = 1024;
 constexpr std::uint64_t most_bytes = 8u << 20;
-constexpr int most_attempts = 1000;
 // Calls that fail one after the other for want of room: then the rest is not tried.
 constexpr int most_failures = 16;
 

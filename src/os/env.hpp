@@ -140,6 +140,8 @@ public:
     virtual bool has_no_name(int) { return false; }
     // Opens for reading what a find handle stands for: the same file, whatever the path means by
     // now.
+    // Waits where a lease stands in the way, past signals too: -ECANCELED after one that asks for
+    // the program's end (os/came_signal.hpp). So do open_writing and open_direct.
     virtual int open_found(int handle) = 0;
     // The quick way for a name that is its own real path: opens the regular file that `path` names
     // (from the directory handle `start`, if it is relative), provided that there is no link in it,
@@ -250,10 +252,21 @@ public:
                                                       std::string& why) = 0;
 };
 
+// Repeats a call while the operating system says to try again, but not for ever: a thread that
+// serves others must not hang in it.
+inline constexpr int most_attempts = 1000;
+template <typename Call>
+auto tried_again(const Call& call) {
+    auto result = call();
+    for (int i = 1; i < most_attempts && (result == -EINTR || result == -EAGAIN); ++i)
+        result = call();
+    return result;
+}
+
 // All that was written to the file is on storage. A file system that has no fsync for a file says
 // EINVAL: there is nothing to wait for, and no failure.
 inline int sync_file(environment& env, int fd) {
-    const int code = env.sync(fd);
+    const int code = tried_again([&] { return env.sync(fd); });
     return code == -EINVAL ? 0 : code;
 }
 

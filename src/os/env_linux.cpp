@@ -17,6 +17,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "os/came_signal.hpp"
 #include "os/change_watch.hpp"
 #include "os/env.hpp"
 #include "os/file_kind.hpp"
@@ -108,6 +109,12 @@ std::string proc_name(int handle) { return "/proc/self/fd/" + std::to_string(han
 // /proc is not: a container or chroot() without it.
 int code_of_proc(int error) { return error == ENOENT && !is_proc_there() ? -EUNATCH : -error; }
 
+// Opens what a handle stands for, and waits for leases on it, also past signals.
+int reopen(int handle, int flags) {
+    const std::string name = proc_name(handle);
+    return open_past_signals([&] { return ::open(name.c_str(), flags | O_CLOEXEC | O_NOCTTY); });
+}
+
 // Small pieces, gathered first: what is copied from is looked up page by page, and what is copied
 // to piece by piece if it is named as another process's.
 constexpr std::uint64_t most_gathered_bytes = 512u << 10;
@@ -165,8 +172,11 @@ class linux_files final : public environment {
 public:
     int find(int start, const std::string& path) override {
         if (has_zero_byte(path)) return -EINVAL;
-        const int handle = ::openat(start < 0 ? AT_FDCWD : start, path.c_str(), O_PATH | O_CLOEXEC);
-        return handle >= 0 ? handle : -errno;
+        return tried_again([&] {
+            const int handle =
+                ::openat(start < 0 ? AT_FDCWD : start, path.c_str(), O_PATH | O_CLOEXEC);
+            return handle >= 0 ? handle : -errno;
+        });
     }
 
     int real_path(int handle, std::string& out) override {
@@ -182,9 +192,12 @@ public:
         struct statx info {};
         // A network file system might answer from what its server said some time ago.
         const std::int64_t asked_ns = monotonic_ns();
-        if (::statx(handle, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC,
-                    STATX_BASIC_STATS | STATX_BTIME | wants_unique_mount, &info) != 0)
-            return -errno;
+        const int code = tried_again([&] {
+            const int asked = ::statx(handle, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC,
+                                      STATX_BASIC_STATS | STATX_BTIME | wants_unique_mount, &info);
+            return asked == 0 ? 0 : -errno;
+        });
+        if (code != 0) return code;
         out.identity = {makedev(info.stx_dev_major, info.stx_dev_minor), info.stx_ino,
                         info.stx_size, to_ns(info.stx_mtime), to_ns(info.stx_ctime)};
         out.is_regular = S_ISREG(info.stx_mode);
@@ -213,8 +226,10 @@ public:
     }
 
     std::int64_t size_bytes(int handle) override {
-        struct stat info {};
-        return ::fstat(handle, &info) == 0 ? info.st_size : -errno;
+        return tried_again([&]() -> std::int64_t {
+            struct stat info {};
+            return ::fstat(handle, &info) == 0 ? info.st_size : -errno;
+        });
     }
 
     bool has_no_name(int handle) override {
@@ -225,7 +240,7 @@ public:
 
     int open_found(int handle) override {
         if (const int code = check_handle_not_own(handle); code != 0) return code;
-        const int fd = ::open(proc_name(handle).c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
+        const int fd = reopen(handle, O_RDONLY);
         return fd >= 0 ? fd : code_of_proc(errno);
     }
 
@@ -265,8 +280,8 @@ public:
     }
 
     int open_writing(int fd) override {
-        const int writing = ::open(proc_name(fd).c_str(), O_RDWR | O_CLOEXEC | O_NOCTTY);
-        return writing >= 0 ? writing : -errno;
+        const int writing = reopen(fd, O_RDWR);
+        return writing >= 0 ? writing : code_of_proc(errno);
     }
 
     int unlink(int directory, const std::string& name) override {
@@ -335,8 +350,7 @@ public:
     // The link in /proc leads to the file itself, whatever its name means by now; looked at all the
     // same.
     int open_direct(int fd, std::uint32_t& grain_bytes) override {
-        const int direct =
-            ::open(proc_name(fd).c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC | O_NOCTTY);
+        const int direct = reopen(fd, O_RDONLY | O_DIRECT);
         if (direct < 0) return code_of_proc(errno);
         struct stat before {
         }, now{};

@@ -118,7 +118,8 @@ std::int64_t read_all(environment& env, int fd, std::byte* to, std::uint64_t byt
                       std::uint64_t offset) {
     std::uint64_t got = 0;
     while (got < bytes) {
-        const std::int64_t more = env.read(fd, to + got, bytes - got, offset + got);
+        const std::int64_t more =
+            tried_again([&] { return env.read(fd, to + got, bytes - got, offset + got); });
         if (more < 0) return more;
         if (more == 0) break;
         got += static_cast<std::uint64_t>(more);

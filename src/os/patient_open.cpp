@@ -26,10 +26,7 @@ int open_past_leases(int start, const char* path, int flags, unsigned mode) {
     }
     const std::string name = "/proc/self/fd/" + std::to_string(found.get());
     const int waiting = (flags & ~(O_NONBLOCK | O_CREAT | O_EXCL | O_NOFOLLOW)) | O_CLOEXEC;
-    int opened = -1;
-    do opened = ::open(name.c_str(), waiting);
-    while (opened < 0 && errno == EINTR && !signal_came.load(std::memory_order_relaxed));
-    if (opened < 0 && errno == EINTR) errno = ECANCELED;
+    const int opened = open_past_signals([&] { return ::open(name.c_str(), waiting); });
     if (opened < 0 && errno == ENOENT && !is_proc_there()) errno = EUNATCH;
     return opened;
 }

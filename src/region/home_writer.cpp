@@ -35,6 +35,7 @@ public:
         return true;
     }
     bool flush() {
+        int again = 0;
         while (bytes_ != 0) {
             // A write behind the end would make the file as long again as it was before another
             // program cut it. So the end is looked at before each call: what is cut between the two
@@ -44,6 +45,7 @@ public:
             if (offset_ + bytes_ > static_cast<std::uint64_t>(size)) return fail(-ESTALE);
             const host::memory_piece piece{from_, bytes_};
             const std::int64_t done = env_.write(fd_, &piece, 1, offset_);
+            if ((done == -EINTR || done == -EAGAIN) && ++again < host::most_attempts) continue;
             if (done <= 0) return fail(done < 0 ? static_cast<int>(done) : -EIO);
             const auto count = static_cast<std::uint64_t>(done);
             out_.bytes += count;

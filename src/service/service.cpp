@@ -25,15 +25,6 @@ using engine::wish_request;
 using engine::write_request;
 
 namespace {
-// Repeats a call while the operating system says to try again, but not for ever: a service thread
-// must not hang in it.
-template <typename Call>
-auto tried_again(const Call& call) {
-    auto result = call();
-    for (int i = 0; i < 1000 && (result == -EINTR || result == -EAGAIN); ++i) result = call();
-    return result;
-}
-
 std::vector<host_ring> with_heads(std::vector<host_ring> rings, std::vector<std::uint64_t>& own) {
     for (std::size_t i = 0; i < rings.size(); ++i)
         if (rings[i].head == nullptr) rings[i].head = &own[i];
@@ -327,7 +318,7 @@ void service::serve_sync(const file_request& request, const ring_ticket& at) {
         code != 0)
         return code == -EBADF ? refuse(at, code) : answer(at, code);
     counters_.file_syncs.fetch_add(1, std::memory_order_relaxed);
-    const int code = tried_again([&] { return sync_file(env_, file->fd()); });
+    const int code = sync_file(env_, file->fd());
     const write_error_log::file_key key{request.file_slot, request.generation};
     if (code != 0)
         settings_.write_errors->sync_failed(

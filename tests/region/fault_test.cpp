@@ -457,6 +457,41 @@ TEST(region_faults, a_busy_file_is_told_as_that) {
     EXPECT_FALSE(f.has_said("captured")) << f.log;
 }
 
+// A signal without SA_RESTART, as Python's, or a file system that says "try again".
+TEST(region_faults, a_call_that_a_signal_ended_is_made_again) {
+    for (const int error : {-EINTR, -EAGAIN})
+        for (const bool others_write : {false, true})
+            for (const std::uint32_t kind : {fault::call_write, fault::call_read}) {
+                faulty_region f(300 * 4096);
+                const auto r = map_whole(*f.rt, f.folder / "f", protection::read_write,
+                                         {.outside_writers = others_write});
+                // In one page many runs: where no other program writes it is read first.
+                for (std::uint64_t at = 0; at < 4096; at += 100) f.change(*r, at);
+                f.change(*r, 5000);
+                f.env.set({.calls = kind, .nth = 1, .error = error});
+                EXPECT_EQ(r->close(), 0);
+                EXPECT_EQ(f.env.failures(), kind == fault::call_read && others_write ? 0u : 1u);
+                f.env.clear();
+                EXPECT_TRUE(read_file(f.folder / "f") == f.expected);
+                f.env.set({.calls = fault::call_read, .nth = 1, .error = error});
+                EXPECT_TRUE(peek(*f.map(), backend::cpu, 0, f.expected.size()) == f.expected);
+                EXPECT_EQ(f.env.failures(), 1u);
+            }
+}
+
+TEST(region_faults, a_disk_that_says_try_again_for_ever_ends_in_an_error) {
+    faulty_region f(300 * 4096);
+    const auto r = f.map();
+    for (const int error : {-EINTR, -EAGAIN}) {
+        f.change(*r, 10);
+        f.env.set({.calls = fault::call_write, .nth = 1, .for_ever = true, .error = error});
+        EXPECT_EQ(r->release(), error);
+        f.env.clear();
+        EXPECT_EQ(r->release(), 1);
+    }
+    EXPECT_TRUE(read_file(f.folder / "f") == f.expected);
+}
+
 TEST(region_faults, each_call_of_mapping_fails_once_and_nothing_is_left_open) {
     faulty_region f;
     const int handles = f.env.handles();

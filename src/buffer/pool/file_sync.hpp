@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <mutex>
 
-#include "buffer/pool/page_io.hpp"
 #include "os/env.hpp"
 
 namespace penstock::buffer {
@@ -24,7 +23,7 @@ public:
     // What was written before the call is on storage. 0, or an error, and then every later call
     // gives -EIO until reset(). Of a file that is only read nothing can be lost here.
     int run(host::environment& env, int fd, bool is_writable) {
-        if (!is_writable) return once(env, fd);
+        if (!is_writable) return host::sync_file(env, fd);
         std::unique_lock hold(mutex_);
         if (error_ != 0) return -EIO;
         // One that is under way may not have what this caller wrote.
@@ -36,7 +35,7 @@ public:
             }
             ++begun_;
             hold.unlock();
-            const int code = once(env, fd);
+            const int code = host::sync_file(env, fd);
             hold.lock();
             ++ended_;
             error_ = code;
@@ -51,13 +50,6 @@ public:
     }
 
 private:
-    static int once(host::environment& env, int fd) {
-        int code = host::sync_file(env, fd);
-        for (int again = 0; (code == -EINTR || code == -EAGAIN) && ++again < most_attempts;)
-            code = host::sync_file(env, fd);
-        return code;
-    }
-
     std::mutex mutex_;
     std::condition_variable news_;  // a sync has ended
     // Guarded by mutex_:

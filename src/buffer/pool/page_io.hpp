@@ -32,9 +32,6 @@ private:
     std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
 };
 
-// Not for ever: a thread that serves others must not hang in a call that says "again".
-inline constexpr int most_attempts = 1000;
-
 // `bytes` of the page are in the file, and `room` is for all of it, which is asked for: of a file
 // that is read past the page cache no odd length can be. 0; -ESTALE: the file has become shorter;
 // or another error.
@@ -43,7 +40,7 @@ inline int read_whole(host::environment& env, int fd, std::byte* to, std::uint64
     int again = 0;
     for (std::uint64_t done = 0; done < bytes;) {
         const std::int64_t count = env.read(fd, to + done, room - done, offset + done);
-        if ((count == -EINTR || count == -EAGAIN) && ++again < most_attempts) continue;
+        if ((count == -EINTR || count == -EAGAIN) && ++again < host::most_attempts) continue;
         const bool odd = done != 0 && count == -EINVAL;  // the file ends there, with an odd length
         if (count <= 0) return count < 0 && !odd ? static_cast<int>(count) : -ESTALE;
         done += static_cast<std::uint64_t>(count);
@@ -64,7 +61,7 @@ inline int write_whole(host::environment& env, int fd, const std::byte* from, st
     for (std::uint64_t done = 0; done < bytes;) {
         const host::memory_piece piece{from + done, bytes - done};
         const std::int64_t count = env.write(fd, &piece, 1, offset + done);
-        if ((count == -EINTR || count == -EAGAIN) && ++again < most_attempts) continue;
+        if ((count == -EINTR || count == -EAGAIN) && ++again < host::most_attempts) continue;
         if (count <= 0) return count < 0 ? static_cast<int>(count) : -EIO;
         done += static_cast<std::uint64_t>(count);
     }

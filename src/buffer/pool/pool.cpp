@@ -33,6 +33,11 @@ constexpr std::uint32_t least_page_bytes = 512, most_page_bytes = 2u << 20;
 constexpr std::uint64_t direct_grain = 4096;
 constexpr std::uint64_t least_pages = 2, most_pages = std::uint64_t{1} << 30;
 
+int set_size(int fd, std::uint64_t bytes) {
+    return host::tried_again(
+        [&] { return ::ftruncate(fd, static_cast<off_t>(bytes)) == 0 ? 0 : -errno; });
+}
+
 struct descriptor {
     const int number;
     explicit descriptor(int which) : number(which) {}
@@ -215,12 +220,13 @@ public:
         const bool grows = bytes > file.bytes;
         // No page is read behind the end of the file, and none written there: so it grows first
         // here below, and shrinks last.
-        if (grows && ::ftruncate(fd, static_cast<off_t>(bytes)) != 0) return -errno;
-        int code = own_->resize(number, bytes);
-        if (code != 0 && grows) static_cast<void>(::ftruncate(fd, static_cast<off_t>(file.bytes)));
-        if (!grows && code == 0 && ::ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
-            code = -errno;
-            take_back_cut(number, file, bytes, code);
+        int code = grows ? set_size(fd, bytes) : 0;
+        if (code != 0) return code;
+        code = own_->resize(number, bytes);
+        if (code != 0 && grows) static_cast<void>(set_size(fd, file.bytes));
+        if (!grows && code == 0) {
+            code = set_size(fd, bytes);
+            if (code != 0) take_back_cut(number, file, bytes, code);
         }
         if (code == 0) {
             const std::lock_guard hold(table_);
