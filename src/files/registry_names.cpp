@@ -67,8 +67,8 @@ int file_registry::rename(const std::string& from, const std::string& to, bool c
     if (code == 0) {
         renamed_file all;
         const int file = env_.find(first_root_, from);
-        const bool known = file >= 0 && env_.facts(file, all.before) == 0;
         keep_without_name(to);
+        const bool known = file >= 0 && env_.facts(file, all.before) == 0;
         code =
             env_.rename(old_place.directory, old_place.base, new_place.directory, new_place.base);
         if (code == 0 && known && env_.facts(file, all.after) == 0) {
@@ -203,9 +203,10 @@ void file_registry::renew_older_paths(const entry& newest) {
     }
 }
 
-// Its times tell of the new name only, so it is the same version as before. Those of a network file
-// system are no proof until the file has rested with them. True: its pages count as old from now
-// on.
+// A change time that is new alone tells of the new name, so it is the same version as before. A new
+// size or modification time tells of another program that wrote beside the rename: then the next
+// open finds another version. Times of a network file system are no proof until the file has rested
+// with them. True: its pages count as old from now on.
 bool file_registry::note_rename(const file_identity& before, const file_facts& after,
                                 const std::string& path) {
     std::lock_guard lock(mutex_);
@@ -217,6 +218,9 @@ bool file_registry::note_rename(const file_identity& before, const file_facts& a
     e.renamed_at = ++renames_;
     renew_older_paths(e);
     if (!(e.identity == before)) return false;
+    if (after.identity.size_bytes != before.size_bytes ||
+        after.identity.modified_ns != before.modified_ns)
+        return false;
     const bool is_doubtful = after.times != file_times::local && !e.uncertain &&
                              may_change_unseen(after, limits_.trust_times);
     if (is_doubtful) {

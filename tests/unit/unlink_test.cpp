@@ -3,6 +3,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <functional>
+
 #include "fault/faulty_environment.hpp"
 #include "runtime/runtime_state.hpp"
 #include "penstock/engine/invariants.hpp"
@@ -10,7 +12,22 @@
 
 namespace penstock::test {
 
-namespace {}  // namespace
+namespace {
+
+// Another program acts right before a file gets its new name, or right after.
+class watched_rename final : public fault::faulty_environment {
+public:
+    std::function<void()> before = [] {}, after = [] {};
+
+    int rename(int from, const std::string& name, int to, const std::string& new_name) override {
+        before();
+        const int code = faulty_environment::rename(from, name, to, new_name);
+        after();
+        return code;
+    }
+};
+
+}  // namespace
 
 class unlinking : public testing::Test {
 protected:
@@ -153,6 +170,34 @@ TEST_F(unlinking, a_renamed_file_keeps_its_pages) {
     EXPECT_EQ(rt->stats().file_reads, reads);
     EXPECT_EQ(rt->close(fd), 0);
     EXPECT_EQ(rt->close(again), 0);
+}
+
+// A rename leaves a new change time and nothing else. Bytes that another program writes meanwhile
+// have other times or another size, and are no version that the cache has.
+TEST_F(unlinking, what_another_program_writes_beside_a_rename_is_read) {
+    for (const std::uint64_t size : {4000, 5000, 6000})
+        for (const bool is_before : {false, true}) {
+            watched_rename names;
+            host::runtime_hooks hooks;
+            hooks.env = &names;
+            rt = make_runtime(writing_options(folder), hooks);
+            write_file(folder / "a", pattern(7, 5000));
+            let_files_settle();
+            const int fd = rt->open(folder / "a");
+            EXPECT_EQ(read_all(fd, 5000), pattern(7, 5000));
+            EXPECT_EQ(rt->close(fd), 0);
+            if (is_before) names.before = [&] { write_file(folder / "a", pattern(8, size)); };
+            else names.after = [&] { write_file(folder / "b", pattern(8, size)); };
+            ASSERT_EQ(rt->rename(folder / "a", folder / "b"), 0);
+            let_files_settle();
+            for (int round = 0; round < 2; ++round) {
+                const int again = rt->open(folder / "b");
+                EXPECT_GE(again, 0) << error_text(again);
+                EXPECT_TRUE(read_all(again, 7000) == pattern(8, size)) << size << is_before;
+                EXPECT_EQ(rt->close(again), 0);
+            }
+            rt.reset();  // before what it runs on
+        }
 }
 
 // The host makes the file and then has no slot for it, until a closed one is taken down. The second
