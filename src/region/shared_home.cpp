@@ -322,7 +322,7 @@ int shared_home::sync() {
         std::lock_guard lock(state_);
         versions_.change(page_range{0, versions_.pages()}, [](page_state& p) { p.newer = false; });
     }
-    const int code = env_.sync(fd_);
+    const int code = host::sync_file(env_, fd_);
     if (code == 0) return 0;
     std::lock_guard lock(state_);
     versions_.change(page_range{0, versions_.pages()}, [](page_state& p) { p.newer = true; });

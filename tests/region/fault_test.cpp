@@ -492,6 +492,21 @@ TEST(region_faults, a_disk_that_says_try_again_for_ever_ends_in_an_error) {
     EXPECT_TRUE(read_file(f.folder / "f") == f.expected);
 }
 
+// Some file systems have no fsync for a file. There is nothing to wait for, and no failure.
+TEST(region_faults, sync_of_a_file_that_cannot_be_synced) {
+    faulty_region f(300 * 4096);
+    const auto r = f.map();
+    f.env.set({.calls = fault::call_sync, .nth = 1, .for_ever = true, .error = -EINVAL});
+    EXPECT_EQ(r->sync(), 0);
+    f.env.set({.calls = fault::call_sync, .nth = 1, .error = -EINTR});
+    EXPECT_EQ(r->sync(), 0);
+    EXPECT_EQ(f.env.failures(), 1u);
+    f.env.set({.calls = fault::call_sync, .nth = 1, .error = -EIO});
+    EXPECT_EQ(r->sync(), -EIO);
+    f.env.clear();
+    EXPECT_EQ(f.log.find("EINVAL"), std::string::npos) << f.log;
+}
+
 TEST(region_faults, each_call_of_mapping_fails_once_and_nothing_is_left_open) {
     faulty_region f;
     const int handles = f.env.handles();
