@@ -51,9 +51,12 @@ public:
     static constexpr std::uint64_t word_count = 4096;
     static constexpr std::byte guard{0xc3};
 
-    // `writable`: files may be opened for writing.
+    // `writable`: files may be opened for writing. `real` is what the disk with faults stands
+    // before.
     explicit ring_harness(const std::string& root, const fault::fault_plan& plan = {},
-                          bool writable = false) {
+                          bool writable = false,
+                          host::environment& real = host::linux_environment())
+        : disk(real) {
         disk.set(plan);
         files = std::make_unique<host::file_registry>(
             disk, shared,

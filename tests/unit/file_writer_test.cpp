@@ -6,7 +6,9 @@
 #include <chrono>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <random>
+#include <set>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -26,7 +28,9 @@ public:
     std::vector<std::uint64_t> offsets;          // of the calls, as they came
     std::uint64_t fails_at = ~std::uint64_t{0};  // the call that reaches this offset has no room
     std::uint64_t has_room_from = ~std::uint64_t{0};  // one from this offset on has room again
+    std::set<std::uint64_t> without_room;             // pages: a call stops in front of one
     std::uint64_t longest = ~std::uint64_t{0};        // a call writes no more
+    std::function<void()> meanwhile = [] {};          // while a call is under way
     std::atomic<int> inside{0}, most_inside{0};
     // The first call stays inside until there is another, for a second at most.
     std::atomic<bool> first_waits{false};
@@ -39,6 +43,7 @@ public:
         if (first_waits.exchange(false))
             for (int round = 0; round < 1000 && most_inside < 2; ++round)
                 std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        meanwhile();
         std::uint64_t done = 0;
         {
             std::lock_guard lock(mutex_);
@@ -46,6 +51,7 @@ public:
             for (std::size_t i = 0; i < count && done < longest; ++i) {
                 const std::uint64_t part = std::min(pieces[i].bytes, longest - done);
                 if (offset + done + part > fails_at && offset + done < has_room_from) break;
+                if (without_room.contains((offset + done) / page)) break;
                 std::memcpy(bytes.data() + offset + done, pieces[i].from, part);
                 done += part;
             }
@@ -208,6 +214,78 @@ TEST_F(file_writing, behind_a_page_that_fits_in_part_every_byte_is_written) {
     EXPECT_EQ(pages[0].reply.result, -ENOSPC);
     EXPECT_EQ(pages[1].reply.result, 0);
     for (std::uint64_t i = 0; i < page; ++i) ASSERT_EQ(at(5 * page + i), 'b') << i;
+}
+
+// Each page without room costs a call, so after so many one after the other the rest is not tried;
+// a page that is written between two of them says that there is room.
+TEST_F(file_writing, on_a_full_disk_pages_are_tried_until_too_many_fail_one_after_the_other) {
+    constexpr std::uint64_t most_failures = 16;
+    for (std::uint64_t number = 0; number < 3 * most_failures; ++number) {
+        put(number, 'r');
+        if (number % most_failures != most_failures - 1) file.without_room.insert(number);
+    }
+    EXPECT_FALSE(writer.run(scratch, counters, write_errors)) << "nothing is left";
+    for (const staged_page& entry : pages) {
+        EXPECT_TRUE(entry.answered());
+        EXPECT_EQ(entry.reply.result, file.without_room.contains(entry.number) ? -ENOSPC : 0)
+            << entry.number;
+    }
+    EXPECT_EQ(file.offsets.size(), 3 * most_failures) << "one call for each page";
+    pages.clear();
+    file.offsets.clear();
+    for (std::uint64_t number = 100; number < 102 + most_failures; ++number) {
+        put(number, 'r');
+        if (number < 101 + most_failures) file.without_room.insert(number);
+    }
+    EXPECT_FALSE(writer.run(scratch, counters, write_errors)) << "nothing is left";
+    for (const staged_page& entry : pages) {
+        EXPECT_TRUE(entry.answered());
+        EXPECT_EQ(entry.reply.result, -ENOSPC) << entry.number;
+    }
+    EXPECT_EQ(file.offsets.size(), most_failures) << "the last page has room, and is not tried";
+}
+
+// What the file is known to have: a cut takes away what lies behind it, and beside a cut nothing
+// is known, since a write may have come before it.
+TEST_F(file_writing, what_is_stored_is_not_known_beside_a_cut) {
+    const auto write_page = [&](std::uint64_t number) {
+        put(number, 's');
+        EXPECT_FALSE(writer.run(scratch, counters, write_errors));
+        EXPECT_EQ(pages.back().reply.result, 0);
+    };
+    write_page(3);
+    EXPECT_EQ(writer.stored().bytes, 4 * page);
+    write_page(1);
+    EXPECT_EQ(writer.stored().bytes, 4 * page);
+    const std::uint64_t cuts = writer.stored().cuts;
+    writer.begin_cut();
+    EXPECT_EQ(writer.stored().bytes, 0u);
+    EXPECT_NE(writer.stored().cuts, cuts);
+    write_page(9);
+    writer.begin_cut();
+    writer.end_cut(UINT64_MAX);
+    EXPECT_EQ(writer.stored().bytes, 0u) << "the other one goes on";
+    write_page(10);
+    writer.end_cut(6 * page);
+    EXPECT_EQ(writer.stored().bytes, 4 * page) << "a longer file has zeros there";
+    writer.begin_cut();
+    writer.end_cut(2 * page);
+    EXPECT_EQ(writer.stored().bytes, 2 * page);
+    // A cut that begins and ends within a write; one that begins in it; and one that ends in it.
+    file.meanwhile = [&] {
+        writer.begin_cut();
+        writer.end_cut(2 * page);
+    };
+    write_page(5);
+    EXPECT_EQ(writer.stored().bytes, 2 * page);
+    file.meanwhile = [&] { writer.begin_cut(); };
+    write_page(6);
+    file.meanwhile = [&] { writer.end_cut(2 * page); };
+    write_page(7);
+    file.meanwhile = [] {};
+    EXPECT_EQ(writer.stored().bytes, 2 * page);
+    write_page(8);
+    EXPECT_EQ(writer.stored().bytes, 9 * page);
 }
 
 // Threads that put pages and write: every page is written and answered once, and no more of them

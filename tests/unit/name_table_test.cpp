@@ -1,10 +1,13 @@
-// The name table and the attaching of files, with the host played by hand.
+// The name table, the attaching of files and the room for their growth, with the host played by
+// hand.
 #include <gtest/gtest.h>
 
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <thread>
 
+#include "penstock/engine/page_table.hpp"
 #include "unit/hand_cache.hpp"
 
 namespace penstock::engine::test {
@@ -104,6 +107,7 @@ TEST(name_table, names_of_closed_files_make_room_and_those_of_open_files_do_not)
     ASSERT_TRUE(try_release(&c.file_words[3], 1));
     EXPECT_EQ(try_enter_name(c.view, key_of("one more"), at), 1);
     EXPECT_EQ(c.name_slots[at].file_slot, 3u);
+    EXPECT_EQ(c.name_slots[at].generation, 0u) << "the file of the old name is not the new one's";
     name_match found{};
     ASSERT_TRUE(find_name(c.view, key_of("one more"), found));
     for (const std::uint32_t lock : c.name_locks) EXPECT_EQ(lock, 0u);
@@ -194,6 +198,40 @@ TEST(attach_file, waits_for_a_busy_slot_only_so_long) {
     hand_cache c;
     c.file_words[2] = make_file_word(file_busy, 1, 0);
     EXPECT_EQ(attach(c, answer_for(2, 2)), -ETIMEDOUT);
+}
+
+// The host had no room for the directory, or did not answer: the next group that needs it asks
+// anew.
+TEST(growth, that_failed_is_asked_for_once_more) {
+    hand_cache c;
+    c.view.request_wait_ns = c.view.host_wait_ns = 600'000'000'000;  // on a busy machine too
+    c.view.growth_entries = 4;
+    const file_handle f = c.add_file(2, 0, 1);
+    const auto ask = [&](std::uint64_t ticket, std::int64_t result, std::uint64_t& directory) {
+        std::thread host([&] {
+            while (atomic_load<order::acquire, scope::system>(
+                       &c.requests[ticket % hand_cache::ring_slots].published) != ticket + 1)
+                std::this_thread::yield();
+            EXPECT_EQ(leaf_request::of(c.requests[ticket % hand_cache::ring_slots]).kind,
+                      growth_directory);
+            c.replies[ticket % hand_cache::ring_slots].words[0] = 40;
+            c.answer(ticket, result);
+        });
+        const std::int64_t code = make_growth(lane{}, c.view, f, directory);
+        host.join();
+        return code;
+    };
+    std::fill_n(&c.page_words[40], 4, 99);
+    std::uint64_t directory = 0;
+    EXPECT_EQ(ask(0, -EBADF, directory), -EBADF);
+    ASSERT_EQ(growth_of(c.view, f.slot), growth_none) << "else no group asks again";
+    EXPECT_EQ(ask(1, 0, directory), 0);
+    EXPECT_EQ(directory, 40u);
+    EXPECT_EQ(growth_of(c.view, f.slot), growth_first + 40);
+    for (std::uint64_t i = 40; i < 44; ++i) EXPECT_EQ(c.page_words[i], 0u);
+    directory = 0;
+    EXPECT_EQ(make_growth(lane{}, c.view, f, directory), 0) << "it is there";
+    EXPECT_EQ(directory, 40u);
 }
 
 }  // namespace penstock::engine::test
