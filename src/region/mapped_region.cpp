@@ -255,7 +255,12 @@ int mapped_region::end(void* stream, bool keeps_memory) try {
     if (!belongs_here()) return -ECHILD;
     requests_.refuse();
     std::lock_guard lock(mutex_);
-    const int code = open_ ? close_locked(stream) : -EBADF;
+    int code = -EBADF;
+    try {
+        if (open_) code = close_locked(stream);
+    } catch (...) {
+        code = host::status_of_exception("").code;
+    }
     if (open_) requests_.allow();
     else if (!keeps_memory) memory_.reset();
     return code;

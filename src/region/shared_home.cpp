@@ -76,7 +76,9 @@ void shared_home::leave(place holder) {
         p.stale &= ~only(holder);
         p.pending &= ~only(holder);
     };
-    versions_.change(members_[holder].pages, gone);
+    // No page but the holder's has its bits. Whole chunks, since this must not fail for want of
+    // memory: others would go on to read what the holder is about to free.
+    versions_.change(versions_.in_whole_chunks(members_[holder].pages), gone);
     members_[holder] = {};
     neighbours_[holder] = {};
     for (neighbours& of : neighbours_) {

@@ -81,6 +81,11 @@ public:
         return of != nullptr ? state_in(*of, page % chunk_pages) : unknown;
     }
 
+    // The chunks that have these pages, whole: to change them allocates nothing.
+    [[nodiscard]] page_range in_whole_chunks(const page_range& pages) const {
+        const std::uint64_t end = (pages.end + chunk_pages - 1) / chunk_pages * chunk_pages;
+        return {pages.begin / chunk_pages * chunk_pages, std::min(end, pages_)};
+    }
     // Calls change(state), which does the same to equal states, for the pages of the range that are
     // kept. So with all calls below.
     template <typename Change>

@@ -189,6 +189,26 @@ TEST(version_map, keeps_what_was_asked_for_and_no_more) {
 }
 
 // As many different states as there are pages, many times: what no page has any more does not stay.
+// What a region does when it leaves must not ask for memory.
+TEST(version_map, whole_chunks_are_changed_in_place) {
+    constexpr std::uint64_t chunk = version_map::chunk_pages, pages = 3 * chunk + 77;
+    page_state first{};
+    first.present = 6;
+    version_map map(pages, first);
+    const page_range part{chunk + 5, 2 * chunk + 9}, rest{3 * chunk + 1, 3 * chunk + 2};
+    EXPECT_EQ(map.in_whole_chunks(part).begin, chunk);
+    EXPECT_EQ(map.in_whole_chunks(part).end, 3 * chunk);
+    EXPECT_EQ(map.in_whole_chunks(rest).end, pages);
+    const std::uint64_t states = map.states(), bytes = map.bytes();
+    for (const page_range& each : {part, rest})
+        map.change(map.in_whole_chunks(each), [](page_state& p) { p.present &= ~2u; });
+    EXPECT_EQ(map.states(), states);
+    EXPECT_EQ(map.bytes(), bytes);
+    EXPECT_EQ(map.at(0).present, 6u);
+    EXPECT_EQ(map.at(chunk).present, 4u);
+    EXPECT_EQ(map.at(pages - 1).present, 4u);
+}
+
 TEST(version_map, states_of_pages_do_not_pile_up) {
     page_state first{};
     first.present = 3;
