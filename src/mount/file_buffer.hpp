@@ -37,7 +37,6 @@ class session_pool {
 public:
     // False: the manager does not give so many.
     bool fill(buffer::manager& all, unsigned count) {
-        all_ = &all;
         for (unsigned i = 0; i < count; ++i) {
             idle_.push_back(all.open_session());
             if (idle_.back() == nullptr) return false;
@@ -58,15 +57,10 @@ public:
         std::unique_ptr<buffer::session> session_;
     };
 
-    // A session tells its hits when it ends, so unused ones are exchanged for new ones:
-    // the counts are complete then, but for requests that are under way.
+    // The counts are complete then, but for requests that are under way.
     void tell_hits() {
         const std::lock_guard hold(lock_);
-        for (auto& session : idle_) {
-            session.reset();
-            session = all_->open_session();
-        }
-        std::erase(idle_, nullptr);
+        for (const auto& session : idle_) buffer::manager::tell_hits(*session);
     }
 
 private:
@@ -85,7 +79,6 @@ private:
         given_back_.notify_one();
     }
 
-    buffer::manager* all_ = nullptr;
     std::mutex lock_;
     std::condition_variable given_back_;
     std::vector<std::unique_ptr<buffer::session>> idle_;  // guarded by lock_

@@ -105,7 +105,9 @@ struct serve_calls {
 
 // Serves until the mount is taken away (fusermount3 -u, umount) or the process gets SIGINT, SIGTERM
 // or SIGHUP; then it is unmounted, and what was done is in `done`. For a program of one thread: it
-// takes the signals. Raises the process's limit on open files.
+// takes the signals. Raises the process's limit on open files. With serve_options::background it
+// returns in a child alone, but for an error of making that; the process ends when the mount is
+// there.
 status serve(const serve_options& wanted, const serve_calls& calls, serve_report& done);
 
 }  // namespace penstock::mount

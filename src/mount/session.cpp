@@ -1,6 +1,8 @@
 // A mount as a program of its own, or beside others in a process.
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -8,6 +10,7 @@
 #include "os/exceptions.hpp"
 #include "mount/background_session.hpp"
 #include "mount/tree.hpp"
+#include "os/shared_memory.hpp"
 #include "penstock/runtime.hpp"
 #include "runtime/runtime_state.hpp"
 
@@ -36,6 +39,55 @@ bool is_ignored(int number) {
     return ::sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
+// A mount in the background is made by a child of the process, because no child can use what its
+// parent has made: a buffer, threads, a GPU (os/process_owner.hpp). The parent waits for it.
+class background_child {
+public:
+    // Returns in the child alone, or with an error. The parent ends with 0 when the mount is there,
+    // and else as the child does, which says why.
+    status begin(const std::string& point) {
+        int both[2];
+        if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, both) != 0)
+            return {-errno, "--background: " + error_text(-errno)};
+        host::owned_fd parents(both[0]);
+        parent_ = host::owned_fd(both[1]);
+        const pid_t child = ::fork();
+        if (child < 0) return {-errno, "--background: no process: " + error_text(-errno)};
+        if (child == 0) return {};
+        parent_.reset();
+        char told = 0;
+        ssize_t came = 0;
+        do came = ::recv(parents.get(), &told, 1, MSG_WAITALL);
+        while (came < 0 && errno == EINTR);
+        if (came == 1) ::_exit(0);
+        int ended = 0;
+        while (::waitpid(child, &ended, 0) < 0 && errno == EINTR) {
+        }
+        if (!WIFSIGNALED(ended)) ::_exit(WEXITSTATUS(ended));
+        return {-ECANCELED, "'" + point + "': signal " + std::to_string(WTERMSIG(ended)) +
+                                " ended the process in the background before the mount was there"};
+    }
+    // Before there are threads, which keep the working directory.
+    void leave_session() const {
+        if (!parent_) return;
+        ::setsid();
+        static_cast<void>(!::chdir("/"));
+    }
+    // The mount is there. What is said from now on goes nowhere.
+    void end_parent() {
+        if (!parent_) return;
+        if (const int nowhere = ::open("/dev/null", O_RDWR | O_CLOEXEC); nowhere >= 0) {
+            for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) ::dup2(nowhere, fd);
+            ::close(nowhere);
+        }
+        ::send(parent_.get(), "", 1, MSG_NOSIGNAL);  // it may be gone
+        parent_.reset();
+    }
+
+private:
+    host::owned_fd parent_;  // of the child
+};
+
 }  // namespace
 
 status serve(const serve_options& wanted, const serve_calls& calls, serve_report& done) {
@@ -47,11 +99,15 @@ status serve(const serve_options& wanted, const serve_calls& calls, serve_report
     if (calls.asked != nullptr) ::sigaddset(&ends, SIGUSR1);
     ::pthread_sigmask(SIG_BLOCK, &ends,
                       nullptr);  // before there are other threads, and anything to take away
+    background_child child;
+    if (wanted.background)
+        if (status s = child.begin(wanted.point); !s) return s;
     std::unique_ptr<background_session> session;
     if (status s = background_session::open(wanted, session); !s) return s;
     calls.ready(wanted, session->report());
-    if (wanted.background) fuse_daemonize(0);
+    child.leave_session();
     session->start(host::hub::of_process(), [] { ::kill(::getpid(), SIGTERM); });
+    child.end_parent();
     int number = 0;
     while (::sigwait(&ends, &number) == 0 && number == SIGUSR1) calls.asked(session->report());
     const int ended = session->how_it_ended();

@@ -2,21 +2,26 @@
 """A mount that reads through a buffer gives what the source has, and what it holds it does not read
 again: buffer_test.py PROGRAM [--policy native|gram|dedu]."""
 import argparse
+import contextlib
 import ctypes
 import errno
 import mmap
 import multiprocessing
 import os
+import pathlib
 import random
 import re
 import shutil
 import signal
+import subprocess
+import threading
 
 import mounted
 
 libc = ctypes.CDLL(None, use_errno=True)
 CLONES = 12
 PAGE = 4096
+LONG = 600  # seconds in which a machine that is busy answers
 
 
 def check(condition, text):
@@ -297,13 +302,81 @@ def many_files(policy):
           "more files were in the buffer than it has numbers")
 
 
+def server_of(point):
+    """The process that serves a mount in the background."""
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            if b"--background" in words and os.fsencode(point) in words:
+                return int(entry.name)
+    raise AssertionError("FAILED: no process serves the mount")
+
+
+def bytes_read_by(process):
+    with open(f"/proc/{process}/io") as counts:
+        return int(re.search(r"rchar: (\d+)", counts.read())[1])
+
+
+def ask(process):
+    """Has a mount say what it did, and returns when it has the signal."""
+    os.kill(process, signal.SIGUSR1)
+    bit = 1 << (signal.SIGUSR1 - 1)
+
+    def is_taken():
+        with open(f"/proc/{process}/status") as facts:
+            return all(int(mask, 16) & bit == 0
+                       for mask in re.findall(r"(?:Sig|Shd)Pnd:\s*(\w+)", facts.read()))
+    check(mounted.wait_until(is_taken), "a mount in the background takes no signals")
+
+
+def answered(path):
+    """What a program reads; a mount that does not answer is a failure."""
+    with subprocess.Popen(["cat", str(path)], stdout=subprocess.PIPE) as program:
+        out = []
+        reader = threading.Thread(target=lambda: out.append(program.stdout.read()))
+        reader.start()
+        reader.join(LONG)
+        check(not reader.is_alive(), f"{path}: no answer")
+        return out[0]
+
+
+def in_the_background(policy):
+    """A mount that goes on in the background reads through its buffer too, also after it was asked
+    what it did."""
+    source, point, _ = mounted.folders()
+    content = random.Random(1).randbytes(4 << 20)
+    (source / "f").write_bytes(content)
+    subprocess.run([mounted.PROGRAM, "mount", "--background", "--quiet",
+                    *mounted.buffer_flags(policy, "8MiB", "8MiB"), str(source), str(point)],
+                   stdin=subprocess.DEVNULL, check=True)
+    server = server_of(point)
+    try:
+        for i in range(4):
+            before = bytes_read_by(server)
+            check(answered(point / "f") == content, "a mount in the background gives other bytes")
+            taken = bytes_read_by(server) - before
+            check(i == 0 or taken < len(content) // 2,
+                  f"pages were read again in the background: {taken} bytes")
+            if i > 0:
+                ask(server)
+        mounted.unmount(point)
+        check(mounted.wait_until(lambda: not pathlib.Path(f"/proc/{server}").exists()),
+              "a mount in the background does not end")
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(server, signal.SIGKILL)
+        if mounted.is_mounted(point):
+            subprocess.run(["umount", "-l", str(point)], check=False)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--policy", default="gram")
     policy = parser.parse_args().policy
     mounted.need_fuse()
     for test in (compare_policies, changes_are_seen, mappings_and_reads_agree,
-                 writers_see_their_writes, source_changes, many_files):
+                 writers_see_their_writes, source_changes, many_files,
+                 in_the_background):
         test(policy)
         print(f"{test.__name__}: as it must be")
 

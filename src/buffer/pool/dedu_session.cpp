@@ -29,7 +29,7 @@ public:
     }
     ~dedu_session() override {
         if (all_.states.here()) {
-            tell();
+            tell_hits();
             all_.sessions.give_back(number_);
         } else {
             begun_.abandon();
@@ -164,6 +164,9 @@ public:
     }
 
     [[nodiscard]] std::uint32_t number() const override { return number_; }
+    void tell_hits() final {
+        if (!hits_.empty() || has_posted_) ask({}, buffer::tell_hits{});
+    }
 
 protected:
     [[nodiscard]] std::uint64_t page_bytes() const override { return all_.settings.page_bytes; }
@@ -341,10 +344,7 @@ private:
     void tell_many() {
         if (hits_.size() >= most_untold_hits ||
             (hits_.size() >= most_hits && all_.requests.is_idle()))
-            tell();
-    }
-    void tell() {
-        if (!hits_.empty() || has_posted_) ask({}, tell_hits{});
+            tell_hits();
     }
     int ask(page_id id, const dedu_request::operation& task) {
         asked_.id = id;

@@ -130,6 +130,8 @@ frames_shape frames_for(const manager_settings& settings) {
             std::max(settings.sessions, 1u)};
 }
 
+void manager::tell_hits(session& idle) { static_cast<paged_session&>(idle).tell_hits(); }
+
 int manager::begin_close(session* by, std::uint32_t number) {
     std::uint32_t closer = file_states::no_session;
     if (by != nullptr) closer = static_cast<paged_session*>(by)->number();

@@ -164,6 +164,9 @@ public:
     virtual void free_number(std::uint32_t number) = 0;
     // Null: there are as many as can be, or there is no memory.
     virtual std::unique_ptr<session> open_session() = 0;
+    // The hits of a session of any manager, in no call now, are in the counts. It tells them by
+    // itself later, at its end at the latest.
+    static void tell_hits(session& idle);
     [[nodiscard]] virtual manager_counts counts() const = 0;
     [[nodiscard]] virtual manager_contents contents() const = 0;
     [[nodiscard]] virtual std::optional<failed_write> last_failed_write() const = 0;

@@ -65,10 +65,7 @@ public:
             room_.begun.abandon();
             return;
         }
-        {
-            const lock hold(all_.locked.mutex);
-            all_.locked.tell(hits_);
-        }
+        tell_hits();
         all_.sessions.give_back(room_.number);
     }
 
@@ -116,6 +113,10 @@ public:
         all_.loader.prefetch(room_, hits_, {first_page, file}, end_of(first_page, pages));
     }
     [[nodiscard]] std::uint32_t number() const override { return room_.number; }
+    void tell_hits() final {
+        const lock hold(all_.locked.mutex);
+        all_.locked.tell(hits_);
+    }
 
 protected:
     int fix_to_fill(page_id id, fixed_page& out) override {

@@ -90,6 +90,8 @@ public:
 
     // Of this session, below manager_settings::sessions.
     [[nodiscard]] virtual std::uint32_t number() const = 0;
+    // Its hits are counted; not in a child of the process.
+    virtual void tell_hits() = 0;
 
 protected:
     // As fix_fresh() of a page that will be unfixed as changed.
