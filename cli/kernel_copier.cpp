@@ -119,8 +119,8 @@ public:
         if (status s = cp::copy_open_files(*rt_, files.copies); !s) return s;
         std::vector<bool> good;
         for (std::size_t i = 0; i < files.copies.size(); ++i) {
-            const status ended =
-                conclude(*files.plans[i], files.copies[i], files.sources[i], files.places[i]);
+            const status ended = conclude(*files.plans[i], files.copies[i], files.sources[i],
+                                          std::move(files.places[i]));
             good.push_back(ended.ok());
             apps::say(ended.message);
         }
@@ -220,8 +220,9 @@ private:
                                   rt_->settings().page_bytes);
     }
 
-    // Brings what was copied to the file and gives that its size.
-    status conclude(const planned_copy& plan, open_copy& copy, int source, int place) {
+    // Brings what was copied to the file, gives that its size and closes it: file systems of
+    // networks may say only then that there was no room.
+    status conclude(const planned_copy& plan, open_copy& copy, int source, unique_fd place) {
         struct stat now {};
         if (plan.is_new) ::fchmod(place, plan.mode);
         if (copy.code == 0 && ::fstat(source, &now) == 0 &&
@@ -246,6 +247,8 @@ private:
         if (copy.code == -ENOBUFS && !copy.reading && closed != 0) copy.code = closed;
         if (copy.code != 0) return copying_failed(plan, copy, reason_of(plan, copy.code));
         if (code == 0) code = closed;
+        const int place_closed = ::close(place.release()) == 0 ? 0 : -errno;
+        if (code == 0) code = place_closed;
         if (code == 0 && wanted_.fsync) code = sync_directory_of(plan.to);
         if (code == 0) return {};
         return ending_failed(plan, copy, code, rt_->write_status().message);

@@ -162,9 +162,10 @@ class Output:
             self.text.flush()
             if self.part:
                 self.take_rights(self.text.fileno())
+            self.text.close()  # file systems of networks may say only here that there is no room
+            if self.part:
                 os.replace(self.part, self.target)
                 self.part = ""
-            self.text.close()
         except OSError as error:
             raise self.named(error) from None
 

@@ -359,13 +359,28 @@ status output_file::name_it() {
     return failed(-EEXIST, "remove the files .penstock.* beside it");
 }
 
-status output_file::commit() {
-    if (!replaces_) return {};
+// File systems of networks write at the close, and only its result says that the server had no
+// room. Standard output stays open for others: the close of another descriptor of it writes as
+// well.
+status output_file::close_it() {
+    if (fd_ == STDOUT_FILENO) fd_ = ::fcntl(fd_, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    const int fd = std::exchange(fd_, -1);
+    return fd < 0 || ::close(fd) == 0 ? status{} : failed(-errno, "make room or give another name");
+}
+
+status output_file::finish() {
+    if (fd_ < 0) return {};  // it was called before
+    if (!replaces_) return close_it();
     if (passing_.empty())
         if (status s = name_it(); !s) return s;
     int code = take_rights(fd_, target_);
     if (code == -ENOENT) code = ::fchmod(fd_, mode_if_new_) == 0 ? 0 : -errno;
-    if (code != 0) return failed(code, "give another name");
+    return code == 0 ? close_it() : failed(code, "give another name");
+}
+
+status output_file::commit() {
+    if (status s = finish(); !s) return s;
+    if (!replaces_) return {};
     if (::rename(passing_.c_str(), target_.c_str()) != 0)
         return failed(-errno, "give another name");
     passing_.clear();

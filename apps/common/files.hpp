@@ -127,8 +127,12 @@ public:
     // Of a regular file: bytes that lie at `offset`. Thread-safe.
     status write_at(const void* data, std::uint64_t bytes, std::uint64_t offset) const;
 
-    // Puts the file in its place, with take_rights() of the one that is there. Without it, nothing
-    // is left behind.
+    // Gives the file take_rights() of the one that it is to replace, and closes it: what the file
+    // system refuses as late as that is an error too. What is left is its place. A caller with two
+    // files finishes both before it commits one.
+    status finish();
+
+    // Finishes the file and puts it in its place. Without it, nothing is left behind.
     status commit();
 
 private:
@@ -137,6 +141,7 @@ private:
     status open_again(int own);
     status open_regular(bool exists);
     status name_it();
+    status close_it();
 
     std::string path_;     // as given, for messages
     std::string target_;   // where it goes, links followed

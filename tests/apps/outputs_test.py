@@ -9,6 +9,7 @@ import pathlib
 import shutil
 import stat
 import struct
+import subprocess
 import unittest
 
 import programs
@@ -172,6 +173,53 @@ class Rights(programs.InFolder):
             self.assertEqual(rights(passing)[0], "0o600")
         process.terminate()
         process.communicate(timeout=120)
+
+
+@unittest.skipUnless(programs.COMPILER, "needs a compiler, for closes that fail")
+class Closes(programs.InFolder):
+    """What a file system says only at the close, as those of networks do, is an error."""
+
+    def setUp(self):
+        super().setUp()
+        self.place = self.folder / "place"
+        self.place.mkdir()
+        self.environment = programs.with_failing_close(self.folder, self.place)
+
+    def assert_no_room(self, ran, *old):
+        """One line, status 1, and the files as they were."""
+        self.assertEqual(ran.returncode, 1, ran.stderr)
+        self.assert_one_line(ran.stderr, "EDQUOT", "make room below your quota")
+        self.assertEqual(sorted(self.place.iterdir()), sorted(old))
+        for path in old:
+            self.assertEqual(path.read_bytes(), b"older")
+
+    def test_the_old_file_stays(self):
+        for case in programs.cases(self.inputs, self.place / "out"):
+            if case.name in ("cp", "collage index"):
+                continue  # in place; a folder
+            with self.subTest(case=case.name):
+                case.made.write_bytes(b"older")
+                ran = programs.run(
+                    case.program, *case.arguments, "--quiet", env=self.environment
+                )
+                self.assert_no_room(ran, case.made)
+                case.made.unlink()
+
+    def test_standard_output(self):
+        out = self.place / "out"
+        for case in programs.cases(self.inputs, None):
+            if case.name not in ("grep", "match", "cat"):
+                continue
+            at = case.arguments.index("--out")
+            given = case.arguments[:at] + case.arguments[at + 2 :]
+            for more in ([], ["--out", "/dev/stdout"]):
+                with self.subTest(case=case.name, more=more), open(out, "wb") as stream:
+                    ran = programs.run(
+                        *[case.program, *given, *more, "--quiet"],
+                        env=self.environment, stdout=stream, stderr=subprocess.PIPE,
+                    )
+                    self.assertEqual(ran.returncode, 1, ran.stderr)
+                    self.assert_one_line(ran.stderr, "EDQUOT")
 
 
 class Inputs(programs.InFolder):

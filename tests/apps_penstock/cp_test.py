@@ -13,16 +13,11 @@ import threading
 import time
 import unittest
 
-from support import (FLAGS, SMALL, PROGRAM, InFolder, another_user, clean_environment, pattern,
-                     penstock, same_bytes)
+from support import (COMPILER, FLAGS, SMALL, PROGRAM, InFolder, another_user, at_most,
+                     clean_environment, pattern, penstock, same_bytes, with_failing_close)
 
 PAGE = 65536
 MIB = 1 << 20
-
-
-def at_most(size_bytes):
-    """For a program whose files may not grow further."""
-    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, size_bytes))
 
 
 class Lease:
@@ -282,6 +277,15 @@ class Copies:
         source, copy = self.make_pattern("source", 20_000_000), self.folder / "copy"
         self.judge_full(self.cp(source, copy, preexec_fn=at_most(2 * MIB + 5)), source, copy,
                         "EFBIG")
+
+    @unittest.skipUnless(COMPILER, "needs a compiler, for closes that fail")
+    def test_a_close_that_says_that_there_was_no_room(self):
+        place = self.folder / "place"
+        place.mkdir()
+        self.fails(self.make("source", pattern(100_000)), place / "copy",
+                   parts=["place/copy", "EDQUOT", "not all of its 100,000 bytes can be relied on",
+                          "make room below your quota"],
+                   environment=with_failing_close(self.folder, place))
 
     def test_of_several_files_only_those_fail_that_do(self):
         there = self.folder / "there"

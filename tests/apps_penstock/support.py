@@ -2,12 +2,14 @@
 import os
 import pathlib
 import pwd
+import resource
 import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
 
+COMPILER = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 FLAGS = os.environ.get("PENSTOCK_TEST_FLAGS", "--backend cpu").split()
 # Small, so that the tests also cover what does not fit.
@@ -18,6 +20,22 @@ def clean_environment(**more):
     """The environment without any PENSTOCK_* variable but those given."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
     return {**kept, **more}
+
+
+def at_most(size_bytes):
+    """For a program whose files may not grow further."""
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, size_bytes))
+
+
+def with_failing_close(folder, place):
+    """An environment in which the close of a file that was written below `place` says that there
+    was no room. The library that does it is made in `folder`."""
+    library = folder / "failing_close.so"
+    source = pathlib.Path(__file__).parents[1] / "apps" / "failing_close.cpp"
+    subprocess.run([COMPILER, "-shared", "-fPIC", "-O1", "-o", library, source], check=True)
+    options = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
+    return clean_environment(LD_PRELOAD=str(library), FAILING_CLOSE=f"{place}/",
+                             ASAN_OPTIONS=options.lstrip(":"))
 
 
 def penstock(*arguments, program=None, environment=None, **more):

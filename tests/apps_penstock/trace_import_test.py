@@ -15,7 +15,7 @@ import sys
 import time
 import unittest
 
-from support import penstock
+from support import COMPILER, penstock, with_failing_close
 from trace_support import Traces
 
 # What blkparse prints by default, with its summary. The trace that it gives is below.
@@ -372,6 +372,18 @@ class Output(Imports):
             ran = self.run_it("in", "-o", "t", *options, preexec_fn=lambda: os.close(1))
             self.assertEqual(ran.returncode, 1)
             self.assert_one_line(ran.stderr, "standard output", "Bad file descriptor")
+
+    @unittest.skipUnless(COMPILER, "needs a compiler, for closes that fail")
+    def test_a_close_that_says_that_there_was_no_room(self):
+        place = self.folder / "place"
+        place.mkdir()
+        (place / "t").write_bytes(b"older")
+        ran = self.run_it("in", "-o", place / "t",
+                          environment=with_failing_close(self.folder, place))
+        self.assertEqual((ran.returncode, ran.stdout), (1, b""), ran.stderr)
+        self.assert_one_line(ran.stderr, "place/t'", "quota")
+        self.assertEqual(os.listdir(place), ["t"])
+        self.assertEqual((place / "t").read_bytes(), b"older")
 
     def test_errors_name_the_output(self):
         (self.folder / "folder").mkdir()
