@@ -129,9 +129,7 @@ public:
         if (status s = to.open(out_, {}, header_, binary_); !s) return s;
         if (status s = make_files(); !s) return s;
         if (status s = write_trace(to); !s) return s;
-        for (const auto& file : files_)
-            if (status s = file->commit(); !s) return s;
-        if (status s = to.commit(); !s) return s;
+        if (status s = put_in_place(to); !s) return s;
         const double seconds = watch.lap();
         const std::uint64_t made_bytes = files_.empty() ? 0 : data_bytes();
         nlohmann::json object = {{"trace", out_},
@@ -248,6 +246,17 @@ private:
             if (was_interrupted()) return {-ECANCELED, "interrupted; nothing was written"};
         }
         return {};
+    }
+
+    // None of the files before all are whole: a trace that finds no room for its end leaves the
+    // data of an older one as they were.
+    status put_in_place(trace::writer& to) {
+        if (status s = to.finish(); !s) return s;
+        for (const auto& file : files_)
+            if (status s = file->finish(); !s) return s;
+        for (const auto& file : files_)
+            if (status s = file->commit(); !s) return s;
+        return to.commit();
     }
 
     // One access, and the flush that is due after it.

@@ -297,6 +297,8 @@ public:
         if (status s = b.open_named(b_path); !s) return s;
         if (status s = fill(a, 0, a_count); !s) return s;
         if (status s = fill(b, 1, b_count); !s) return s;
+        if (status s = a.finish(); !s) return s;
+        if (status s = b.finish(); !s) return s;
         if (status s = a.commit(); !s) return s;
         if (status s = b.commit(); !s) return s;
         bytes = a_bytes + b_bytes;

@@ -3,6 +3,7 @@
 
 #include <charconv>
 #include <unordered_set>
+#include <utility>
 
 #include "common/message.hpp"
 #include "common/numbers.hpp"
@@ -270,12 +271,18 @@ status writer::flush() {
     return s;
 }
 
-status writer::commit() {
+status writer::finish() {
+    if (std::exchange(is_finished_, true)) return {};
     if (binary_) {
         const binary_record last{records_, kind_end << kind_shift, sum_.value(), 0, 0};
         append_binary(&last, sizeof last);
     }
     if (status s = flush(); !s) return s;
+    return file_.finish();
+}
+
+status writer::commit() {
+    if (status s = finish(); !s) return s;
     return file_.commit();
 }
 

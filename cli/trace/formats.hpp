@@ -121,7 +121,10 @@ public:
                 bool binary);
     // Records that a reader would take, in the order of their times.
     status add(std::span<const record> batch);
-    // Writes the end and puts the file in its place.
+    // Writes the end and closes the file, so that what is left is its place. A caller that makes
+    // other files too calls this before it commits one of them.
+    status finish();
+    // Finishes the file and puts it in its place.
     status commit();
 
     [[nodiscard]] std::uint64_t records() const { return records_; }
@@ -135,7 +138,7 @@ private:
     std::string buffer_;
     word_sum sum_;
     std::uint64_t records_ = 0;
-    bool binary_ = false;
+    bool binary_ = false, is_finished_ = false;
 };
 
 }  // namespace penstock::trace

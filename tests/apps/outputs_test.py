@@ -205,6 +205,24 @@ class Closes(programs.InFolder):
                 self.assert_no_room(ran, case.made)
                 case.made.unlink()
 
+    def test_no_file_of_a_command_is_replaced(self):
+        """Also where only one of them fails."""
+        for arguments, files in makers(self.folder):
+            for failing in files:
+                with self.subTest(arguments=arguments[:3], failing=failing.name):
+                    there = [
+                        (self.place if path == failing else self.folder) / path.name
+                        for path in files
+                    ]
+                    for path in there:
+                        path.write_bytes(b"older")
+                    given = [dict(zip(files, there)).get(each, each) for each in arguments]
+                    ran = programs.run(*given, "--quiet", env=self.environment)
+                    self.assert_no_room(ran, self.place / failing.name)
+                    for path in there:
+                        self.assertEqual(path.read_bytes(), b"older")
+                        path.unlink()
+
     def test_standard_output(self):
         out = self.place / "out"
         for case in programs.cases(self.inputs, None):

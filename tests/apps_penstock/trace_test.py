@@ -9,7 +9,7 @@ import subprocess
 import time
 import unittest
 
-from support import PROGRAM, clean_environment, penstock
+from support import PROGRAM, at_most, clean_environment, penstock
 from trace_support import Traces, made_content, page_of
 
 PAGES, ACCESSES = 500, 40_000
@@ -214,6 +214,16 @@ class ConvertAndShow(Traces):
     def test_what_has_no_room_is_not_begun(self):
         self.refused(1, ["generate", "-o", "t", "--pages", 1 << 40, "--accesses", 1, "--data", "d",
                          "--page", "2MiB"], "'d'", "free", "--pages")
+
+    def test_a_trace_without_room_for_its_end_leaves_the_old_data(self):
+        """The data fit below the limit, and the trace, which is written at its end, does not."""
+        (self.folder / "d").write_bytes(b"older")
+        ran = penstock("trace", "generate", "-o", "t", "--pages", 10, "--page", 512, "--accesses",
+                       1000, "--data", "d", "--quiet", cwd=self.folder, preexec_fn=at_most(8192))
+        self.assertEqual(ran.returncode, 1, ran.stderr)
+        self.assert_one_line(ran.stderr, "'t'", "EFBIG")
+        self.assertEqual(os.listdir(self.folder), ["d"])
+        self.assertEqual((self.folder / "d").read_bytes(), b"older")
 
     def test_one_output_does_not_hold_trace_and_report(self):
         (self.folder / "t").write_text("penstock-trace 1\npage 512\nfile 0 1 a\n\n0 R 0 0 1\n")
