@@ -31,11 +31,13 @@ struct copy_totals {
 class copier {
 public:
     virtual ~copier() = default;
-    [[nodiscard]] virtual std::size_t files_at_once() const = 0;
+    // How many of these files, from the first on, are copied by one call of copy(). At least one.
+    [[nodiscard]] virtual std::size_t files_at_once(std::span<const planned_copy> plans) const = 0;
     // Bytes that copies have by now. Thread-safe, while copy() runs.
     [[nodiscard]] virtual std::uint64_t bytes_written() const = 0;
     // Copies these files, no more than files_at_once(), and compares them if that is wanted. Of a
-    // file that failed it says why, and counts it; the status is of what ends the program.
+    // file that failed it says why, and counts it; the status is of what ends the program. An
+    // interrupt leaves the copies that were not begun as they were.
     virtual status copy(std::span<const planned_copy> plans, copy_totals& totals) = 0;
     // After the last copy: gives files their ends that could not have them before.
     virtual void finish() {}

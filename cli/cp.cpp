@@ -1,7 +1,6 @@
 // penstock cp: files copied by the operating system, or by a kernel through the cache.
-#include <algorithm>
 #include <limits>
-#include <sys/stat.h>
+#include <span>
 
 #include "command.hpp"
 #include "common/device_memory.hpp"
@@ -97,19 +96,14 @@ private:
     // What failed has been said and is counted, except what is returned.
     status copy_all(const std::vector<planned_copy>& plans) {
         std::uint64_t bytes = 0;
-        struct stat facts {};
-        for (const planned_copy& plan : plans)
-            if (::stat(plan.from.c_str(), &facts) == 0)
-                bytes += static_cast<std::uint64_t>(facts.st_size);
+        for (const planned_copy& plan : plans) bytes += plan.bytes;
         const apps::progress bar(
             "copying", bytes, [this] { return copier_->bytes_written(); }, !common.quiet);
-        const std::size_t at_once = copier_->files_at_once();
-        for (std::size_t first = 0; first < plans.size() && !was_interrupted(); first += at_once)
-            if (status s = copier_->copy(
-                    std::span(plans).subspan(first, std::min(at_once, plans.size() - first)),
-                    totals_);
-                !s)
-                return s;
+        for (std::span<const planned_copy> left = plans; !left.empty() && !was_interrupted();) {
+            const std::size_t now = copier_->files_at_once(left);
+            if (status s = copier_->copy(left.first(now), totals_); !s) return s;
+            left = left.subspan(now);
+        }
         return {};
     }
 

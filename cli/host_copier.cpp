@@ -43,6 +43,7 @@ struct host_copy {
     open_copy copy;
     unique_fd source, place;
     bool is_shared = false;
+    status begun = {-ECANCELED, ""};  // no thread came to it, or why its place could not be opened
 };
 
 // 0 or -errno. Not where it has that length already: after a call that cuts a file to nothing, ext4
@@ -69,7 +70,9 @@ std::int64_t read_some(int fd, std::vector<std::byte>& to, std::uint64_t bytes, 
 }
 
 // What follows goes on at `reached_bytes` of the copy, and leaves there how far it came, and why it
-// stopped. False: it has failed, or was interrupted.
+// stopped. False: it has failed, or was interrupted. An interrupt is looked for after a step and
+// not before the first one, so that a short file that was begun is copied: its old copy has been
+// cut.
 
 bool stopped(open_copy& copy, int code, bool reading) {
     copy.code = code;
@@ -96,7 +99,6 @@ bool copy_by_buffer(host_copy& of, std::uint64_t bytes) {
 bool copy_up_to(host_copy& of, std::uint64_t end, std::atomic<std::uint64_t>& written) {
     open_copy& copy = of.copy;
     for (bool by_system = true; copy.reached_bytes < end;) {
-        if (was_interrupted()) return stopped(copy, -ECANCELED, false);
         const std::uint64_t before = copy.reached_bytes, bytes = std::min(end - before, step_bytes);
         if (by_system) {
             auto from = static_cast<off_t>(before), to = from;
@@ -109,6 +111,8 @@ bool copy_up_to(host_copy& of, std::uint64_t end, std::atomic<std::uint64_t>& wr
             return false;
         }
         written.fetch_add(copy.reached_bytes - before, std::memory_order_relaxed);
+        if (copy.reached_bytes > before && copy.reached_bytes < copy.bytes && was_interrupted())
+            return stopped(copy, -ECANCELED, false);
     }
     return true;
 }
@@ -147,8 +151,9 @@ class host_copier final : public copier {
 public:
     explicit host_copier(const copy_wishes& wanted) : wanted_(wanted) {}
 
-    [[nodiscard]] std::size_t files_at_once() const override {
-        constexpr rlim_t others = 24, most = 128;
+    [[nodiscard]] std::size_t files_at_once(std::span<const planned_copy> plans) const override {
+        constexpr rlim_t others = 24;
+        const rlim_t most = std::min<rlim_t>(128, plans.size());
         rlimit limit{};
         if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return most;
         return std::clamp<rlim_t>((limit.rlim_cur > others ? limit.rlim_cur - others : 0) / 2, 1,
@@ -165,7 +170,8 @@ public:
                 ++totals.failed;
             }
         on_files(files, [&](host_copy& file) {
-            if (!file.is_shared) copy_data(file, written_);
+            file.begun = begin(file);
+            if (file.begun.ok() && !file.is_shared) copy_data(file, written_);
         });
         std::vector<bool> good;
         for (host_copy& file : files) {
@@ -188,8 +194,6 @@ public:
     [[nodiscard]] nlohmann::json facts() const override { return {{"by", "host"}}; }
 
 private:
-    // Opens both files and makes the second one if it is not there; an existing one is cut, and
-    // loses what it had.
     static status add(const planned_copy& plan, std::vector<host_copy>& to) {
         host_copy file{
             &plan, {}, unique_fd(host::open_past_leases(plan.from, O_RDONLY | flags_of_any)), {}};
@@ -198,17 +202,22 @@ private:
             return about_source(plan.from, -errno, "cp");
         file.copy.bytes = static_cast<std::uint64_t>(facts.st_size);
         file.copy.data = cp::data_of(file.source, file.copy.bytes, least_hole_bytes);
-        if (status s = open_place(plan, file.place); !s) return s;
-        if (const int code = set_length(file.place, 0); code != 0)
-            return place_failed(plan, code, "give another name");
-        file.is_shared = file.copy.bytes > 0 && ::ioctl(file.place, FICLONE, int{file.source}) == 0;
-        file.copy.code = file.is_shared ? 0 : -ECANCELED;
-        file.copy.reached_bytes = file.is_shared ? file.copy.bytes : 0;
         to.push_back(std::move(file));
         return {};
     }
 
-    // Those that an interrupt leaves out keep code -ECANCELED.
+    // Opens the copy's file and makes it if it is not there; an existing one is cut, and loses what
+    // it had. So this comes right before the first byte: an interrupt leaves what was not begun.
+    static status begin(host_copy& file) {
+        if (status s = open_place(*file.plan, file.place); !s) return s;
+        if (const int code = set_length(file.place, 0); code != 0)
+            return place_failed(*file.plan, code, "give another name");
+        file.is_shared = file.copy.bytes > 0 && ::ioctl(file.place, FICLONE, int{file.source}) == 0;
+        if (file.is_shared) file.copy.reached_bytes = file.copy.bytes;
+        return {};
+    }
+
+    // An interrupt leaves out the rest.
     template <typename Work>
     static void on_files(std::vector<host_copy>& files, const Work& work) {
         std::atomic<std::size_t> next{0};
@@ -229,6 +238,7 @@ private:
     [[nodiscard]] status conclude(host_copy& file) const {
         open_copy& copy = file.copy;
         const planned_copy& plan = *file.plan;
+        if (!file.begun.ok()) return file.begun;
         struct stat now {};
         if (plan.is_new) ::fchmod(file.place, plan.mode);
         // Of shared blocks the copy has what there was at that moment.

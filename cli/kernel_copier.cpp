@@ -89,14 +89,25 @@ public:
                              std::to_string(wanted) + " more; raise it (ulimit -n)"};
     }
 
+    // No more bytes than are soon copied, unless it is one file: all copies of a batch are cut
+    // before the first byte is copied, and an interrupt leaves them so.
+    [[nodiscard]] std::size_t files_at_once(std::span<const planned_copy> plans) const override {
+        constexpr std::uint64_t enough_bytes = std::uint64_t{64} << 20;
+        const std::size_t most = std::min(plans.size(), most_at_once());
+        std::size_t count = 1;
+        std::uint64_t bytes = plans.front().bytes;
+        for (; count < most && bytes < enough_bytes; ++count) bytes += plans[count].bytes;
+        return count > 1 && bytes > enough_bytes ? count - 1 : count;
+    }
+
     // Each file of a batch has two descriptors here, and its copy one for writing in the runtime.
     // Of others the runtime keeps half of the process's limit at most, and opens the rest anew by
     // itself.
-    [[nodiscard]] std::size_t files_at_once() const override {
+    [[nodiscard]] std::size_t most_at_once() const {
         const rlim_t others = std::max<rlim_t>(40, others_);
-        constexpr std::size_t most_at_once = 128;
+        constexpr std::size_t most_useful = 128;
         const std::size_t most =
-            std::clamp<std::size_t>(rt_->settings().max_files / 4, 1, most_at_once);
+            std::clamp<std::size_t>(rt_->settings().max_files / 4, 1, most_useful);
         const rlim_t limit = most_descriptors(), ours = limit / 2;
         if (limit == RLIM_INFINITY) return most;
         return std::clamp<std::size_t>((ours > others ? ours - others : 0) / 3, 1, most);

@@ -127,8 +127,8 @@ status plan_copies(const std::vector<std::string>& sources, const std::string& d
             return about(source, -EFBIG, "it is longer than 2 PiB; use cp for this one");
         taken.emplace(identity{facts.st_dev, facts.st_ino}, source);
         const std::filesystem::path place = destination, name = source;
-        out.push_back(
-            {source, code == 0 ? place / name.filename() : place, facts.st_mode & 0777 & ~mask});
+        out.push_back({source, code == 0 ? place / name.filename() : place,
+                       facts.st_mode & 0777 & ~mask, static_cast<std::uint64_t>(facts.st_size)});
     }
     std::map<std::string, std::string> new_names;
     for (planned_copy& copy : out) {

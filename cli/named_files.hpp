@@ -24,8 +24,9 @@ status look_at_source(const std::string& name, const char* instead, struct stat&
 
 struct planned_copy {
     std::string from, to;
-    unsigned mode = 0;    // of a new file: the source's permission bits less the umask
-    bool is_new = false;  // `to` is not there
+    unsigned mode = 0;        // of a new file: the source's permission bits less the umask
+    std::uint64_t bytes = 0;  // of the source, when it was looked at
+    bool is_new = false;      // `to` is not there
 };
 
 // One source to a file, or all of them into a directory. Every file is looked at; the first that

@@ -309,19 +309,24 @@ class Copies:
                 self.copies(*names, "--verify")
                 self.assertTrue(lease.was_wanted_back)
 
+    def stopped(self, arguments, copy):
+        """cp, stopped when this copy has something, or at its end."""
+        ran = subprocess.Popen([PROGRAM, "cp", "--quiet", *self.WAY, *self.SIZES,
+                                *map(str, arguments)], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, env=clean_environment())
+        deadline = time.monotonic() + 600
+        while ((not copy.exists() or copy.stat().st_size == 0) and ran.poll() is None
+               and time.monotonic() < deadline):
+            time.sleep(0.001)
+        ran.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, ran.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        return ran
+
     def running(self, source, copy):
         """cp in the middle of its work, stopped."""
         for _ in range(100):  # where other programs take the processors, it is done in between
             copy.unlink(missing_ok=True)
-            ran = subprocess.Popen([PROGRAM, "cp", "--quiet", *self.WAY, *self.SIZES, str(source),
-                                    str(copy)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   env=clean_environment())
-            deadline = time.monotonic() + 600
-            while ((not copy.exists() or copy.stat().st_size == 0) and ran.poll() is None
-                   and time.monotonic() < deadline):
-                time.sleep(0.001)
-            ran.send_signal(signal.SIGSTOP)
-            os.waitid(os.P_PID, ran.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+            ran = self.stopped([source, copy], copy)
             if copy.stat().st_blocks * 512 < source.stat().st_size and ran.poll() is None:
                 return ran
             ran.send_signal(signal.SIGCONT)
@@ -362,6 +367,27 @@ class Copies:
 
 class CopiesByKernel(Copies, InFolder):
     WAY, SIZES = FLAGS, SMALL
+
+    def test_short_copies_are_cut_after_a_long_one_is_done(self):
+        """In a batch of their own, so that an interrupt before it leaves them as they were."""
+        there = self.folder / "there"
+        there.mkdir()
+        long_one = self.make_pattern("long", 400_000_000)
+        short_ones = [self.make(f"short {i}", b"new") for i in range(20)]
+        for _ in range(100):  # where other programs take the processors, it is done in between
+            (there / "long").unlink(missing_ok=True)
+            for source in short_ones:
+                (there / source.name).write_bytes(b"old")
+            ran = self.stopped([long_one, *short_ones, there], there / "long")
+            found = {(there / source.name).read_bytes() for source in short_ones}
+            is_amid = (there / "long").stat().st_blocks * 512 < 400_000_000 and ran.poll() is None
+            ran.send_signal(signal.SIGCONT)
+            self.assertEqual(ran.communicate(timeout=1000), (b"", b""))
+            if is_amid:
+                break
+        self.assertEqual((is_amid, found), (True, {b"old"}))
+        for source in short_ones:
+            self.same(there / source.name, source)
 
     def test_page_sizes(self):
         source = self.make_pattern("data", 3_000_001)
@@ -429,6 +455,34 @@ class CopiesByHost(Copies, InFolder):
         self.assertEqual((report["by"], report["bytes"], "runtime" in report),
                          ("host", 20_000_001, False))
         self.same(self.folder / "copy", source)
+
+    def test_an_interrupt_leaves_what_was_not_begun(self):
+        """Every thread has a long file first. Copies of the short ones behind them are old or new,
+        and none is empty."""
+        there = self.folder / "there"
+        there.mkdir()
+        long_ones = [self.make_pattern(f"long {i}", 100_000_000) for i in range(4)]
+        short_ones = [self.make(f"short {i}", b"new" * 1000) for i in range(60)]
+        for _ in range(100):  # where other programs take the processors, it is done in between
+            for copy in there.iterdir():
+                copy.unlink()
+            for source in short_ones[::2]:
+                (there / source.name).write_bytes(b"old")
+            ran = self.stopped([*long_ones, *short_ones, there], there / "long 0")
+            ran.send_signal(signal.SIGINT)
+            ran.send_signal(signal.SIGCONT)
+            errors = ran.communicate(timeout=1000)[1]
+            if ran.returncode != 0:
+                break
+        self.assertEqual(ran.returncode, 1, errors)
+        for line in errors.decode().splitlines():
+            self.assertIn("interrupted; ", line)
+            self.assertNotIn("short", line)
+        for i, source in enumerate(short_ones):
+            copy = there / source.name
+            if i % 2 == 0 or copy.exists():
+                self.assertIn(copy.read_bytes(), ([b"old"] if i % 2 == 0 else [])
+                              + [b"new" * 1000], source.name)
 
     def test_few_descriptors(self):
         there = self.folder / "there"
