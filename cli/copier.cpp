@@ -82,8 +82,12 @@ status comparing_failed(const planned_copy& plan, const open_copy& copy) {
     if (copy.code == -EILSEQ)
         return {copy.code, shown(plan.to) + ": " + at + " differs from " + shown(plan.from) +
                                "; copy it again when no program writes to either"};
-    return {copy.code, shown(plan.to) + ": reading it back stopped at " + at + ": " +
-                           error_text(copy.code) + "; run again"};
+    const std::string place = shown(copy.reading ? plan.from : plan.to);
+    if (copy.code == -ESTALE)
+        return {copy.code, place + ": it became shorter while it was compared, and ends before " +
+                               at + " (ESTALE); copy it again when no program writes to it"};
+    return {copy.code, place + ": reading it " + (copy.reading ? "again" : "back") +
+                           " stopped at " + at + ": " + error_text(copy.code) + "; run again"};
 }
 
 status length_differs(const planned_copy& plan, std::uint64_t bytes, std::uint64_t wanted) {

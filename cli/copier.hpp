@@ -73,7 +73,7 @@ int sync_directory_of(const std::string& path);
 // The copy has all its bytes, but one of the last steps failed.
 status ending_failed(const planned_copy& plan, const cp::open_copy& copy, int code,
                      const std::string& reason = "");
-// The copy, read back, is not as its source, or could not be read.
+// The copy, read back, is not as its source, or one of them could not be read.
 status comparing_failed(const planned_copy& plan, const cp::open_copy& copy);
 status length_differs(const planned_copy& plan, std::uint64_t bytes, std::uint64_t wanted);
 

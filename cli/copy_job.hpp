@@ -30,7 +30,8 @@ struct open_copy {
     std::uint64_t reached_bytes = 0;
     int code = 0;  // 0, or why it stopped there: -EILSEQ, the byte there differs; -ECANCELED, it
                    // never came to it
-    bool reading = false;  // the source could not be read; else the copy could not be written
+    bool reading = false;  // the source could not be read; else the copy could not be written, or
+                           // compared
 };
 
 // Blocks until all is done or has failed. The status is that of the kernel; each file's own is in
@@ -62,7 +63,7 @@ struct copy_view {
 // A failure is one word, so that where it was and what it was stay together, and the complement of
 // that, so that the larger of two is the one nearer to the file's beginning. Pieces are taken in
 // order and none before a failure is left out: so all that lies before the failure that remains was
-// done.
+// done. Of files that are compared, `reading` is of the source, and `writing` of the copy.
 enum class failed_at : std::uint64_t { writing = 0, reading = 1 };
 inline constexpr std::uint64_t most_bytes = std::uint64_t{1} << 51;
 
@@ -157,13 +158,16 @@ PENSTOCK_HD void compare_piece(const Group& g, const runtime_ref& fs, copy_file&
             length > 0 ? first_difference(g, ours.data, copy.data, length) : 0;
         if (length > 0 && differs < length)
             note_failure(file, static_cast<std::uint64_t>(begin + done + differs),
-                         failed_at::reading, -EILSEQ);
+                         failed_at::writing, -EILSEQ);
+        const bool reading = ours.bytes <= 0;
+        const std::int64_t failed = reading ? ours.bytes : copy.bytes;
         unmap(g, fs, copy);
         unmap(g, fs, ours);
         if (length > 0) continue;
         if (g.is_leader())
-            note_failure(file, static_cast<std::uint64_t>(begin + done), failed_at::reading,
-                         length < 0 ? length : -ESTALE);
+            note_failure(file, static_cast<std::uint64_t>(begin + done),
+                         reading ? failed_at::reading : failed_at::writing,
+                         failed < 0 ? failed : -ESTALE);
         return;
     }
 }

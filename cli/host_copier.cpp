@@ -137,7 +137,9 @@ void compare_all(host_copy& of) {
         const std::int64_t a = read_some(of.source, ours, left, copy.reached_bytes),
                            b = read_some(of.place, theirs, left, copy.reached_bytes);
         const std::int64_t both = std::min(a, b);
-        if (both <= 0) copy.code = both < 0 ? static_cast<int>(both) : -ESTALE;
+        copy.reading = a <= 0;  // else the copy, if one of them
+        const std::int64_t of_it = copy.reading ? a : b;
+        if (both <= 0) copy.code = of_it < 0 ? static_cast<int>(of_it) : -ESTALE;
         if (was_interrupted()) copy.code = -ECANCELED;
         if (copy.code != 0) return;
         const auto same =

@@ -96,6 +96,20 @@ TEST(copy_files, a_copy_that_is_shorter_is_no_equal) {
     auto files = list_of(t.opened(open_read));
     ASSERT_TRUE(compare_open_files(*t.rt, files).ok());
     EXPECT_EQ(files[0].code, -ESTALE);
+    EXPECT_EQ(files[0].reached_bytes, 9 * page + 3);
+    EXPECT_FALSE(files[0].reading);
+    t.close(files[0]);
+}
+
+TEST(copy_files, a_source_that_is_shorter_is_the_one_that_failed) {
+    two_files t;
+    test::write_file(t.folder / "copy", t.bytes);
+    test::write_file(t.folder / "source", {t.bytes.begin(), t.bytes.begin() + 9 * page + 3});
+    auto files = list_of(t.opened(open_read));
+    ASSERT_TRUE(compare_open_files(*t.rt, files).ok());
+    EXPECT_EQ(files[0].code, -ESTALE);
+    EXPECT_EQ(files[0].reached_bytes, 9 * page + 3);
+    EXPECT_TRUE(files[0].reading);
     t.close(files[0]);
 }
 

@@ -494,6 +494,17 @@ class CopiesByHost(Copies, InFolder):
         for source in sources:
             self.same(there / source.name, source)
 
+    @unittest.skipUnless(COMPILER, "needs a compiler, for a source that is cut in between")
+    def test_a_source_that_is_shorter_when_it_is_compared(self):
+        place = self.folder / "place"
+        place.mkdir()
+        source = self.make("source", pattern(3_000_000))
+        environment = with_failing_close(self.folder, place)
+        environment["CUT_AT_CLOSE"] = str(source)
+        self.fails("--verify", source, place / "copy", environment=environment,
+                   parts=[f"'{source}'", "became shorter", "before byte 1,500,000",
+                          "copy it again"])
+
     def test_a_file_system_that_shares_blocks(self):
         image, place = self.folder / "image", self.folder / "place"
         place.mkdir()
