@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <new>
 #include <unordered_map>
 
 #include "common/process.hpp"
@@ -68,18 +69,22 @@ public:
         return true;
     }
 
-    // False: more pages than the memory that so many records may take; nothing is counted any more.
-    bool add(const record& r) {
+    // False: more pages than the memory that so many records may take, or than there is; nothing is
+    // counted any more.
+    bool add(const record& r) try {
         const std::uint64_t first = first_[r.file] + r.page, end = first + r.pages,
-                            room = first_blocks + ++records_ * blocks_of_a_record;
+                            room = std::min(first_blocks + ++records_ * blocks_of_a_record,
+                                            most_blocks);
         for (std::uint64_t page = first; page < end;) {
             auto& counts = blocks_[page / block_pages];
-            if (blocks_.size() > room) return false;
+            if (blocks_.size() > room) return give_up();
             for (const std::uint64_t stop = std::min(end, (page / block_pages + 1) * block_pages);
                  page < stop; ++page)
                 counts[page % block_pages] += counts[page % block_pages] < UINT32_MAX ? 1 : 0;
         }
         return true;
+    } catch (const std::bad_alloc&) {
+        return give_up();
     }
 
     // How many pages were accessed how often, the most accessed first; only those that were.
@@ -93,10 +98,16 @@ public:
     }
 
 private:
-    static constexpr std::uint64_t most_pages = std::uint64_t{1} << 34, block_pages = 1024;
+    bool give_up() {
+        blocks_ = {};
+        return false;
+    }
+
+    static constexpr std::uint64_t most_pages = std::uint64_t{1} << 34, block_pages = 64;
     // A record of 32 bytes may name billions of pages, so memory for counters goes by the number of
-    // records.
-    static constexpr std::uint64_t first_blocks = 1u << 16, blocks_of_a_record = 64;
+    // records, up to 1 GiB of counters.
+    static constexpr std::uint64_t first_blocks = 1u << 20, blocks_of_a_record = 64,
+                                   most_blocks = 1u << 22;
     std::uint64_t records_ = 0;
     std::vector<std::uint64_t> first_;  // of each file, among the pages of all
     std::unordered_map<std::uint64_t, std::array<std::uint32_t, block_pages>> blocks_;
@@ -194,7 +205,7 @@ private:
                apps::text_of("%.6f s from first to last\n",
                              1e-9 * static_cast<double>(last_ns_ - first_ns_));
         if (!distinct_pages_)
-            return out + "the files are too large, or the records too wide, to count pages\n";
+            return out + "the files have too many pages to count them, or too many were accessed\n";
         return out + with_commas(*distinct_pages_) + " distinct pages; the hottest 1 % take " +
                apps::text_of("%.1f %% of the accesses, ", 100 * hottest_1_) + "the hottest 10 % " +
                apps::text_of("%.1f %%\n", 100 * hottest_10_);

@@ -3,7 +3,9 @@
 it: trace_test.py PROGRAM."""
 import collections
 import hashlib
+import json
 import os
+import resource
 import signal
 import subprocess
 import time
@@ -149,6 +151,20 @@ class ConvertAndShow(Traces):
         self.assertAlmostEqual(found["hottest_10_percent_share"], 398 / 3099)
         ran = penstock("trace", "show", "t", cwd=self.folder)
         self.assertIn(b"3,001 distinct pages; the hottest 1 % take 4.1 %", ran.stdout)
+
+    def test_a_short_trace_of_many_pages_takes_little_memory(self):
+        """Nor does it fail: all else is told."""
+        count, wide = 6000, 65536
+        lines = ["penstock-trace 1", "page 4096", f"file 0 {count * wide} a", "",
+                 *(f"{i} R 0 {i * wide} {wide}" for i in range(count)), ""]
+        (self.folder / "t").write_text("\n".join(lines))
+        limit = (1 << 29, 1 << 29)
+        ran = penstock("trace", "show", "t", "--json", cwd=self.folder,
+                       preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, limit))
+        self.assertEqual((ran.returncode, ran.stderr), (0, b""))
+        found = json.loads(ran.stdout)
+        self.assertEqual((found["records"], found["pages_read"], found["distinct_pages"]),
+                         (count, count * wide, None))
 
     def test_a_trace_is_read_from_a_pipe(self):
         self.trace("generate", "-o", "t", "--pages", 70, "--accesses", 50_000, "--binary")
