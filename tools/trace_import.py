@@ -20,7 +20,7 @@ from whole_output import Output, is_standard_output
 
 MOST_FILE_BYTES = 1 << 62
 MOST_FILES, MOST_PATH_BYTES, MOST_LINE_BYTES = 65536, 4095, 8192
-MOST_NUMBER = (1 << 64) - 1
+MOST_NUMBER, MOST_DIGITS = (1 << 64) - 1, 20
 LEAST_PAGE_BYTES, MOST_PAGE_BYTES = 512, 2 << 20
 SECTOR_BYTES = 512
 NS_PER_SECOND, NS_PER_US = 1000000000, 1000
@@ -41,10 +41,11 @@ def shown(text: str) -> str:
 
 
 def number(word: str) -> int | None:
-    """A whole number that is the whole word."""
-    if not (word.isascii() and word.isdigit()):
+    """A whole number that is the whole word. int() refuses very long ones, zeros among them."""
+    digits = word.lstrip("0") or "0"
+    if not (word.isascii() and word.isdigit()) or len(digits) > MOST_DIGITS:
         return None
-    value = int(word)
+    value = int(digits)
     return value if value <= MOST_NUMBER else None
 
 
@@ -149,7 +150,7 @@ class Blkparse:
         for name, word in (("CPU", cpu), ("SEQUENCE", sequence)):
             if number(word) is None:
                 raise Wrong(f"{name} {shown(word)} is no whole number{EVENT}")
-        found = re.fullmatch(r"(\d+)\.(\d{9})", time, re.ASCII)
+        found = re.fullmatch(rf"0*(\d{{1,{MOST_DIGITS}}})\.(\d{{9}})", time, re.ASCII)
         time_ns = int(found[1]) * NS_PER_SECOND + int(found[2]) if found else MOST_NUMBER + 1
         if time_ns > MOST_NUMBER:
             raise Wrong(f"{shown(time)} is no time{EVENT}")

@@ -121,6 +121,11 @@ class Blkparse(Imports):
         self.assertEqual(self.take(BLKPARSE, "--action", "C")["reads"], 1)
         self.assertEqual(self.trace("show", "t")["first_ns"], 500_000_000)
 
+    def test_zeros_before_a_number_say_nothing(self):
+        zeros = "0" * 5000
+        self.take(BLKPARSE.replace("R 2048", f"R {zeros}2048").replace("2.05", f"{zeros}2.05"))
+        self.assertEqual(self.records("t"), QUEUED)
+
     def test_times_that_go_back_are_those_before(self):
         late = BLKPARSE.replace("2.050000000", "0.000000001")
         self.assertEqual(self.take(late)["late"], 1)
@@ -144,6 +149,7 @@ class Blkparse(Imports):
         for line, *parts in (
                 ("hello", "'hello' is no event"),
                 (event.replace("0.000000123", "0.123"), "'0.123' is no time"),
+                (event.replace("0.000000123", "9" * 5000 + ".000000123"), "is no time"),
                 (event.replace("4162", "x"), "PID 'x'"),
                 (event.replace("16 [", "1y ["), "are no sectors"),
                 (event.replace("  R", "  Y"), "RWBS 'Y' is unknown"),
@@ -207,6 +213,7 @@ class Fio(Imports):
                              (two + "/a read 0 99999999999999\n", "line 3",
                               "at most 4,294,967,295"),
                              (three + "x /a open\n", "line 3", "'x' is no time"),
+                             (three + "9" * 5000 + " /a open\n", "line 3", "is no time"),
                              (three + "5 /a wait 5 0\n", "line 3", "a wait in version 3"),
                              (two, "no read, write or flush"), ("", "is empty"),
                              (two + "/a read 0 1", "line 3", "cut short")):
