@@ -186,7 +186,7 @@ status split_lines(const std::string& path, const std::string& text,
             "dictionary " + apps::shown(path) + ": holds no words; give one word per line"};
 }
 
-void build_both_tables(dictionary& d) {
+status build_both_tables(dictionary& d) {
     for (const bool chains : {false, true}) {
         std::vector<std::string> words;
         std::vector<std::uint32_t> numbers;
@@ -197,8 +197,10 @@ void build_both_tables(dictionary& d) {
             numbers.push_back(chains ? static_cast<std::uint32_t>(d.chained.size()) : i);
             if (chains) d.chained.push_back({i, static_cast<std::uint32_t>(word.size())});
         }
-        (chains ? d.chained_tables : d.plain_tables) = build_tables(words, numbers);
+        if (status s = build_tables(words, numbers, chains ? d.chained_tables : d.plain_tables); !s)
+            return s;
     }
+    return {};
 }
 
 }  // namespace
@@ -212,9 +214,13 @@ dictionary_ref dictionary_tables::ref() const {
     return out;
 }
 
-dictionary_tables build_tables(const std::vector<std::string>& words,
-                               const std::vector<std::uint32_t>& numbers) {
+status build_tables(const std::vector<std::string>& words,
+                    const std::vector<std::uint32_t>& numbers, dictionary_tables& out,
+                    std::uint64_t most_bytes) {
     dictionary_tables d;
+    const auto is_too_large = [&] {
+        return d.text.size() > most_bytes || d.lengths.size() > most_bytes;
+    };
     std::map<std::string, pending_key> keys;  // in order, so that equal input gives equal tables
     std::vector<std::uint64_t> longer_hashes;
     for (std::size_t i = 0; i < words.size(); ++i) {
@@ -228,11 +234,13 @@ dictionary_tables build_tables(const std::vector<std::string>& words,
         } else {
             key.lengths.insert(static_cast<std::uint8_t>(word.size()));
             add_entry(d, d.longer, longer_hashes, word, {numbers[i], {}});
+            if (is_too_large()) return {-EFBIG, ""};
         }
     }
     std::vector<std::uint64_t> key_hashes;
     for (const auto& [text, key] : keys) {
         add_entry(d, d.keys, key_hashes, text, key);
+        if (is_too_large()) return {-EFBIG, ""};
         if (is_constituent(static_cast<unsigned char>(text[0])))
             d.settings.max_run_bytes =
                 std::max(d.settings.max_run_bytes, static_cast<std::uint32_t>(text.size()));
@@ -240,7 +248,8 @@ dictionary_tables build_tables(const std::vector<std::string>& words,
     fill_slots(d.keys, key_hashes);
     fill_slots(d.longer, longer_hashes);
     d.settings.word_count = static_cast<std::uint32_t>(words.size());
-    return d;
+    out = std::move(d);
+    return {};
 }
 
 // A second match may begin `shift` bytes into a first one if the rest of the word equals its
@@ -281,7 +290,10 @@ status load_dictionary(const std::string& path, bool strict, dictionary& out) {
                       "them with tr -d '\\r'";
     }
     for (const auto& [word, line] : first_line) out.words.emplace_back(word);
-    build_both_tables(out);
+    if (const status s = build_both_tables(out); !s)
+        return {s.code, "dictionary " + apps::shown(path) +
+                            ": its words are more than tables of 4 GiB take; search with parts of "
+                            "it, one after the other"};
     return {};
 }
 

@@ -52,9 +52,13 @@ struct dictionary_tables {
     [[nodiscard]] dictionary_ref ref() const;
 };
 
-// `words` may be in any order, without repetition; word i is reported as numbers[i].
-dictionary_tables build_tables(const std::vector<std::string>& words,
-                               const std::vector<std::uint32_t>& numbers);
+// `words` may be in any order, without repetition; word i is reported as numbers[i]. -EFBIG without
+// a message if the texts of the entries, or the lengths, are more than `most_bytes`: an entry says
+// in 32 bits where its own begin. A word that begins with a run of constituents has that there
+// twice.
+status build_tables(const std::vector<std::string>& words,
+                    const std::vector<std::uint32_t>& numbers, dictionary_tables& out,
+                    std::uint64_t most_bytes = UINT32_MAX);
 
 // True if two matches of the word could overlap, so that the left one rules out the right one.
 bool can_overlap_itself(const std::string& word);
@@ -70,7 +74,8 @@ struct dictionary {
 };
 
 // Reads one word per line. -EINVAL and a message that names file, line, value and cure if a line is
-// no word, or, with `strict`, if a word is repeated; -errno if the file cannot be read.
+// no word, or, with `strict`, if a word is repeated; -EFBIG if the tables cannot take all words;
+// -errno if the file cannot be read.
 status load_dictionary(const std::string& path, bool strict, dictionary& out);
 
 }  // namespace penstock::grep

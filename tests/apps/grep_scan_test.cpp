@@ -131,7 +131,8 @@ TEST(grep_scan, a_wide_group_counts_what_one_thread_counts) {
             numbers.push_back(static_cast<std::uint32_t>(words.size()));
             words.push_back(word);
         }
-        const dictionary_tables tables = build_tables(words, numbers);
+        dictionary_tables tables;
+        ASSERT_TRUE(build_tables(words, numbers, tables).ok());
         const text_window window{reinterpret_cast<const unsigned char*>(text.data()), 0,
                                  text.size()};
         const std::uint64_t from = text.empty() ? 0 : random() % text.size(),
@@ -151,6 +152,22 @@ TEST(grep_scan, a_wide_group_counts_what_one_thread_counts) {
         for (const std::uint64_t count : expected) matches += count;
     }
     EXPECT_GT(matches, 10000u);
+}
+
+// An entry says in 32 bits where its text begins, so what goes beyond would be looked for
+// elsewhere.
+TEST(grep_scan, tables_that_would_be_too_large_are_refused) {
+    const std::vector<std::string> words{"alpha", "beta", "beta-x", "beta-yz"};
+    const std::vector<std::uint32_t> numbers{0, 1, 2, 3};
+    const std::uint64_t bytes = 5 + 4 + 6 + 7;  // the keys alpha and beta, and the longer words
+    dictionary_tables tables;
+    ASSERT_TRUE(build_tables(words, numbers, tables, bytes).ok());
+    EXPECT_EQ(tables.text.size(), bytes);
+    for (const std::uint64_t fewer : {bytes - 1, bytes - 9, std::uint64_t{6}, std::uint64_t{0}}) {
+        dictionary_tables none;
+        EXPECT_EQ(build_tables(words, numbers, none, fewer).code, -EFBIG) << fewer;
+        EXPECT_TRUE(none.text.empty());
+    }
 }
 
 }  // namespace
