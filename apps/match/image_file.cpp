@@ -5,9 +5,11 @@
 #include <cerrno>
 #include <charconv>
 #include <fcntl.h>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sys/stat.h>
 #include <unordered_map>
+#include <utility>
 
 #include "common/files.hpp"
 #include "common/message.hpp"
@@ -125,14 +127,30 @@ void make_image(const make_session& asked, std::uint64_t database, std::uint64_t
     for (std::uint64_t k = 0; k < floats; ++k) to[k] += noise * (2 * apps::even_number(own, k) - 1);
 }
 
-status write_file(const make_session& asked, const std::string& path, std::uint64_t database,
-                  std::uint64_t images, const planted_images& planted) {
+// Files on one file system share its room. Before the first is written: they take long.
+status check_room_of_all(const make_session& asked) {
+    std::map<std::uint64_t, std::pair<std::string, std::uint64_t>> by_device;  // a file, all bytes
+    for (std::uint64_t database = 0; database < asked.files.size(); ++database) {
+        const std::string& path = asked.files[database];
+        const auto place = apps::place_of(path);
+        auto& [first, bytes] = by_device[place ? place->device : 0];
+        if (first.empty()) first = path;
+        bytes += asked.bytes_of(database);
+    }
+    for (const auto& [device, of_it] : by_device)
+        if (status s = apps::check_room(of_it.first, of_it.second,
+                                        "give fewer or smaller images, or another place");
+            !s)
+            return s;
+    return {};
+}
+
+status write_file(const make_session& asked, std::uint64_t database,
+                  const planted_images& planted) {
+    const std::string& path = asked.files[database];
+    const std::uint64_t images = asked.images_of(database);
     image_header h = asked.form;
     h.image_count = images;
-    if (status s = apps::check_room(path, data_alignment_bytes + h.data_bytes(),
-                                    "give fewer or smaller images, or another place");
-        !s)
-        return s;
     apps::output_file file;
     if (status s = file.open(path); !s) return s;
     std::vector<char> head(data_alignment_bytes, 0);
@@ -225,22 +243,26 @@ void make_session::add_options(apps::option_list& add) {
     add.number("--seed", seed, {0, UINT64_MAX, ""}, "Of the random numbers", "N");
 }
 
+status make_session::check() {
+    for (std::uint64_t database = 0; database <= databases; ++database) {
+        files.push_back(folder +
+                        (database == 0 ? "/queries" : "/database-" + std::to_string(database)) +
+                        ".images");
+        bytes += bytes_of(database);
+    }
+    return {};
+}
+
 status make_session::run() {
     apps::stopwatch watch;
     threads = apps::thread_count(settings.worker_threads);
     if (::mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST)
         return {-errno, apps::shown(folder) + ": " + error_text(-errno) +
                             "; name a folder that can be made"};
+    if (status s = check_room_of_all(*this); !s) return s;
     const std::vector<planted_images> places = plant_all(*this, planted);
-    for (std::uint64_t database = 0; database <= databases; ++database) {
-        const std::uint64_t count = database == 0 ? queries : images;
-        files.push_back(folder +
-                        (database == 0 ? "/queries" : "/database-" + std::to_string(database)) +
-                        ".images");
-        bytes += data_alignment_bytes + count * form.stride_bytes();
-        if (status s = write_file(*this, files.back(), database, count, places[database]); !s)
-            return s;
-    }
+    for (std::uint64_t database = 0; database <= databases; ++database)
+        if (status s = write_file(*this, database, places[database]); !s) return s;
     // The square of even noise is a third of the largest on average.
     threshold = std::max(static_cast<double>(form.floats()) * noise * noise, 1e-6);
     seconds = watch.lap();

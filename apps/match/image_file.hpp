@@ -78,9 +78,17 @@ status check_shapes(const image_file& first, const image_file& other);
 struct make_session final : apps::command {
     make_session();
     void add_options(apps::option_list& add) override;
+    status check() override;
     status run() override;
     [[nodiscard]] nlohmann::json json_of() const override;
     void say_summary() const override;
+
+    [[nodiscard]] std::uint64_t images_of(std::uint64_t database) const {
+        return database == 0 ? queries : images;
+    }
+    [[nodiscard]] std::uint64_t bytes_of(std::uint64_t database) const {
+        return data_alignment_bytes + images_of(database) * form.stride_bytes();
+    }
 
     // What was asked for.
     std::string folder;
@@ -92,10 +100,10 @@ struct make_session final : apps::command {
     double matches = 0.5;  // fraction of the queries that are put into a database
     double noise = 0.01;   // most that a number of such an image differs
 
-    std::vector<std::string> files;
-    std::uint64_t bytes = 0;
-    std::uint64_t planted = 0;  // queries that have a match
-    double threshold = 0;       // that finds them all and, for all but tiny images, nothing else
+    std::vector<std::string> files;  // the queries', then one for each database
+    std::uint64_t bytes = 0;         // of all files
+    std::uint64_t planted = 0;       // queries that have a match
+    double threshold = 0;  // that finds them all and, for all but tiny images, nothing else
     double seconds = 0;
     std::uint32_t threads = 0;
 };

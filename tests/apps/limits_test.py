@@ -200,9 +200,9 @@ class OthersTest(programs.InFolder):
 class RoomTest(programs.InFolder):
     """File systems in memory, in a mount namespace of their own that ends with the program."""
 
-    def make_two(self, first, second, mounts):
-        """Two matrices of 512 KiB, while folders have file systems with these options."""
-        if not programs.is_there("penstock-matrix"):
+    def with_mounts(self, mounts, program, *arguments):
+        """Runs the program while folders have file systems with these options."""
+        if not programs.is_there(program):
             self.skipTest("not built")
         apart = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-ec"]
         mount = "mount -t tmpfs -o size=%s none %s\n"
@@ -216,18 +216,28 @@ class RoomTest(programs.InFolder):
             [
                 *apart,
                 begin + 'exec "$0" "$@"',
-                programs.BIN / "penstock-matrix",
-                "make-product",
-                "--m=256",
-                "--n=256",
-                "--k=512",
-                f"--first={self.folder / first}",
-                f"--second={self.folder / second}",
+                programs.BIN / program,
+                *map(str, arguments),
             ],
             check=False,
             capture_output=True,
             timeout=100,
             env=programs.environment(),
+        )
+
+    def make_two(self, first, second, mounts):
+        """Two matrices of 512 KiB."""
+        first, second = self.folder / first, self.folder / second
+        return self.with_mounts(
+            *[mounts, "penstock-matrix", "make-product", "--m=256", "--n=256", "--k=512"],
+            *[f"--first={first}", f"--second={second}"],
+        )
+
+    def make_images(self, room):
+        """Queries of 4 KiB of numbers and two databases of 256 KiB each, with a page in front."""
+        return self.with_mounts(
+            *[{"a": room}, "penstock-match", "make", self.folder / "a", "--queries=1"],
+            *["--images=64", "--databases=2", "--shape=32x32"],
         )
 
     def test_a_file_system_that_tells_no_room_is_tried(self):
@@ -238,6 +248,14 @@ class RoomTest(programs.InFolder):
         ran = self.make_two("a/1", "a/2", {"a": "768k"})
         self.assertEqual(ran.returncode, 1)
         self.assert_one_line(ran.stderr, "768 KiB free", "1 MiB")
+
+    def test_files_of_a_folder_are_added_up(self):
+        """Before the first of them is written."""
+        ran = self.make_images("384k")
+        self.assertEqual(ran.returncode, 1)
+        self.assert_one_line(ran.stderr, "queries.images", "384 KiB free", "528 KiB", "fewer")
+        ran = self.make_images("640k")
+        self.assertEqual(ran.returncode, 0, ran.stderr)
 
     def test_files_on_two_file_systems_are_not_added_up(self):
         ran = self.make_two("a/1", "b/2", {"a": "768k", "b": "768k"})
