@@ -113,6 +113,11 @@ void staging_folder::remove(const std::string& name) const { ::unlink(file(name)
 status staging_folder::create(const std::string& path) {
     target_ = path;
     while (target_.size() > 1 && target_.back() == '/') target_.pop_back();
+    // A new folder takes the place of the old one, beside which it is made: for that, the old one's
+    // name and the folder with it must be known. And a shell that works in it would lose it.
+    const std::string last = target_.substr(target_.rfind('/') + 1);  // npos + 1: from the start
+    if (last == "." || last == "..")
+        return named(path, -EINVAL, "the folder is replaced as a whole, so give its own name");
     if (status s = check_replaceable(path, target_); !s) return s;
     {
         const apps::signal_pause until_noted;

@@ -102,6 +102,12 @@ def check_index(program, folder):
     refuse(program, ["index", source, "-o", source], ["some", "other things"])
     refuse(program, ["index", source, "-o", os.path.join(source, "good.ppm")],
            ["good.ppm", "no folder"])
+    os.mkdir(lib)
+    for name in (".", "./", "..", os.path.join(folder, "."), f"{lib}/./", f"{lib}/.."):
+        refuse(program, ["index", source, "-o", name], [f"'{name}'", "EINVAL", "its own name"],
+               cwd=lib)
+    support.require(os.listdir(lib) == [], "a failed index left something")
+    os.rmdir(lib)
     support.require(not os.path.exists(lib), "a failed index left a library")
     # A disk that is full: no file may grow past 64 KiB, and the signal that says so is ignored.
     def limit():
