@@ -175,6 +175,7 @@ private:
             if (const std::string wrong = trace::check_path(file.path); !wrong.empty())
                 return {-EINVAL, "--file: " + wrong};
             if (data_.empty()) continue;
+            if (status s = apps::check_not_report(common.json, file.path); !s) return s;
             if (apps::same_file(file.path, out_))
                 return {-EINVAL, "--data: " + apps::shown(file.path) +
                                      " is the trace too; give another name"};

@@ -248,6 +248,7 @@ status make_session::check() {
         files.push_back(folder +
                         (database == 0 ? "/queries" : "/database-" + std::to_string(database)) +
                         ".images");
+        if (status s = apps::check_not_report(common.json, files.back()); !s) return s;
         bytes += bytes_of(database);
     }
     return {};

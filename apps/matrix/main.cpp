@@ -147,7 +147,10 @@ public:
         add.windows_flag(job.windows);
     }
 
-    status check() override { return job.is_vector() ? status{} : check_sizes(job.size); }
+    status check() override {
+        if (status s = apps::check_not_report(common.json, out); !s) return s;
+        return job.is_vector() ? status{} : check_sizes(job.size);
+    }
 
     status open() override {
         job.quiet = common.quiet;
@@ -266,6 +269,8 @@ public:
     }
 
     status check() override {
+        for (const std::string& path : {a_path, b_path})
+            if (status s = apps::check_not_report(common.json, path); !s) return s;
         if (!is_vector_) return check_sizes(size);
         if (size.m <= most_numbers / size.k) return {};
         return failure(-EINVAL, "--rows: ", std::to_string(size.m), " rows of ",

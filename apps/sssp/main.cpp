@@ -279,7 +279,7 @@ void make_session::add_options(apps::option_list& add) {
 
 status make_session::check() {
     threads = apps::thread_count(settings.worker_threads);
-    return {};
+    return apps::check_not_report(common.json, out);
 }
 
 json make_session::json_of() const {

@@ -173,7 +173,7 @@ status run_session::check() {
         if (*name == every_method && methods.size() != 1)
             return {-EINVAL, "--method: 'all' has the others in it; give it alone"};
     }
-    return {};
+    return apps::check_not_report(common.json, out);
 }
 
 // All methods, one after the other; their images are compared. The files are opened here, when a
@@ -356,6 +356,7 @@ void make_session::add_options(apps::option_list& add) {
 }
 
 status make_session::check() {
+    if (status s = apps::check_not_report(common.json, out); !s) return s;
     if (std::uint64_t{rows} * columns <= most_tiles) return {};
     return apps::failure(-EINVAL, "--rows: ", std::to_string(rows), " rows of ",
                          std::to_string(columns), " tiles are more than ", most_tiles,

@@ -166,6 +166,52 @@ class StreamsTest(programs.InFolder):
                 self.assert_one_line(ran.stderr, link, "give another name")
                 self.assertEqual(log.read_bytes(), b"older\n")
 
+    def test_a_file_behind_standard_output_is_no_result(self):
+        """By its own name, a result would go over it, and the report to the file that was there."""
+        for program, arguments, made in self.makers():
+            made.parent.mkdir(exist_ok=True)
+            made.write_bytes(b"older\n")
+            with self.subTest(arguments=arguments), made.open("ab") as stream:
+                ran = programs.run(
+                    program, *arguments, "--json", stdout=stream, stderr=subprocess.PIPE
+                )
+                self.assertIn(ran.returncode, (1, 2), ran.stderr)
+                self.assert_one_line(ran.stderr, made, "standard output", "give another name")
+                self.assertEqual(made.read_bytes(), b"older\n")
+                self.assertEqual(os.listdir(made.parent), [made.name])
+            made.unlink()
+
+    def makers(self):
+        """(program, arguments, a file that it makes) of all that make files, one for each."""
+        place = self.folder / "place"
+        out, other = place / "out", self.folder / "other"
+        cases = programs.cases(self.inputs, out)
+        found = [(c.program, c.arguments, c.made) for c in cases if c.name != "collage index"]
+        vector = ["make-vector", "--rows", 3, "--cols", 3]
+        product = ["make-product", "--m", 3, "--n", 3, "--k", 3]
+        images = ["make", place, "--queries", 1, "--images", 1, "--shape", "8x8"]
+        trace = ["trace", "generate", "--pages", 3, "--accesses", 3]
+        found += [
+            ("penstock-matrix", [*vector, "-o", out, "-x", other], out),
+            ("penstock-matrix", [*vector, "-o", other, "-x", out], out),
+            ("penstock-matrix", [*product, "-a", out, "-b", other], out),
+            ("penstock-matrix", [*product, "-a", other, "-b", out], out),
+            (
+                "penstock-stitch",
+                ["make", "-o", out, "--rows", 1, "--columns", 1, "--tile", "64x48"],
+                out,
+            ),
+            ("penstock-match", images, place / "queries.images"),
+            ("penstock-match", images, place / "database-3.images"),
+            ("penstock", [*trace, "-o", other, "--data", out], out),
+            (
+                "penstock",
+                [*trace, "-o", other, "--data", out, "--machines", 2],
+                place / "out.1",
+            ),
+        ]
+        return [each for each in found if programs.is_there(each[0])]
+
     def test_a_socket_gets_what_its_name_stands_for(self):
         """A socket cannot be opened by a name; its writes may not wait, as its other end wants."""
         if not programs.is_there("penstock"):
