@@ -25,6 +25,7 @@ struct command_text {
     bool makes_runtime = false;       // then it takes the flags of all programs, as `common`
     const char* message_prefix = "";  // of what it says of its failure
     apps::device_use devices = apps::device_use::single;
+    const char* about_json = nullptr;  // the help of --json where it prints more than one object
 };
 
 // Derive from it, with the request as members. The frame reads the options, settles `settings` if

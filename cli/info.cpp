@@ -331,7 +331,7 @@ public:
         status made = tell_runtime();
         for (const std::string& path : paths_)
             if (const status told = tell_file_system(path); made.ok()) made = told;
-        const status ended = apps::print_json(common.json ? line_of(object_) : text_);
+        const status ended = report(object_, text_);
         return ended.ok() ? made : ended;
     }
 

@@ -23,12 +23,17 @@ namespace penstock::cli {
 namespace {
 
 const command_text keep_text = {
-    "keep", "Reads files into a cache and keeps them there for other processes of the same user.\n",
+    "keep",
+    "Reads files into a cache and keeps them there for other processes of the same user.\n",
     "\nPrograms with the same share name (PENSTOCK_SHARE) find the pages in this process, on the "
     "same GPU or on another one.\nSIGHUP has it open the files again and read those that changed. "
     "Runs until Ctrl-C or SIGTERM, and then ends with status 0.\nFiles beyond --cache are opened "
     "and not read; each file takes whole pages.\n",
-    true, "keep: "};
+    true,
+    "keep: ",
+    apps::device_use::single,
+    "Print a JSON object, in a line of standard output, each time that the files have been read: "
+    "at the start and after each SIGHUP"};
 
 // Of a file that no runtime reads: nothing else keeps it either.
 constexpr const char* no_other_way = nullptr;

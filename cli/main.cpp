@@ -103,6 +103,8 @@ void declare_options(CLI::App& to, command& added, status& wrong) {
     apps::option_list options(to, wrong);
     added.add_options(options);
     if (added.text.makes_runtime) apps::add_common_flags(to, added.common, added.text.devices);
+    if (added.text.about_json != nullptr)
+        to.get_option("--json")->description(added.text.about_json);
 }
 
 CLI::App* declare(CLI::App& parent, command& added, status& wrong, options_of needed) {

@@ -48,11 +48,13 @@ status check_header(const std::string& path, const image_header& h) {
         h.stride_floats > 2 * most_floats)
         return unusable(path, "images of " + shape_of(h) + " numbers cannot lie " +
                                   std::to_string(h.stride_floats) +
-                                  " numbers apart: a multiple of 16, no less than the image");
+                                  " numbers apart: a multiple of 16, no less than the image and at "
+                                  "most " +
+                                  apps::with_commas(2 * most_floats));
     if (h.data_offset < sizeof(image_header) || h.data_offset % data_alignment_bytes != 0 ||
         h.data_offset > (std::uint64_t{1} << 40))
         return unusable(path, "its images cannot begin at byte " + std::to_string(h.data_offset) +
-                                  ": a multiple of 4096 behind the header");
+                                  ": a multiple of 4096 behind the header, at most 2^40");
     if (h.image_count > most_images)
         return unusable(path, "has " + apps::with_commas(h.image_count) + " images; at most " +
                                   apps::with_commas(most_images) + " can be told apart");

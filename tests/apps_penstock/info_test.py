@@ -29,6 +29,15 @@ class Info(InFolder):
         rows = {row["environment"]: row for row in self.report()["options"]}
         self.assertEqual(set(rows), variables_of_document())
 
+    def test_quiet_leaves_the_exit_status(self):
+        for flags in (["--quiet"], ["--quiet", "."]):
+            ran = penstock("info", *FLAGS, *flags)
+            self.assertEqual((ran.returncode, ran.stdout, ran.stderr), (0, b"", b""))
+        ran = penstock("info", *FLAGS, "--quiet", "nothing", environment=clean_environment())
+        self.assertEqual((ran.returncode, ran.stdout), (1, b""))
+        self.assert_one_line(ran.stderr, "'nothing'")
+        self.assertIn("works", self.report("--quiet"))
+
     def test_sources_of_values(self):
         rows = {row["name"]: row
                 for row in self.report("--cache", "64MiB", PENSTOCK_PAGE="4KiB")["options"]}

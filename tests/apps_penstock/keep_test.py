@@ -62,6 +62,11 @@ class Keep(InFolder):
         self.assertEqual(keeper.returncode, 0, err)
         self.assertTrue(self.cat(path)[0] == content)
 
+    def test_help_says_what_is_printed(self):
+        said = " ".join(penstock("keep", "--help").stdout.decode().split())
+        self.assertIn("each time that the files have been read", said)
+        self.assertNotIn("exactly one", said)
+
     def test_hangup_reads_what_changed(self):
         path, other = self.make("data", pattern(300_000)), self.make("other", pattern(1000, 2))
         keeper = self.keep(path, other)
