@@ -106,6 +106,19 @@ bool facts_of(const node& file_node, struct stat& facts) {
 
 constexpr std::uint64_t all_pages = ~std::uint64_t{0};
 
+// The size and the pages of a file change one after the other. What is read from the buffer
+// meanwhile may be bytes that the file never had: the rest of a page that was the last one.
+class change_in_steps {
+public:
+    explicit change_in_steps(buffered_file& file) : steps_(file.steps) { ++steps_; }
+    ~change_in_steps() { ++steps_; }
+    change_in_steps(const change_in_steps&) = delete;
+    change_in_steps& operator=(const change_in_steps&) = delete;
+
+private:
+    std::atomic<std::uint64_t>& steps_;
+};
+
 }  // namespace
 
 std::shared_ptr<buffered_file> file_buffer::file_of(node& file_node) {
@@ -261,6 +274,7 @@ void file_buffer::look_again(buffered_file& file, const node& file_node, int fd)
     const bool is_known = look_at_source(file_node, fd, false, now) == 0;
     if (is_known && now.is_proof && !file.stale && !file.outside && file.version == now.identity)
         return;
+    const change_in_steps until_right(file);
     bool right = is_known && take_over_size(file, now.identity.size_bytes);
     if (right) {
         session_pool::lent session(sessions_);
@@ -277,16 +291,18 @@ std::int64_t file_buffer::read(buffered_file& file, const node& file_node, int f
         const std::lock_guard hold(file.changing);
         if (file.number < 0 && !file.outside && !enter(file, file_node)) file.outside = true;
     }
-    if (file.outside) return -EAGAIN;
+    const std::uint64_t before = file.steps;
+    if (before % 2 != 0 || file.outside) return -EAGAIN;
     const std::shared_lock number_stays(file.in_use);
     session_pool::lent session(sessions_);
     const std::int64_t got =
         session->read(static_cast<std::uint32_t>(file.number), offset, to, bytes);
+    if (file.steps != before) return -EAGAIN;
     if (got < 0 || static_cast<std::uint64_t>(got) == bytes) return got;
     // The end, as far as we know: others may have written behind it in the source.
     const auto done = static_cast<std::uint64_t>(got);
     const ssize_t more = ::pread(fd, to + done, bytes - done, static_cast<off_t>(offset + done));
-    return got + std::max<ssize_t>(more, 0);
+    return more < 0 ? -EAGAIN : got + more;
 }
 
 void file_buffer::read_ahead(buffered_file& file, std::uint64_t offset, std::uint64_t bytes) {
@@ -302,8 +318,8 @@ void file_buffer::read_ahead(buffered_file& file, std::uint64_t offset, std::uin
 }
 
 // The file, if a program has it open. If not, it is looked at again in any case when it is opened.
-std::shared_ptr<buffered_file> file_buffer::find_changed(node& file_node) {
-    if (file_pointer file = file_of(file_node); file != nullptr) return file;
+// Other nodes of the file do not matter: a program may have it open by another one than this.
+std::shared_ptr<buffered_file> file_buffer::find_changed(const node& file_node) {
     const std::lock_guard hold(table_);
     const auto found = files_.find({file_node.device, file_node.inode});
     if (found == files_.end()) return nullptr;
@@ -314,17 +330,20 @@ std::shared_ptr<buffered_file> file_buffer::find_changed(node& file_node) {
 
 // A thread that gets the file its number now sees what was changed, for it was changed before this
 // lock; one that did before has told it.
-void file_buffer::changed(node& file_node, std::uint64_t offset, std::uint64_t bytes) {
+void file_buffer::changed(const node& file_node, std::uint64_t offset, std::uint64_t bytes) {
     const file_pointer file = find_changed(file_node);
     if (file == nullptr || bytes == 0) return;
     const std::lock_guard hold(file->changing);
     const std::shared_lock number_stays(file->in_use);
     if (file->number < 0 || file->outside) return;
+    const change_in_steps until_right(*file);
+    const std::uint64_t size_before = file->size_bytes;
     struct stat facts {};
     bool right = facts_of(file_node, facts) &&
                  take_over_size(*file, static_cast<std::uint64_t>(facts.st_size));
     if (right) {
-        const std::uint64_t first = offset / options_.page_bytes,
+        // Another writer may have filled the page that was the last one, and comes after this.
+        const std::uint64_t first = std::min(offset, size_before) / options_.page_bytes,
                             last = bytes > ~offset ? all_pages
                                                    : (offset + bytes - 1) / options_.page_bytes;
         session_pool::lent session(sessions_);

@@ -93,6 +93,9 @@ struct buffered_file {
                                        // buffer has of it may be old
     std::atomic<std::uint64_t> read_to{0};  // where the last read ended: a hint
     std::mutex changing;
+    // Odd while its size and pages change. Read before and after a read of the buffer, which counts
+    // only if it is even and stays the same.
+    std::atomic<std::uint64_t> steps{0};
     // Guarded by changing:
     // When the first of its pages was loaded; device 0: not known.
     host::file_identity version;
@@ -131,7 +134,7 @@ public:
     // A program that reads in order will want what comes next. The file may be closed meanwhile.
     void read_ahead(buffered_file& file, std::uint64_t offset, std::uint64_t bytes);
     // These bytes of the source may be others now, or its size: before anybody is told so.
-    void changed(node& file_node, std::uint64_t offset, std::uint64_t bytes);
+    void changed(const node& file_node, std::uint64_t offset, std::uint64_t bytes);
 
     // Tries whether files in this directory can be read past the operating system's page cache.
     void try_directory(const std::string& path);
@@ -144,7 +147,7 @@ private:
     using file_pointer = std::shared_ptr<buffered_file>;
     file_buffer() = default;
 
-    file_pointer find_changed(node& file_node);
+    file_pointer find_changed(const node& file_node);
     int open_source(const node& file_node);
     bool enter(buffered_file& file, const node& file_node);
     int add(int fd, std::uint64_t bytes);

@@ -159,6 +159,51 @@ def writers_see_their_writes(policy):
         mount.end()
 
 
+RECORD = 777
+
+
+def append_records(path, count):
+    with open(path, "ab", buffering=0) as f:
+        for i in range(count):
+            f.write(bytes([i % 255 + 1]) * RECORD)
+
+
+def follow(path, stop):
+    """Reads what is appended, as it comes, with some of what was there before. No byte is zero."""
+    end = 0
+    with open(path, "rb", buffering=0) as f:
+        while not stop.is_set():
+            at = max(0, end - RECORD)
+            seen = os.pread(f.fileno(), 4 * PAGE, at)
+            check(b"\0" not in seen, f"{path} has no zeros, and one was read: at "
+                                     f"{at + seen.find(0)}, behind {end}")
+            end = at + len(seen)
+
+
+def appended_records_are_whole(policy, rounds=3000):
+    """A program that reads a file to which another one appends gets the old end or the new bytes,
+    also while others keep the buffer busy."""
+    source, point, _ = mounted.folders()
+    append_records(source / "log", 1)
+    (source / "busy").write_bytes(bytes(60_000))
+    fork = multiprocessing.get_context("fork")
+    with mounted.Mount(source, point, *mounted.buffer_flags(policy, "1MiB", "32KiB")) as mount:
+        stop = fork.Event()
+        readers = [fork.Process(target=keep_reading, args=(point / "busy", stop)) for _ in range(3)]
+        readers.append(fork.Process(target=follow, args=(point / "log", stop)))
+        for reader in readers:
+            reader.start()
+        try:
+            append_records(point / "log", rounds)
+        finally:
+            stop.set()
+            for reader in readers:
+                reader.join()
+        check(all(reader.exitcode == 0 for reader in readers), "a reader failed")
+        read_all(mount, ["log"])
+        mount.end()
+
+
 def allocate(fd, mode, offset, length):
     if (libc.fallocate(fd, mode, ctypes.c_long(offset), ctypes.c_long(length)) != 0
         and ctypes.get_errno() != errno.EOPNOTSUPP):
@@ -375,7 +420,7 @@ def main():
     policy = parser.parse_args().policy
     mounted.need_fuse()
     for test in (compare_policies, changes_are_seen, mappings_and_reads_agree,
-                 writers_see_their_writes, source_changes, many_files,
+                 writers_see_their_writes, appended_records_are_whole, source_changes, many_files,
                  in_the_background):
         test(policy)
         print(f"{test.__name__}: as it must be")

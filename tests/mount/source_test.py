@@ -248,6 +248,23 @@ class Sources(unittest.TestCase):
                 os.stat(self.point / "shut" / "f").st_ino, os.stat(self.point / "open" / "f").st_ino
             )
 
+    def test_a_buffer_hears_of_changes_by_either_of_two_ways_to_a_file(self):
+        ways = [self.source / "open", self.source / "shut"]
+        ways[0].mkdir()
+        (ways[0] / "f").write_bytes(b"a" * 5000)
+        self.bind_here(*ways)
+        self.assertEqual(run("mount", "-o", "remount,bind,ro", ways[1])[0], 0)
+        changed, read = (self.point / way.name / "f" for way in ways)
+        with mounted.Mount(self.source, self.point, *mounted.buffer_flags("gram", "1MiB", "1MiB")):
+            held = [os.open(path, os.O_RDONLY) for path in (changed, read)]
+            for fd in held:
+                os.close(fd)
+                time.sleep(0.1)  # until the mount has heard of it
+            with open(read, "rb", buffering=0) as f:
+                self.assertEqual(f.read(9000), b"a" * 5000)
+                os.truncate(changed, 4000)
+                self.assertEqual(os.pread(f.fileno(), 9000, 0), b"a" * 4000)
+
     def test_programs_of_a_mount_that_forbids_them_do_not_run(self):
         folders = [self.source / name for name in ("may", "may not")]
         for folder in folders:
