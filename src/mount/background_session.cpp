@@ -380,6 +380,45 @@ std::future<void> wake(const std::string& point) try {
     return {};  // some program's request wakes them
 }
 
+// Programs' stores come home, and what was to be answered later is: 0 or the first error of the
+// stores. Each of it may wait for the source. So the thread is on its own, and the future says when
+// it has ended, and has given its share of the parts back.
+std::future<int> settle(std::shared_ptr<session_parts> parts, bool is_served) {
+    const auto work = [is_served](session_parts& all) {
+        const int code = is_served ? all.views->collect_all() : 0;
+        all.views->end();
+        all.files.late->end();
+        all.files.waiting.end();
+        return code;
+    };
+    std::promise<int> over;
+    std::future<int> out = over.get_future();
+    try {
+        std::thread([work, parts, over = std::move(over)]() mutable {
+            keep_to_itself();
+            const int code = work(*parts);
+            parts.reset();
+            over.set_value(code);
+        }).detach();
+        return out;
+    } catch (const std::system_error&) {
+        std::promise<int> done;
+        done.set_value(work(*parts));
+        return done.get_future();
+    }
+}
+
+// False: for as long as an end may take, no more of what programs had stored came home.
+bool await(const std::future<int>& settled, const counters& counted) {
+    std::uint64_t before = counted.stores_written;
+    while (settled.wait_for(longest_end) != std::future_status::ready) {
+        const std::uint64_t now = counted.stores_written;
+        if (now == before) return false;
+        before = now;
+    }
+    return true;
+}
+
 constexpr long fsopen_number = 430, fsconfig_number = 431, fsmount_number = 432;  // Linux 5.2
 
 // The kernel's folder of FUSE connections is at a usual place. Containers often lack it: root makes
@@ -438,17 +477,17 @@ int background_session::stop() {
     int code = 0;
     if (parts.loop.joinable()) {
         parts.hub->remove_views(*parts.views);
-        if (is_running()) code = parts.views->collect_all();
-        parts.views->end();
-        parts.files.late->end();
-        parts.files.waiting.end();
+        std::future<int> settled = settle(parts_, is_running());
+        const bool is_settled = await(settled, parts.files.counted);
+        if (is_settled) code = settled.get();
         fuse_session_exit(parts.session.get());
         const mount_place place = parts.place();
         std::future<void> woken;
-        if (place.is_on_top) woken = wake(place.point);
-        else if (parts.is_connected()) abort_connection(parts.device);  // no path leads to it
+        if (!place.is_on_top && parts.is_connected())
+            abort_connection(parts.device);  // no path leads to it
         bool over = false;
-        {
+        if (is_settled) {
+            if (place.is_on_top) woken = wake(place.point);
             std::unique_lock hold(parts.lock);
             over = parts.changed.wait_for(hold, longest_end, [&] { return !parts.running; });
         }
@@ -456,6 +495,9 @@ int background_session::stop() {
         if (!over) {
             parts.keep_device();
             left_ = why_left(place, parts.is_connected());
+            if (!is_settled)
+                left_ +=
+                    "; what they had stored to mapped pages may not all have come to the source";
             if (const mount_place now = parts.place(); now.is_on_top)
                 unmount_by_force(now.point, parts.device);
             parts.loop.detach();

@@ -447,6 +447,7 @@ ssize_t write_back(fuse_req_t request, node& file_node, int fd, fuse_bufvec& fro
         static_cast<std::uint64_t>(offset));
     tell_buffer(request, file_node, static_cast<std::uint64_t>(offset),
                 static_cast<std::uint64_t>(got));
+    tree_of(request).counted.stores_written.fetch_add(1, std::memory_order_relaxed);
     return written;
 }
 

@@ -135,7 +135,7 @@ private:
 struct counters {
     std::atomic<std::uint64_t> requests{0}, opens{0}, passed_opens{0}, closes{0}, reads{0},
         bytes_asked{0}, bytes_from_devices{0}, bytes_from_buffers{0}, writes{0}, bytes_written{0},
-        errors{0};
+        stores_written{0}, errors{0};
 };
 
 class file_buffer;

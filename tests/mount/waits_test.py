@@ -19,6 +19,7 @@ MAKE = "import os, sys; os.close(os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT))
 CUT = "import os, sys; os.truncate(sys.argv[1], 1)"
 HASTY = "import os, sys; os.close(os.open(sys.argv[1], os.O_WRONLY | os.O_NONBLOCK))"
 LOOK = "import os, sys; print(flush=True); os.stat(sys.argv[1])"
+HOLD = "import os, sys, time; os.open(sys.argv[1], os.O_RDWR); print(flush=True); time.sleep(9999)"
 LONG = 15  # seconds in which a machine that is busy answers
 
 
@@ -186,6 +187,26 @@ class Waits(unittest.TestCase):
                 self.assertEqual(mount.process.returncode, 1)
                 self.assertIn("requests of programs still wait for the source", told)
                 self.assertNotIn("stored to mapped pages", told)
+
+    def test_a_file_that_is_open_to_write_in_such_a_source_does_not_keep_the_mount(self):
+        inner = self.source / "inner"
+        inner.mkdir()
+        (self.source / "free").touch()
+        (self.plain / "0").write_text("abc")
+        served = [] if mounted.PASSING else ["--pass-through=off"]
+        with mounted.Mount(self.plain, inner) as below:
+            with mounted.Mount(self.source, self.point, *served) as mount:
+                # Of another process: those that this one starts would wait in their closes.
+                holder = self.start(HOLD, self.point / "inner" / "0")
+                self.assertEqual(holder.stdout.readline(), b"\n")
+                try:
+                    told = self.use_stopped_source(mount, below, 1)
+                finally:
+                    os.kill(below.process.pid, signal.SIGCONT)
+                told += mount.process.communicate(timeout=60)[1].decode()
+                self.assertEqual(mount.process.returncode, 1)
+                self.assertIn("requests of programs still wait for the source", told)
+                self.assertIn("stored to mapped pages may not all have come", told)
 
 
 if __name__ == "__main__":
