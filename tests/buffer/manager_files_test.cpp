@@ -196,6 +196,35 @@ TEST_P(changing_files, have_zeros_behind_their_end) {
     f.expect_right();
 }
 
+// Others write the file below, and the page that was its last is in the buffer.
+TEST_P(changing_files, that_are_only_read_change_their_size_too) {
+    for (const std::uint32_t device_pages : {0u, 20u}) {
+        bytes content = pattern(7, 3 * page_bytes + 77);
+        buffered_file f(small(20, device_pages, order_kind::lru), content, GetParam());
+        ASSERT_EQ(f.all->add_file(f.fd, content.size(), buffer::file_access::read), 1);
+        auto session = f.all->open_session();
+        const auto expect_all = [&] {
+            bytes now(content.size() + 100);
+            ASSERT_EQ(session->read(1, 0, begin_of(now), now.size()),
+                      static_cast<std::int64_t>(content.size()));
+            now.resize(content.size());
+            EXPECT_EQ(now, content);
+        };
+        expect_all();
+        ASSERT_EQ(session->resize(1, content.size()), 0);
+        expect_all();
+        for (const std::uint64_t size :
+             {3 * page_bytes + 300, page_bytes + 5, 5 * page_bytes + 1}) {
+            content = pattern(7, size);
+            ASSERT_EQ(::ftruncate(f.fd, static_cast<off_t>(size)), 0);
+            ASSERT_EQ(::pwrite(f.fd, content.data(), size, 0), static_cast<ssize_t>(size));
+            ASSERT_EQ(session->resize(1, size), 0) << size;
+            expect_all();
+        }
+        f.expect_right();
+    }
+}
+
 TEST_P(changing_files, leave_nothing_of_a_page_to_the_next_in_its_frame) {
     buffered_file f(small(6, 0, order_kind::lru), bytes(5 * page_bytes, 1), GetParam());
     auto session = f.all->open_session();

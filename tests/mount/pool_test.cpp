@@ -144,6 +144,23 @@ TEST_P(pooled_mount, lets_go_of_a_file_that_has_no_name) {
     EXPECT_EQ(pool_->counts().pages, 0u);
 }
 
+// Whose last page is not whole.
+TEST_P(pooled_mount, has_a_file_again_after_it_changed) {
+    const std::string own = folder_ / "source/own";
+    bytes content = pattern(2, 16 * page - 100);
+    write_file(own, content);
+    let_files_settle();
+    read_until_buffered(folder_ / "point/own", content, content.size());
+    patch_file(own, 4096, bytes(8, 77));
+    std::fill_n(content.begin() + 4096, 8, 77);
+    let_files_settle();
+    read_until_buffered(folder_ / "point/own", content, content.size());
+    content = pattern(2, 17 * page - 100);
+    write_file(own, content);
+    let_files_settle();
+    read_until_buffered(folder_ / "point/own", content, content.size());
+}
+
 // Pages of the pool are larger than those of a region, and read ahead.
 TEST_P(pooled_mount, has_what_a_region_released) {
     make_files();

@@ -126,9 +126,16 @@ private:
         return forget(number, pages_.pages_for(bytes), all, deadline::max());  // (3)
     }
     // The page has zeros from there on, and `done` is called before any thread can look at it. A
-    // page that is nowhere is read so from its file.
+    // page that is nowhere is read so from its file. No session changes a page of a file that is
+    // only read, so there the page leaves.
     template <typename Done>
     int clear_rest(session& by, page_id last, std::uint64_t from, const Done& done) {
+        if (from != 0 && !pages_.file_at(last.file).is_writable) {
+            const int code = forget(last.file, last.page, last.page + 1,
+                                    std::chrono::steady_clock::now() + wait_);
+            if (code == 0) done();
+            return code;
+        }
         {
             const lock hold(shared_.mutex);
             if (from == 0 || shared_.is_nowhere(last)) {
