@@ -294,9 +294,12 @@ void create_file(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t
                  fuse_file_info* open) {
     node& at = begin(request, parent);
     tree& t = tree_of(request);  // the request is gone with its answer
+    place_for_node place(at);
+    if (place.code() != 0) return reply(request, place.code());
     const int fd = make_in_source(request, at, name, mode, open->flags);
     if (fd < 0) return reply(request, -fd);
     fuse_entry_param entry{};
+    place.give();
     int code = entry_of_made(t, fd, entry);
     open->fh |= static_cast<std::uint64_t>(fd);
     if (code == 0 && !begin_use(t, t.nodes.at(entry.ino), open)) code = EINVAL;

@@ -36,10 +36,15 @@ void forget_unheard(tree& t, const fuse_entry_param& told, int answer) {
 
 namespace {
 
-// What was made, or why it was not; `code` is what the making gave.
-void reply_entry(fuse_req_t request, node& parent, const char* name, int code) {
+// Answers what was made, or why it was not; make(): 0 or an errno.
+template <typename Make>
+void make_entry(fuse_req_t request, node& parent, const char* name, const Make& make) {
     tree& t = tree_of(request);  // the request is gone with its answer
     fuse_entry_param entry{};
+    place_for_node place(parent);
+    int code = place.code();
+    if (code == 0) code = make();
+    place.give();
     if (code == 0) code = look_up(t, parent, name, entry);
     if (code != 0) return reply(request, code);
     forget_unheard(t, entry, fuse_reply_entry(request, &entry));
@@ -70,46 +75,39 @@ void forget_many(fuse_req_t request, std::size_t count, fuse_forget_data* which)
 
 void make_node(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode, dev_t device) {
     node& at = begin(request, parent);
-    int code = 0;
-    {
+    make_entry(request, at, name, [&] {
         const as_caller caller(request);
-        code = code_of(::mknodat(at.fd, name, caller.mode_of(mode), device));
-    }
-    reply_entry(request, at, name, code);
+        return code_of(::mknodat(at.fd, name, caller.mode_of(mode), device));
+    });
 }
 
 void make_directory(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode) {
     node& at = begin(request, parent);
-    int code = 0;
-    {
+    make_entry(request, at, name, [&] {
         const as_caller caller(request);
-        code = code_of(::mkdirat(at.fd, name, caller.mode_of(mode)));
-    }
-    reply_entry(request, at, name, code);
+        return code_of(::mkdirat(at.fd, name, caller.mode_of(mode)));
+    });
 }
 
 void make_symlink(fuse_req_t request, const char* target, fuse_ino_t parent, const char* name) {
     node& at = begin(request, parent);
-    int code = 0;
-    {
+    make_entry(request, at, name, [&] {
         const as_caller caller(request);
-        code = code_of(::symlinkat(target, at.fd, name));
-    }
-    reply_entry(request, at, name, code);
+        return code_of(::symlinkat(target, at.fd, name));
+    });
 }
 
 void make_link(fuse_req_t request, fuse_ino_t number, fuse_ino_t parent, const char* name) {
     node& file_node = begin(request, number);
     node& at = tree_of(request).nodes.at(parent);
-    int code = 0;
-    {
+    make_entry(request, at, name, [&] {
         const as_ordinary caller(request);
-        code = code_of(::linkat(file_node.fd, "", at.fd, name, AT_EMPTY_PATH));
-        if (code == ENOENT || code == EPERM)  // that way is for the privileged
-            code = code_of(
-                ::linkat(AT_FDCWD, path_of(file_node.fd).c_str(), at.fd, name, AT_SYMLINK_FOLLOW));
-    }
-    reply_entry(request, at, name, code);
+        const int code = code_of(::linkat(file_node.fd, "", at.fd, name, AT_EMPTY_PATH));
+        if (code != ENOENT && code != EPERM) return code;
+        // that way is for the privileged
+        return code_of(
+            ::linkat(AT_FDCWD, path_of(file_node.fd).c_str(), at.fd, name, AT_SYMLINK_FOLLOW));
+    });
 }
 
 // Links of /proc tell their targets to some users only.

@@ -8,6 +8,7 @@
 // opened the way it was found.
 #pragma once
 
+#include <fcntl.h>
 #include <fuse_lowlevel.h>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -28,6 +29,7 @@
 #include "mount/late_answers.hpp"
 #include "mount/pass_through.hpp"
 #include "mount/waiting_requests.hpp"
+#include "os/shared_memory.hpp"
 #include "region/programs.hpp"
 
 namespace penstock::mount {
@@ -220,6 +222,22 @@ int entry_of(tree& t, int path_fd, fuse_entry_param& out);
 
 // The same of what has the name `name` below `parent` now.
 int look_up(tree& t, node& parent, const char* name, fuse_entry_param& out);
+
+// Before a name is made: a descriptor, taken for the node of what is made, and given just before
+// that is looked up. Without it a name would be made at the limit on open files, and then be told
+// as an error.
+class place_for_node {
+public:
+    explicit place_for_node(const node& parent)
+        : taken_(::fcntl(parent.fd, F_DUPFD_CLOEXEC, 0)), code_(taken_ ? 0 : errno) {}
+    // 0 or an errno, with which nothing is to be made.
+    [[nodiscard]] int code() const { return code_; }
+    void give() { taken_.reset(); }
+
+private:
+    host::owned_fd taken_;
+    const int code_;
+};
 
 // After an answer that told an entry: if the program was interrupted meanwhile, the kernel did not
 // hear of it and will not forget it either.

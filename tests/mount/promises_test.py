@@ -40,6 +40,14 @@ def lowered_limits(soft, hard, drop):
     return act
 
 
+def code_of(call):
+    try:
+        call()
+        return "done"
+    except OSError as e:
+        return errno.errorcode[e.errno]
+
+
 def has_right(number):
     with open("/proc/self/status") as facts:
         return any(
@@ -163,6 +171,36 @@ class Promises(unittest.TestCase):
             self.assertEqual(codes, {"EMFILE"})
             self.assertEqual((self.point / "f0").stat().st_size, 1, "what is known stays")
             mount.end()
+
+    def test_at_the_limit_nothing_is_made_that_is_told_as_an_error(self):
+        makers = {
+            "folder": os.mkdir,
+            "link": lambda path: os.symlink("x", path),
+            "pipe": os.mkfifo,
+            "name": lambda path: os.link(self.point / "f0", path),
+            "file": lambda path: os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)),
+        }
+        (self.source / "known").mkdir()
+        for i in range(300):
+            (self.source / f"f{i}").touch()
+        with mounted.Mount(self.source, self.point, before=lowered_limits(60, 200, True)):
+            known = self.point / "known"
+            known.stat()
+            for i in range(300):
+                code_of(lambda i=i: os.lstat(self.point / f"f{i}"))
+            for i, (name, make) in enumerate(makers.items(), 1):
+                # One descriptor is free, with which a look-up finds that there is no such name. A
+                # file takes it; for the others none is left.
+                os.unlink(self.point / f"f{i}")
+                self.assertTrue(
+                    mounted.wait_until(
+                        lambda n=name: code_of(lambda: os.lstat(known / n)) == "ENOENT"
+                    )
+                )
+                if name != "file":
+                    os.lstat(self.point / f"f{299 - i}")
+                self.assertEqual(code_of(lambda n=name, m=make: m(known / n)), "EMFILE")
+                self.assertFalse(os.path.lexists(self.source / "known" / name), name)
 
     def test_a_folder_is_listed_whole_beyond_the_limit(self):
         for i in range(300):
