@@ -532,10 +532,13 @@ void seek(fuse_req_t request, fuse_ino_t number, off_t offset, int whence, fuse_
     fuse_reply_lseek(request, at);
 }
 
+// An answer has 32 bits for the count, so at most as much at once as the kernel writes in one call.
 void copy_range(fuse_req_t request, fuse_ino_t number, off_t from_offset, fuse_file_info* from,
                 fuse_ino_t into, off_t to_offset, fuse_file_info* to, std::size_t bytes,
                 int flags) {
+    constexpr std::size_t most_bytes = 0x7ffff000;
     begin(request, number);
+    bytes = std::min(bytes, most_bytes);
     const auto first = static_cast<std::uint64_t>(to_offset);
     const as_writer writer(request, handle_of(to));
     node& to_node = tree_of(request).nodes.at(into);
