@@ -168,6 +168,11 @@ class Ends(unittest.TestCase):
         finally:
             subprocess.run(["fusermount3", "-u", str(self.point)], check=True)
 
+    def test_in_the_background_what_is_wrong_is_said_before_the_program_returns(self):
+        self.refused(self.source, self.point, "--background",
+                     *mounted.buffer_flags("gram", "900TiB", "2MiB", "--page", "1MiB"),
+                     parts=["--ram", "900 TiB", "give less"])
+
     def test_names_of_all_kinds(self):
         names = ["with blank", "comma,and\\backslash", "line\nend", "ä" * 100, "x" * 255]
         source, point = self.source / "so, me", self.point / "a b"
