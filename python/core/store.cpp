@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "core/core.hpp"
+#include "os/file_kind.hpp"
 #include "store/agent_rests.hpp"
 #include "store/warm.hpp"
 

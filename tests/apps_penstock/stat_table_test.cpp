@@ -21,7 +21,7 @@ std::string line_of(const cache_report& report) {
     return line.substr(0, line.size() - 1);
 }
 
-std::size_t letters_of(const std::string& text) {
+std::size_t letters_in(const std::string& text) {
     std::size_t out = 0;
     for (const char c : text) out += (static_cast<unsigned char>(c) & 0xc0) != 0x80 ? 1 : 0;
     return out;
@@ -43,12 +43,12 @@ TEST(stat_table, name_that_is_cut_says_so) {
     EXPECT_EQ(line_of(report_of("penstocks", 0)).substr(8, 16), "penstocks gpu0  ");
 }
 
-TEST(stat_table, letters_of_names_stay_whole) {
+TEST(stat_table, letters_in_names_stay_whole) {
     EXPECT_NE(line_of(report_of("日本語のプログラム名", 3)).find(" 日本語のプログラ+ gpu3  "),
               std::string::npos);
     for (const char* name : {"p\xc3\xa4rchen", "cut in \xe6\x97", "\xff", "\xed\xa0\x80x", ""}) {
         const std::string line = line_of(report_of(name, 3));
-        EXPECT_EQ(letters_of(line), 79u) << line;
+        EXPECT_EQ(letters_in(line), 79u) << line;
         EXPECT_EQ(line.find('\xff'), std::string::npos);
     }
 }
