@@ -440,7 +440,11 @@ TEST_F(block_store, a_file_that_has_not_rested_is_taken_from_it_but_not_put) {
     first->start();
     EXPECT_EQ(read_and_end(*first).store_misses, blocks);
     EXPECT_EQ(agent.objects(), 0u);
-    fill_store();
+    const auto rested = make_node();
+    rested->env.say_rested(host::file_times::server, host::server_grain_ns);
+    rested->start();
+    read_and_end(*rested);
+    ASSERT_EQ(agent.objects(), blocks);
     const auto second = make_node();
     second->env.say_rested(host::file_times::server, 0);
     second->start();
