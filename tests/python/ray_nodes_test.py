@@ -226,12 +226,12 @@ class nodes(common.Case):
 
     def test_a_keeper_has_room_for_its_whole_cache(self):
         """The size that people are shown is rounded, and may be no number of bytes at all."""
-        for pages in (12345, 300):
-            with self.subTest(pages=pages):
-                keeper = self.pr._Keeper({"cache": pages * 4096, "page": 4096, "device": "cpu"},
+        for cache in (20_000_000, 300 * 4096):
+            with self.subTest(cache=cache):
+                keeper = self.pr._Keeper({"cache": cache, "page": 4096, "device": "cpu"},
                                          {str(self.path): [0, 1]}, {})
                 self.addCleanup(keeper._runtime.close)
-                self.assertEqual(keeper.kept_bytes(), 0 if pages < 512 else 4 << 20)
+                self.assertEqual(keeper.kept_bytes(), 0 if cache < 2 << 20 else 4 << 20)
 
     def test_all_read_and_write_blocks_of_one_namespace(self):
         given = {"PENSTOCK_STORE_NAMESPACE": "two", "PENSTOCK_STORE_LOCAL": "1"}
