@@ -167,10 +167,7 @@ private:
                  {!gpu_ && !native, "--gpu is missing: how much device memory " + policy_ +
                                         " has; give a size such as 256MiB"},
                  {always_gram_ && settings.policy != buffer::policy_kind::gram,
-                  "--always-gram is of gram; leave it out, or give --buffer gram"},
-                 {options_.background && settings.where != backend::cpu && !native,
-                  "--background: a process that goes on in the background loses its GPU; give "
-                  "--backend cpu, or leave --background out"}});
+                  "--always-gram is of gram; leave it out, or give --buffer gram"}});
             !s)
             return s;
         options_.own_buffer = settings;

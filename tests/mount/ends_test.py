@@ -72,9 +72,7 @@ class Ends(unittest.TestCase):
                 (["--buffer", "gram", "--ram", "1MiB", "--gpu", "1MiB", "--page", "5000"],
                  ["--page", "power of two"]),
                 (["--buffer", "gram", "--ram", "1MiB", "--gpu", "1MiB", "--backend", "tpu"],
-                 ["--backend", "'tpu'"]),
-                (["--buffer", "gram", "--ram", "1MiB", "--gpu", "1MiB", "--background"],
-                 ["--background", "--backend cpu"])):
+                 ["--backend", "'tpu'"])):
             self.refused(self.source, self.point, *flags, status=2, parts=parts)
         self.refused(self.source, self.point,
                      *mounted.buffer_flags("gram", "9MiB", "900TiB", "--page", "1MiB"),
