@@ -4,6 +4,7 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <vector>
@@ -20,7 +21,9 @@ public:
         fetch(view_.frame_words, view_.frame_count);
         fetch(view_.file_words, view_.file_slots);
         fetch(view_.file_records, view_.file_slots);
+        fetch(view_.clock_hands, std::uint64_t{view_.clock_shards} * engine::clock_hand_stride);
         fetch(view_.names, view_.name_slots);
+        fetch(view_.paths, path_units_in_use());
         fetch(view_.name_locks, view_.name_lock_count);
         fetch(view_.rings, view_.ring_count);
         for (std::uint32_t i = 0; i < view_.ring_count; ++i) {
@@ -44,6 +47,15 @@ public:
     [[nodiscard]] const engine::cache_view& view() const { return view_; }
 
 private:
+    // How far the names that the copied slots have reach.
+    [[nodiscard]] std::uint64_t path_units_in_use() const {
+        std::uint64_t end = 1;
+        for (std::uint32_t i = 0; i < view_.name_slots; ++i)
+            end = std::max<std::uint64_t>(
+                end, view_.names[i].path_at + (view_.names[i].path_bytes + 7) / 8);
+        return end;
+    }
+
     // Replaces a device pointer by one to its copy.
     template <typename T>
     void fetch(T*& pointer, std::uint64_t count) {
