@@ -6,6 +6,7 @@
 // written to it (8 GiB of memory, a minute).
 #include <csignal>
 #include <fstream>
+#include <future>
 #include <iterator>
 #include <numeric>
 #include <sys/mount.h>
@@ -176,12 +177,14 @@ protected:
     std::unique_ptr<runtime> rt;
     const std::string path = folder / "file";
 
-    void SetUp() override {
+    void SetUp() override { make({}); }
+    void make(std::optional<std::uint64_t> write_behind_bytes) {
         host::runtime_hooks hooks;
         hooks.env = &disk;
         options o = test::small_options(folder);
         o.writable = true;
         o.frame_wait_ms = 1000;  // also beside busy programs
+        o.write_behind_bytes = write_behind_bytes;
         o.log = log.ear();
         rt = test::make_runtime(o, hooks);
     }
@@ -504,6 +507,26 @@ TEST_F(failing_disk, a_disk_that_says_try_again_for_ever_ends_in_an_error) {
         disk.clear();
         EXPECT_EQ(rt->close(fd), 0);
     }
+}
+
+// Each write-back for a frame fails at once, so that no wait is long.
+TEST_F(failing_disk, rows_asked_for_ahead_find_no_frame_and_are_told_why) {
+    const std::string other = folder / "other";
+    test::write_file(other, test::pattern(11, 8 * page));
+    make(mib);  // the writer itself writes nothing back
+    const std::uint64_t frames = rt->ref().view.frame_count;
+    const int ahead = rt->open(other);
+    ASSERT_GE(ahead, 0);
+    fail(call_write, -ENOSPC);
+    const int fd = open_and_write(12, frames * page, 0);
+    auto asked = std::async(std::launch::async, [&] { return rt->prefetch(ahead, 0, 8 * page); });
+    const bool came = asked.wait_for(std::chrono::minutes(2)) == std::future_status::ready;
+    EXPECT_TRUE(came) << "a group looks for a frame for ever";
+    disk.clear();
+    if (came) EXPECT_EQ(asked.get(), -ENOSPC);
+    EXPECT_EQ(rt->close(ahead), 0);
+    EXPECT_EQ(rt->fsync(fd), -ENOSPC) << "the writer of the pages is told too";
+    EXPECT_EQ(rt->close(fd), 0);
 }
 
 // The operating system sends SIGXFSZ with EFBIG, which ends a program that does not expect it.

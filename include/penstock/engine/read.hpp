@@ -259,8 +259,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t bring_in(const Group g, const cache_v
                                                     std::uint64_t end) {
     const file_handle f = handle_of(c, slot);
     const std::uint64_t last = (end - 1) >> c.page_shift;
+    wait_deadline deadline(g, c.frame_wait_ns);
     for (std::uint64_t page = begin >> c.page_shift; page <= last;) {
-        wait_deadline deadline(g, c.frame_wait_ns);
         std::uint64_t next = page;  // every page below it was loaded, from `page` on without a gap
         const std::int64_t loaded = load_pages(g, c, f, page, last - page + 1, deadline,
                                                [&](std::uint64_t got, const std::byte*) {
@@ -275,9 +275,11 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t bring_in(const Group g, const cache_v
             return reached > begin ? static_cast<std::int64_t>(reached - begin) : loaded;
         }
         // Behind a gap the next round looks at each page again: the one in the gap may have failed,
-        // or another group has it.
-        if (next > page) page = next;
-        else if (is_under_way(g, c, f, page)) ++page;
+        // or another group has it. One deadline for all rounds that come no further: where no page
+        // can be written back for a frame, each round may end at once.
+        if (next == page && !is_under_way(g, c, f, page)) continue;
+        page = next > page ? next : page + 1;
+        deadline = wait_deadline(g, c.frame_wait_ns);
     }
     return static_cast<std::int64_t>(end - begin);
 }
