@@ -1,9 +1,11 @@
 // What is wished for, or read ahead, and lies in a linked cache: no byte of it is read from the
 // file again. Counted in bytes of the file, over all caches.
 #include <atomic>
+#include <cstring>
 #include <random>
 
 #include "fault/faulty_environment.hpp"
+#include "penstock/engine/element.hpp"
 #include "penstock/engine/invariants.hpp"
 #include "penstock/table.hpp"
 #include "unit/share_support.hpp"
@@ -226,6 +228,29 @@ TEST_F(rows_next_door, are_not_filled_into_the_tier) {
     EXPECT_EQ(rt->stats(0).read_ahead_pages, filled);
     expect_rows();
     expect_odd_rows_from_neighbour();
+}
+
+// A visit that does not end keeps the neighbour's memory for ever.
+TEST_F(next_door, an_element_that_a_neighbour_has_ends_its_visit) {
+    make(shared());
+    expect_pages(*first, in_first, 0, 4);
+    const engine::cache_view& c = second->ref().view;
+    const engine::file_handle f = engine::handle_of(c, engine::descriptor_slot(c, in_second));
+    const auto load = [](const std::byte* from) {
+        std::uint64_t value = 0;
+        std::memcpy(&value, from, sizeof value);
+        return value;
+    };
+    std::uint64_t got = 0, wanted = 0;
+    std::memcpy(&wanted, bytes.data() + 2 * page + 64, sizeof wanted);
+    ASSERT_TRUE(engine::try_element_through_by<std::uint64_t>(load, c, f, 2 * page + 64, got));
+    EXPECT_EQ(got, wanted);
+    EXPECT_EQ(second->stats().neighbour_reads, 1u);
+    EXPECT_EQ(readers_inside(*second), 0u);
+    // One that lies in two pages is not there as a whole; nor is one of a page that no cache has.
+    EXPECT_FALSE(engine::try_element_through_by<std::uint64_t>(load, c, f, 3 * page - 4, got));
+    EXPECT_FALSE(engine::try_element_through_by<std::uint64_t>(load, c, f, 9 * page, got));
+    EXPECT_EQ(readers_inside(*second), 0u);
 }
 
 }  // namespace penstock::test

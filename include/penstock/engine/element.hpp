@@ -65,6 +65,26 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_element_by(const Load& load, const cache_vi
     return try_element_of<T>(load, &c.words[word_index], c.frames, c.page_shift, at, out);
 }
 
+// One lane, whose element's page was not in the cache a moment ago. The same as read_through for a
+// single element; a fence of the whole device stands between value and second looks.
+template <typename T, typename Load>
+PENSTOCK_HD PENSTOCK_INLINE bool try_element_through_by(const Load& load, const cache_view& c,
+                                                        const file_handle& f, std::uint64_t at,
+                                                        T& out) {
+    through_look look;
+    look_through(c, f, at, sizeof(T), look);
+    bool good = look.length == sizeof(T);
+    if (good) {
+        end_load_for_read();
+        out = load(look.bytes);
+        begin_recheck();
+        good = is_source_as_seen(c, f, look) && are_pages_as_seen(c, f, at, look);
+    }
+    leave_neighbours(c, look.neighbour);
+    if (good) count_through(lane{}, c, look);
+    return good;
+}
+
 #if defined(__CUDACC__)
 
 // Relaxed at device scope, like all reads of frames (group/gpu_groups.cuh). `from` is aligned to
@@ -138,20 +158,12 @@ PENSTOCK_D PENSTOCK_INLINE bool try_element(const cache_view& c, const file_hand
                           out);
 }
 
-// One lane, whose element's page was not in the cache a moment ago. The same as read_through for a
-// single element; a fence of the whole device stands between value and second looks.
+// The same with the loads of a GPU.
 template <typename T>
 PENSTOCK_D PENSTOCK_INLINE bool try_element_through(const cache_view& c, const file_handle& f,
                                                     std::uint64_t at, T& out) {
-    through_look look;
-    look_through(c, f, at, sizeof(T), look);
-    if (look.length != sizeof(T)) return false;
-    end_load_for_read();
-    out = load_shared_element<T>(look.bytes);
-    begin_recheck();
-    if (!is_source_as_seen(c, f, look) || !are_pages_as_seen(c, f, at, look)) return false;
-    count_through(lane{}, c, look);
-    return true;
+    return try_element_through_by(
+        [](const std::byte* from) { return load_shared_element<T>(from); }, c, f, at, out);
 }
 
 // Called together by lanes that each want an element of their own. If a lane's page cannot be
