@@ -215,7 +215,7 @@ PENSTOCK_HD int fsync(const Group& g, const runtime_ref& fs, int fd) {
 // Gives the file another size. Bytes that are cut off are gone; new bytes read as zeros. Returns 0
 // or a negative errno: -EBADF, -EINVAL, -EFBIG (growth: docs/guide/writing.md), errors of the file
 // system, errors of a wait; if the host refuses, the file is as it was. A read behind the cut at
-// the same time comes before or after it, page by page; a change by another group of the device
+// the same time comes before or after it, byte by byte; a change by another group of the device
 // wholly before or after it. Waits for changes that are under way. -ETIMEDOUT and -ECANCELED: the
 // file may be cut, or may be yet, before its next change.
 template <group Group>

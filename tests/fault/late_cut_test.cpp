@@ -1,5 +1,7 @@
 // A cut of which the host's part comes late, or the device's part ends early: no later write goes
 // with it, and no old byte comes back.
+#include <algorithm>
+#include <future>
 #include <string>
 #include <thread>
 
@@ -96,6 +98,44 @@ TEST_F(late_cut, of_an_opener_takes_no_write_of_another) {
     }
     EXPECT_EQ(rt->close(fd), 0);
     EXPECT_EQ(on_disk(), std::string(bytes, 'c'));
+    expect_sound();
+}
+
+// The second opener waits for the first one's cut, which the disk refuses.
+TEST_F(late_cut, that_is_refused_is_the_error_of_all_that_waited_for_it) {
+    o.request_wait_ms = 600'000;
+    create();
+    EXPECT_EQ(rt->close(open_and_fill('a')), 0);
+    disk.set({.calls = call_truncate, .nth = 1, .error = -ENOSPC});
+    disk.stall(call_truncate);
+    const auto open_and_cut = [&] { return rt->open(path, open_read_write | open_truncate); };
+    auto first = std::async(std::launch::async, open_and_cut);
+    await_stalled();
+    auto second = std::async(std::launch::async, open_and_cut);
+    const auto writers = [&] {
+        const engine::cache_view& c = rt->ref().view;
+        std::uint32_t most = 0;
+        for (std::uint32_t slot = 0; slot < c.file_slots; ++slot)
+            most = std::max(most, engine::writers_of(c, slot));
+        return most;
+    };
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(10);
+    while (writers() < 2 && std::chrono::steady_clock::now() < end)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    disk.release();
+    EXPECT_EQ(first.get(), -ENOSPC);
+    EXPECT_EQ(second.get(), -ENOSPC) << "it has a file that no group cut";
+    EXPECT_EQ(on_disk(), std::string(bytes, 'a'));
+    const int fd = open_and_cut();
+    ASSERT_GE(fd, 0) << "the next one has a cut of its own";
+    EXPECT_EQ(size(fd), 0u);
+    // One that comes later waits for no cut, and makes none beside it.
+    EXPECT_EQ(fill(fd, 'b'), bytes);
+    const int beside = open_and_cut();
+    ASSERT_GE(beside, 0);
+    EXPECT_EQ(rt->close(beside), 0);
+    EXPECT_EQ(rt->close(fd), 0);
+    EXPECT_EQ(on_disk(), std::string(bytes, 'b'));
     expect_sound();
 }
 

@@ -13,8 +13,7 @@
 //   append_end              per file        raise_room (acquire), take_room (acq_rel),
 //                                           give_room_back (relaxed), cut_room (release)
 //   gate                    per file        go_in (acquire), go_out (release), look_at_gate,
-//                                           try_close_gate (acquire), open_gate, leave_cut
-//                                           (release)
+//                                           are_groups_in, close_gate (acquire), set_gate (release)
 //   offered_run             one             show_run, next_offered (relaxed: a hint; take_over
 //                                           decides)
 //
@@ -352,6 +351,9 @@ PENSTOCK_HD PENSTOCK_INLINE void grant(const cache_view& c, std::uint32_t slot) 
     std::uint32_t* const word = &c.writes[slot].granted;
     if (atomic_load<order::relaxed>(word) == 0)
         atomic_compare_swap<order::relaxed>(word, std::uint32_t{0}, granted_plainly);
+    // Neighbours on other devices look at it after they copied bytes (is_granted_there): one that
+    // has a byte that this group stores finds it granted.
+    if (c.neighbour_places != 0) system_fence();
 }
 // Before a page of the file is mapped to be compared with zeros: from now on the cache may have
 // zeros where the file has something else. The group has the file open for writing, so the word is
@@ -451,8 +453,16 @@ PENSTOCK_HD PENSTOCK_INLINE bool begin_cut(const cache_view& c, std::uint32_t sl
     return atomic_compare_swap<order::release>(&c.writes[slot].writers, std::uint32_t{0},
                                                cut_due + 1);
 }
-PENSTOCK_HD PENSTOCK_INLINE void end_cut(const cache_view& c, std::uint32_t slot) {
+// `code`: 0, or the error with which the cut ended, for openers that wait for it. Only one opener
+// in a time has the cut, so the store is plain; its release and is_being_cut order it.
+PENSTOCK_HD PENSTOCK_INLINE void end_cut(const cache_view& c, std::uint32_t slot,
+                                         std::int64_t code) {
+    atomic_store<order::relaxed>(&c.writes[slot].opening_cut, code);
     atomic_fetch_add<order::release>(&c.writes[slot].writers, std::uint32_t{0} - cut_due);
+}
+// After is_being_cut was false, by an opener that was counted beside the mark.
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t code_of_cut(const cache_view& c, std::uint32_t slot) {
+    return atomic_load<order::relaxed>(&c.writes[slot].opening_cut);
 }
 PENSTOCK_HD PENSTOCK_INLINE bool is_being_cut(const cache_view& c, std::uint32_t slot) {
     return (atomic_load<order::acquire>(&c.writes[slot].writers) & cut_due) != 0;
@@ -540,8 +550,8 @@ PENSTOCK_HD inline void reset_writes(const cache_view& c, std::uint32_t slot,
     raise_stored(c, slot, size_bytes);
 }
 
-// Notes the first error since a group was last told of an error. Acquire and release, so that the
-// offset belongs to the code.
+// Notes the first error since a group was last told of an error. The offset is of that error, or of
+// an older one if a group asks just now: a hint for a message.
 PENSTOCK_HD inline void note_write_error(const cache_view& c, std::uint32_t slot, std::int64_t code,
                                          std::uint64_t offset) {
     write_record& w = c.writes[slot];

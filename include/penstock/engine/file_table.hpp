@@ -65,16 +65,24 @@ PENSTOCK_HD inline std::int64_t ask_to_open(const Group& g, const cache_view& c,
 // A flag in the result of an open: the group that gets it with its descriptor has to cut the file
 // to size 0 before other groups may use it.
 inline constexpr std::int64_t yours_to_cut = std::int64_t{1} << 32;
+// Another one: the open wanted the file cut, and another opener does that.
+inline constexpr std::int64_t cut_by_another = std::int64_t{1} << 33;
+
+// Leader only. Counts a writer that makes no cut; returns 0 or cut_by_another.
+PENSTOCK_HD PENSTOCK_INLINE std::int64_t join_cut(const cache_view& c, std::uint32_t slot,
+                                                  std::uint32_t flags) {
+    const bool is_cut = (count_writers(c, slot, 1) & cut_due) != 0;
+    return is_cut && (flags & flag_truncate) != 0 ? cut_by_another : 0;
+}
 
 // Leader only, with a reference to a file that the host opened with these flags. Counts a writer;
-// returns 0 or yours_to_cut, which the caller returns with its descriptor.
+// returns 0 or a flag above, which the caller returns with its descriptor.
 PENSTOCK_HD inline std::int64_t join_writers(const cache_view& c, std::uint32_t slot,
                                              std::uint32_t flags) {
     if ((flags & access_mask) == may_read) return 0;
     grant(c, slot);
     if ((flags & flag_truncate) != 0 && begin_cut(c, slot)) return yours_to_cut;
-    count_writers(c, slot, 1);
-    return 0;
+    return join_cut(c, slot, flags);
 }
 
 // Leader only, with a reference that passes to the descriptor.
@@ -176,20 +184,21 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_owned_name(const Group& g, const
 }
 
 // Leader only. Takes a reference by a name whose file is open, if that needs no answer of the host:
-// for reading always; for writing if another descriptor is open for writing.
+// for reading always; for writing if another descriptor is open for writing. `joined`: 0 or a flag
+// above.
 PENSTOCK_HD inline bool try_open_beside(const cache_view& c, const name_match& found,
-                                        std::uint32_t flags) {
+                                        std::uint32_t flags, std::int64_t& joined) {
     const std::uint32_t slot = found.file_slot;
     file_word* const word = &c.file_words[slot];
     if ((flags & access_mask) == may_read) return try_reference(word, found.generation);
     if ((flags & flag_exclusive) != 0 || !is_granted(c, slot) ||
         !try_reference_beside(word, found.generation, &c.writes[slot].writers))
         return false;
-    count_writers(c, slot, 1);
+    joined = join_cut(c, slot, flags);
     return true;
 }
 
-// Leader only. A descriptor, maybe with yours_to_cut, or a negative errno.
+// Leader only. A descriptor, maybe with one of the flags above, or a negative errno.
 template <typename Group>
 PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_name(const Group g, const cache_view& c,
                                                      const name_key key) {
@@ -205,8 +214,9 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_name(const Group g, const cache_
         if (find_name(c, key, found)) {
             slot = found.slot;
             const name_word state = name_state(found.word);
-            if (state == name_ready && try_open_beside(c, found, key.flags))
-                return own_descriptor(c, found.file_slot, found.generation, key.flags);
+            std::int64_t joined = 0;
+            if (state == name_ready && try_open_beside(c, found, key.flags, joined))
+                return joined | own_descriptor(c, found.file_slot, found.generation, key.flags);
             if (state == name_busy) {
                 waited_for = found.word;
                 waited_at = slot;
@@ -243,7 +253,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t wait_for_cut(const Group& g, const ca
     return 0;
 }
 
-// Whole group. A descriptor, maybe with yours_to_cut, or a negative errno.
+// Whole group. A descriptor, maybe with one of the flags above, or a negative errno.
 template <typename Group>
 PENSTOCK_HD inline std::int64_t open_file(const Group& g, const cache_view& c, const char* path,
                                           std::uint32_t flags = 0) {

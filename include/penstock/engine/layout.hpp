@@ -99,6 +99,7 @@ struct alignas(64) write_record {
     std::uint64_t left_cut;          // what is left to do of a cut that was left
     std::uint64_t cut_bytes;         // of that cut: the size that the file gets,
     std::uint64_t cut_end_bytes;     // and how far it may have cached pages
+    std::int64_t opening_cut;        // how the last cut by an opener ended: 0 or a negative errno
 };
 static_assert(sizeof(write_record) == 128);
 inline constexpr std::size_t words_before_gate = 8;

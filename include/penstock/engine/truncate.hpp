@@ -4,7 +4,7 @@
 // down, and in the end the pages behind the cut are dropped. So if the host refuses, nothing is
 // lost. Groups that write the file come before or after it, and no write-back makes the file longer
 // again (engine/cut.hpp). A group that reads behind the cut at the same time comes before or after
-// it, page by page.
+// it, byte by byte: in a page of which a part is kept the rest turns to zeros in place.
 #pragma once
 
 #include "penstock/base/standard.hpp"
@@ -50,9 +50,13 @@ PENSTOCK_HD inline std::int64_t open_written(const Group& g, const cache_view& c
     std::int64_t code = 0;
     if ((opened & yours_to_cut) != 0) {
         code = by_address(&truncate_file<Group>)(g, c, slot, 0);
-        if (g.is_leader()) end_cut(c, slot);
+        if (g.is_leader()) end_cut(c, slot, code);
     } else {
-        if (g.is_leader()) code = wait_for_cut(g, c, slot);
+        if (g.is_leader()) {
+            code = wait_for_cut(g, c, slot);
+            // A file that no group cut is not what this one asked for.
+            if (code == 0 && (opened & cut_by_another) != 0) code = code_of_cut(c, slot);
+        }
         code = share_code(g, code);
     }
     if (code == 0) return fd;
