@@ -159,9 +159,10 @@ void links::settle() {
     std::vector<std::pair<slot_of, std::vector<engine::neighbour_entry>>> wanted;
     {
         const std::lock_guard lock(table_mutex_);
-        any_changed_.store(false, std::memory_order_relaxed);
         for (const slot_of& of : changed_)
             if (of.member < members_.size()) wanted.emplace_back(of, entries_for(of));
+        // Not before: where there is no memory for the list, the next caller finds the work undone.
+        any_changed_.store(false, std::memory_order_relaxed);
         changed_.clear();
     }
     for (const auto& [of, entries] : wanted) upload(of, entries);

@@ -267,6 +267,9 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t take_up_cut(const Group& g, const cac
     if (code == 0 && cut.left != cut_is_made) {
         cut.left = cut_is_to_ask;
         code = ask_to_cut(g, c, slot, cut.size_bytes, cut.left);
+        // Again: a reader may have claimed a page just when the size went down, and have taken the
+        // old size and the file's old bytes.
+        if (code == 0) code = cut_pages(g, c, slot, {cut.size_bytes, cut.end_bytes});
     }
     cut_room(c, slot, cut.size_bytes);
     cut_stored(c, slot, cut.size_bytes);

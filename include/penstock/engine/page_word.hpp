@@ -217,6 +217,14 @@ PENSTOCK_HD PENSTOCK_INLINE bool try_evict(page_word* word, page_word seen) {
 // caller must unpin.
 PENSTOCK_HD PENSTOCK_INLINE page_word pin(page_word* word) { return add_acquire(word, pin_one); }
 
+// The same for a group that may not have the page's file open: the file may be closed meanwhile and
+// its words given to another file, as a directory too, in which no pin may stand even for a moment.
+// So the pin is taken from the valid word that the group saw, and from no other. True if it was.
+PENSTOCK_HD PENSTOCK_INLINE bool pin_as_seen(page_word* word, page_word seen) {
+    PENSTOCK_ASSERT(is_valid(seen));
+    return atomic_compare_swap<order::acquire>(word, seen, seen + pin_one);
+}
+
 // Takes one pin back. Release: reads through the pointer come before the eviction that this may
 // permit.
 PENSTOCK_HD PENSTOCK_INLINE void unpin(page_word* word) {
@@ -251,6 +259,12 @@ PENSTOCK_HD PENSTOCK_INLINE bool unpin_if_held(page_word* word, std::uint32_t fr
 // atomic.
 PENSTOCK_HD PENSTOCK_INLINE void touch(page_word* word, page_word seen) {
     if ((seen & use_bit) == 0) atomic_or_relaxed(word, use_bit);
+}
+// For a group that may not have the file open (pin_as_seen). If the word changed meanwhile, the
+// hint is lost.
+PENSTOCK_HD PENSTOCK_INLINE void touch_as_seen(page_word* word, page_word seen) {
+    if (is_valid(seen) && (seen & use_bit) == 0)
+        atomic_compare_swap<order::relaxed>(word, seen, seen | use_bit);
 }
 PENSTOCK_HD PENSTOCK_INLINE void age(page_word* word) { atomic_and_relaxed(word, ~use_bit); }
 

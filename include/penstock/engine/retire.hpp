@@ -66,8 +66,12 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline bool sweep_words(const cache_view& c, std::
 
 PENSTOCK_HD PENSTOCK_NOINLINE inline bool sweep_both(const cache_view& c, std::uint64_t first,
                                                      std::uint64_t count_words) {
-    return sweep_words(c, first, count_words) &&
-           (c.tier.words == nullptr || sweep_tier(c, first, first + count_words));
+    if (!sweep_words(c, first, count_words)) return false;
+    if (c.tier.words == nullptr) return true;
+    // In order: the words of the tier are looked at after those of the cache, for sweep_tier counts
+    // on what the evictions that these loads saw had claimed there before.
+    end_load_for_read();
+    return sweep_tier(c, first, first + count_words);
 }
 
 PENSTOCK_HD PENSTOCK_NOINLINE inline bool sweep_leaves(const cache_view& c, std::uint64_t directory,

@@ -244,7 +244,9 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t clean_victim(const Group& g, const ca
             free_written(g, c, w.frame, deadline);
         } else if (held) {
             deadline.write_error = code;
-            touch(&c.words[w.word_index], 0);  // passed over for a round: other pages are tried
+            // Passed over for a round: other pages are tried.
+            page_word* const word = &c.words[w.word_index];
+            touch_as_seen(word, load_relaxed(word));
         }
         const bool others_write = !held && (victim_writers(c) != 0 || code == -EAGAIN);
         const bool gained = deadline.offered_frame != no_frame || (held && code == 0);

@@ -38,13 +38,15 @@ PENSTOCK_HD PENSTOCK_NOINLINE inline std::int64_t hold_dirty(const cache_view& c
                                                              std::uint64_t word_index,
                                                              pending_write& out) {
     page_word* const word = &c.words[word_index];
-    if (!may_have_marks(load_relaxed(word))) return 0;
-    const page_word seen = pin(word);
-    std::int64_t outcome = is_valid(seen) ? 1 : 0;
+    page_word seen = load_relaxed(word);
+    for (;; seen = load_relaxed(word)) {
+        if (!may_have_marks(seen)) return 0;
+        if (pins_of(seen) >= pin_limit) return -EAGAIN;
+        if (pin_as_seen(word, seen)) break;  // else another group changed the word
+    }
     out.word_index = word_index;
     out.frame = frame_of(seen);
-    if (outcome == 1 && (pins_of(seen) >= pin_limit || !try_lock_frame(c, out.frame)))
-        outcome = -EAGAIN;
+    std::int64_t outcome = try_lock_frame(c, out.frame) ? 1 : -EAGAIN;
     if (outcome == 1 && !is_dirty(load_relaxed(word))) {
         unlock_frame(c, out.frame);
         outcome = 0;
