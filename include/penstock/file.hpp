@@ -9,11 +9,11 @@
 // every wait ends with the answer, the runtime's interrupt, or a time-out of its options.
 //
 // Interrupts: after runtime::interrupt(), or a signal (interrupt_on_signals), each call that reads,
-// writes, maps, gathers or opens gives -ECANCELED, whether or not it would wait. Opens, maps,
-// gathers and accesses to pages not in the cache check for it every time; on a GPU, reads of cached
-// pages and writes check about every 32nd time. So a kernel that heeds its results ends within a
-// second, whatever calls it makes. Elements of a view have no result: elements that are not in the
-// cache are zero then (view_status() says why), and the kernel goes on to its own end.
+// writes, maps, gathers or opens gives -ECANCELED, whether or not it would wait. Opens,
+// gathers and accesses to pages not in the cache check for it every time; on a GPU, reads and maps
+// of cached pages and writes check about every 32nd time. So a kernel that heeds its results ends
+// within a second, whatever calls it makes. Elements of a view have no result: elements that are
+// not in the cache are zero then (view_status() says why), and the kernel goes on to its own end.
 //
 // Thread safety: any number of groups may make any calls at once, on the same descriptors too; each
 // open needs its close, which any group may make. A descriptor belongs to its opener alone if at
@@ -156,9 +156,9 @@ PENSTOCK_HD int close(const Group& g, const runtime_ref& fs, int fd) {
 // negative offset or count, sum past 2^63), -ENOBUFS, -ESTALE, errors of the file system (also of
 // another file's, if all frames are pinned or dirty and the dirty frames cannot be written), errors
 // of a wait. If some bytes were delivered before the error, the call returns their count. Cost: for
-// a page in the cache, two loads of its word and the copy, no atomic (host threads: two atomics);
-// for another page, one round trip to the host, with up to eight pages of this call in flight
-// together.
+// a page in the cache, two loads of its word and the copy, no atomic on it (host threads: one of
+// the thread's own counter, and two on the word where copies may race: ARM, ThreadSanitizer); for
+// another page, one round trip to the host, with up to eight pages of this call in flight together.
 template <group Group>
 PENSTOCK_HD PENSTOCK_INLINE std::int64_t read(const Group& g, const runtime_ref& fs, int fd,
                                               void* buffer, std::int64_t bytes,

@@ -35,7 +35,7 @@
 // Invariants
 //  (1) The file record changes only while the word is busy.
 //  (2) Each life of a slot has the next generation (modulo 1024).
-//  (3) The group that entered busy leaves it, after a bounded number of host answers.
+//  (3) The group that entered busy leaves it, after at most one wait for a slot of a ring.
 //  (4) There are at least as many references as numbers; the rest belong to descriptors without a
 //      number.
 //
