@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <exception>
 #include <mutex>
 #include <variant>
 #include <vector>
@@ -30,11 +31,13 @@ public:
 
     void handle(const dedu_batch& batch) {
         const std::lock_guard hold(batch_);
-        mover_.begin_batch(broken_ ? -EIO : search_.prepare(batch));
-        const bool performs = mover_.code() == 0;
-        for (dedu_request* const each : batch) {
-            if (each->hits != nullptr) tell(*each->hits);
-            if (performs) perform(*each);
+        mover_.begin_batch(broken_ ? -EIO : 0);
+        // Where memory is short in the middle of a batch, the core and the frames may no longer
+        // agree: as after an error of the device.
+        try {
+            perform_all(batch);
+        } catch (const std::exception&) {
+            mover_.note(-ENOMEM);
         }
         mover_.run();
         search_.end_batch();
@@ -88,6 +91,14 @@ private:
                 pages_.file_at(id.file)->watch.hit();  // else the file may be there no more
         }
         hits.clear();
+    }
+    void perform_all(const dedu_batch& batch) {
+        if (mover_.code() == 0) mover_.note(search_.prepare(batch));
+        const bool performs = mover_.code() == 0;
+        for (dedu_request* const each : batch) {
+            if (each->hits != nullptr) tell(*each->hits);
+            if (performs) perform(*each);
+        }
     }
     void perform(dedu_request& asked) {
         asked.code = std::visit([&](auto& task) { return perform(asked.id, task); }, asked.task);

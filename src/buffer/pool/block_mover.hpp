@@ -34,6 +34,7 @@ public:
           host_(shape.host_frames),
           device_(shape.device_frames) {
         moves_.reserve(most_moves_);
+        copied_.reserve(most_moves_);
         fills_.reserve(most_copies_);
         copies_.reserve(most_copies_);
     }

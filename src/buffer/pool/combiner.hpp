@@ -10,10 +10,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -22,7 +24,8 @@
 
 namespace penstock::buffer {
 
-// Request has a member `bool done`, which is the combiner's.
+// Request has members `bool done`, which is the combiner's, and `int code`, which is -ENOMEM where
+// the handler threw: then it was not done, or not wholly.
 template <typename Request>
 class combiner {
 public:
@@ -34,13 +37,15 @@ public:
     combiner(std::size_t requests, std::size_t most, std::chrono::microseconds wait, handler handle)
         : most_(most), wait_(wait), handle_(std::move(handle)) {
         waiting_.reserve(requests);
-        batch_.reserve(requests);
+        batch_.reserve(std::max<std::size_t>(requests, 1));
     }
 
     // Returns when the requests were done. Thread-safe; takes as long as the batches before it.
     void submit(Request* const* some, std::size_t count) {
         if (count == 0) return;
         std::unique_lock hold(mutex_);
+        // Nothing may throw once another thread can see a request of this one.
+        waiting_.reserve(waiting_.size() + count);
         for (std::size_t i = 0; i < count; ++i) add(*some[i]);
         finish(hold, *some[count - 1]);  // the last to be done
     }
@@ -92,17 +97,32 @@ private:
         at_work_ = true;
         if (wait_.count() != 0)
             enough_.wait_for(hold, wait_, [&] { return waiting_.size() >= most_; });
-        const auto taken = static_cast<std::ptrdiff_t>(std::min(waiting_.size(), most_));
+        // No more than there is room for: to ask for more could throw, and others would wait for
+        // ever.
+        const auto taken =
+            static_cast<std::ptrdiff_t>(std::min({waiting_.size(), most_, batch_.capacity()}));
         batch_.assign(waiting_.begin(), waiting_.begin() + taken);
         waiting_.erase(waiting_.begin(), waiting_.begin() + taken);
         if (waiting_.empty()) has_posted_ = false;
         hold.unlock();
-        handle_(batch_);
+        const bool is_handled = handle();
         hold.lock();
-        for (Request* const each : batch_) each->done = true;
+        for (Request* const each : batch_) {
+            if (!is_handled) each->code = -ENOMEM;
+            each->done = true;
+        }
         at_work_ = false;
         ++batches_;
         done_.notify_all();
+    }
+    // The batch is that of many threads, so none of them takes the exception alone.
+    bool handle() {
+        try {
+            handle_(batch_);
+            return true;
+        } catch (const std::exception&) {
+            return false;
+        }
     }
     // To sleep and be woken takes as long as a batch of a device does, so a while is spent looking
     // first.

@@ -51,6 +51,7 @@ public:
         made_.reserve(blocks);
         pairs_.reserve(most_pairs_);
         asked_.reserve(most_pairs_);
+        equal_.reserve(most_pairs_);
     }
 
     // 0, or the device's error. read_absent(number): the bytes of a block that is absent, or null.
@@ -196,7 +197,11 @@ public:
           known_(known),
           remembered_left_(static_cast<std::int64_t>(
               how_.remembered_pages ? *how_.remembered_pages : std::uint64_t{16} * slots)),
-          finder_(frames, shape, settings.batch_pages * how_.blocks_per_page) {}
+          finder_(frames, shape, settings.batch_pages * how_.blocks_per_page) {
+        if (!how_.sign_on_device) return;
+        to_hash_.reserve(most_hashed_);
+        hashes_.reserve(most_hashed_);
+    }
 
     // By the page's owner. `is_new`: these are not the bytes that the page's content hashes are
     // remembered of, or may not be.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <mutex>
@@ -59,6 +60,11 @@ class frame_turns {
 public:
     // What one request has taken.
     class taken {
+    public:
+        // Up to so many actions take turns without asking for memory.
+        void make_room(std::size_t actions) { frames_.reserve(2 * actions); }
+
+    private:
         friend class frame_turns;
         struct frame_turn {
             std::uint32_t frame, number;
@@ -79,6 +85,9 @@ public:
     void take(const std::vector<action>& actions, taken& out) {
         out.frames_.clear();
         out.has_page_ = false;
+        // A turn that is counted and not noted would never end, so nothing may throw from here on.
+        out.make_room(actions.size());
+        pages_.reserve(pages_.size() + 1);
         for (const action& told : actions) {
             if (told.host != nothing) take_frame(told.host, out);
             if (told.device != nothing) take_frame(host_frames_ + told.device, out);

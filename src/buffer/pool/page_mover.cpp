@@ -76,7 +76,7 @@ int page_mover::move_together(move_room& s, const frame_move& transfer) {
     const device_time timed(*this, s);
     s.asked.transfer = transfer;
     desks_[s.number % most_desks]->together.submit(s.asked);
-    return s.asked.code;
+    return broken(s.asked.code);  // also where the batch threw: it did not move what the core says
 }
 
 void page_mover::move_desk_batch(std::uint32_t desk, const combiner<move_request>::batch& batch) {

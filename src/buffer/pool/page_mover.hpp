@@ -2,6 +2,7 @@
 // to them. The thread that moves them has the turns on their frames (locked_core.hpp).
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -76,8 +77,11 @@ struct move_request {
 
 // What one session's request moves, and with what. A session's own, used by its thread alone.
 struct move_room {
+    static constexpr std::size_t most_actions = 8;  // of a request; the core tells of fewer
+
     explicit move_room(std::uint32_t session) : number(session) {
-        actions.reserve(8);
+        actions.reserve(most_actions);
+        turns.make_room(most_actions);
         batch.reserve(1);
     }
 
@@ -161,7 +165,9 @@ private:
     struct move_desk {
         move_desk(const manager_settings& settings, combiner<move_request>::handler handle)
             : together(settings.sessions, settings.batch_pages,
-                       std::chrono::microseconds(settings.batch_wait_us), std::move(handle)) {}
+                       std::chrono::microseconds(settings.batch_wait_us), std::move(handle)) {
+            moves.reserve(std::min(settings.sessions, settings.batch_pages));
+        }
 
         combiner<move_request> together;
         std::vector<frame_move> moves;  // of the thread that is at work
