@@ -1,7 +1,11 @@
 #include "copier.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
 
 #include "command.hpp"
 #include "os/env.hpp"
@@ -62,6 +66,29 @@ status open_place(const planned_copy& plan, unique_fd& out) {
 
 status place_failed(const planned_copy& plan, int code, const char* cure) {
     return {code, shown(plan.to) + ": " + error_text(code) + "; " + apps::cure_for(code, cure)};
+}
+
+namespace {
+
+std::string octal_text(unsigned mode) {
+    char text[16];
+    std::snprintf(text, sizeof text, "%04o", mode);
+    return text;
+}
+
+}  // namespace
+
+void set_mode(const planned_copy& plan, int place) {
+    if (!plan.is_new || ::fchmod(place, static_cast<mode_t>(plan.mode)) == 0) return;
+    const int code = -errno;
+    struct stat now {};
+    const bool is_known = ::fstat(place, &now) == 0;
+    const unsigned has = now.st_mode & 07777u;
+    if (is_known && has == plan.mode) return;  // it has them all the same
+    apps::say(shown(plan.to) + ": its permissions " + octal_text(plan.mode) +
+              " could not be set: " + error_text(code) +
+              (is_known ? "; the copy is whole, and has " + octal_text(has)
+                        : std::string("; the copy is whole")));
 }
 
 int sync_directory_of(const std::string& path) {

@@ -68,6 +68,9 @@ status copying_failed(const planned_copy& plan, const cp::open_copy& copy,
 // Opens the copy's file; a new one for no other user before it has its source's permissions.
 status open_place(const planned_copy& plan, apps::unique_fd& out);
 status place_failed(const planned_copy& plan, int code, const char* cure);
+// A new copy gets its source's permissions. A file system may refuse that: then the copy is good,
+// and a line says which permissions it has.
+void set_mode(const planned_copy& plan, int place);
 // A new name is on storage once its directory is.
 int sync_directory_of(const std::string& path);
 // The copy has all its bytes, but one of the last steps failed.

@@ -242,7 +242,7 @@ private:
         const planned_copy& plan = *file.plan;
         if (!file.begun.ok()) return file.begun;
         struct stat now {};
-        if (plan.is_new) ::fchmod(file.place, plan.mode);
+        set_mode(plan, file.place);
         // Of shared blocks the copy has what there was at that moment.
         if (copy.code == 0 && ::fstat(file.is_shared ? file.place : file.source, &now) == 0 &&
             static_cast<std::uint64_t>(now.st_size) < copy.bytes) {

@@ -214,8 +214,10 @@ private:
         if (status s = open_place(plan, place); !s) return s;
         note_path(place);
         const bool is_long = bytes > growth_bytes();
-        if (is_long &&
-            (::ftruncate(place, 0) != 0 || ::ftruncate(place, static_cast<off_t>(bytes)) != 0))
+        const auto length = static_cast<off_t>(bytes);
+        // Lengthened first: where it may not be so long, what is there stays.
+        if (is_long && (::ftruncate(place, length) != 0 || ::ftruncate(place, 0) != 0 ||
+                        ::ftruncate(place, length) != 0))
             return place_failed(plan, -errno,
                                 "its file system takes no file of this length; give another place");
         fd = rt_->open(plan.to, is_long ? open_write : open_write | open_truncate);
@@ -235,7 +237,7 @@ private:
     // networks may say only then that there was no room.
     status conclude(const planned_copy& plan, open_copy& copy, int source, unique_fd place) {
         struct stat now {};
-        if (plan.is_new) ::fchmod(place, plan.mode);
+        set_mode(plan, place);
         if (copy.code == 0 && ::fstat(source, &now) == 0 &&
             static_cast<std::uint64_t>(now.st_size) < copy.bytes) {
             // A window shows what is no longer there.
@@ -282,8 +284,9 @@ private:
                                .data = {}};
             if (reopened.bytes > 0) reopened.data.push_back({0, reopened.bytes});  // holes too
             file_stat facts{};
-            if (reopened.to < 0 || rt_->stat(reopened.to, &facts) != 0)
-                judge(i, {-EIO, shown(plan.to) + ": " + error_text(reopened.to) +
+            if (const int code = reopened.to < 0 ? reopened.to : rt_->stat(reopened.to, &facts);
+                code != 0)
+                judge(i, {-EIO, shown(plan.to) + ": " + error_text(code) +
                                     "; the copy cannot be read back"});
             else if (facts.size_bytes != reopened.bytes)
                 judge(i, length_differs(plan, facts.size_bytes, reopened.bytes));

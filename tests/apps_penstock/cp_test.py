@@ -14,7 +14,8 @@ import time
 import unittest
 
 from support import (COMPILER, FLAGS, SMALL, PROGRAM, InFolder, another_user, at_most,
-                     clean_environment, pattern, penstock, same_bytes, with_failing_close)
+                     clean_environment, pattern, penstock, preloaded, same_bytes,
+                     with_failing_close)
 
 PAGE = 65536
 MIB = 1 << 20
@@ -287,6 +288,27 @@ class Copies:
                           "make room below your quota"],
                    environment=with_failing_close(self.folder, place))
 
+    @unittest.skipUnless(COMPILER, "needs a compiler, for permissions that cannot be set")
+    def test_permissions_that_cannot_be_set_are_told(self):
+        place = self.folder / "place"
+        place.mkdir()
+        source, copy = self.make("source", pattern(100_000)), place / "copy"
+        source.chmod(0o640)
+        environment = preloaded("refused_chmod", self.folder, REFUSED_CHMOD=f"{place}/")
+        for parts in (["place/copy", "0640", "0600", "EPERM"], None):  # the second has its own
+            ran = self.cp("--quiet", source, copy, environment=environment)
+            self.assertEqual((ran.returncode, ran.stdout), (0, b""), ran.stderr)
+            if parts:
+                self.assert_one_line(ran.stderr, *parts)
+            else:
+                self.assertEqual(ran.stderr, b"")
+            self.same(copy, source)
+            self.assertEqual(stat.S_IMODE(copy.stat().st_mode), 0o600)
+        source.chmod(0o600)
+        copy.unlink()
+        ran = self.cp("--quiet", source, copy, environment=environment)
+        self.assertEqual((ran.returncode, ran.stderr), (0, b""), "it has the permissions")
+
     def test_of_several_files_only_those_fail_that_do(self):
         there = self.folder / "there"
         there.mkdir()
@@ -414,6 +436,21 @@ class CopiesByKernel(Copies, InFolder):
                 runtime = json.loads(ran.stdout)["runtime"]
                 if runtime["backend"] == "cpu":
                     self.assertEqual(runtime["cache_bytes"], 64 * MIB)
+
+    def test_a_length_that_does_not_fit_leaves_the_old_copy(self):
+        """A table this small has room for 8 MiB that a file may grow while it is open."""
+        source, old = self.folder / "source", pattern(1_000_000)
+        with open(source, "wb") as file:
+            file.truncate(9 * MIB)
+        copy = self.make("copy", old)
+        flags = ("--page", "4KiB", "--cache", "8MiB")
+        environment = clean_environment(PENSTOCK_TABLE="64KiB")
+        self.fails(source, copy, flags=flags, environment=environment,
+                   preexec_fn=at_most(3 * MIB), parts=["copy'", "EFBIG"])
+        self.assertTrue(copy.read_bytes() == old, f"it has {copy.stat().st_size} bytes")
+        ran = self.cp("--quiet", source, copy, flags=flags, environment=environment)
+        self.assertEqual((ran.returncode, ran.stderr), (0, b""))
+        self.same(copy, source)
 
     def test_nothing_of_an_existing_copy_is_read(self):
         source, copy = (self.make("source", pattern(3_000_001, 3)),

@@ -27,15 +27,20 @@ def at_most(size_bytes):
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, size_bytes))
 
 
-def with_failing_close(folder, place):
-    """An environment in which the close of a file that was written below `place` says that there
-    was no room. The library that does it is made in `folder`."""
-    library = folder / "failing_close.so"
-    source = pathlib.Path(__file__).parents[1] / "apps" / "failing_close.cpp"
+def preloaded(name, folder, **more):
+    """An environment in which programs load tests/apps/NAME.cpp before all others. The library is
+    made in `folder`."""
+    library = folder / f"{name}.so"
+    source = pathlib.Path(__file__).parents[1] / "apps" / f"{name}.cpp"
     subprocess.run([COMPILER, "-shared", "-fPIC", "-O1", "-o", library, source], check=True)
     options = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
-    return clean_environment(LD_PRELOAD=str(library), FAILING_CLOSE=f"{place}/",
-                             ASAN_OPTIONS=options.lstrip(":"))
+    return clean_environment(LD_PRELOAD=str(library), ASAN_OPTIONS=options.lstrip(":"), **more)
+
+
+def with_failing_close(folder, place):
+    """An environment in which the close of a file that was written below `place` says that there
+    was no room."""
+    return preloaded("failing_close", folder, FAILING_CLOSE=f"{place}/")
 
 
 def penstock(*arguments, program=None, environment=None, **more):
