@@ -176,9 +176,14 @@ private:
         // Else the first lines come after an interval.
         if (common.json || before.empty())
             if (status s = print(before); !s) return s;
-        auto next = std::chrono::steady_clock::now();
+        using clock = std::chrono::steady_clock;
+        const std::chrono::nanoseconds step(static_cast<long>(interval_ * 1e9));
+        auto next = clock::now();
         int lines = 0;
-        while (wait_until(next += std::chrono::nanoseconds(static_cast<long>(interval_ * 1e9)))) {
+        while (wait_until(next += step)) {
+            // Of a program that was stopped, or a machine that slept, lines that it missed are left
+            // out.
+            if (const auto now = clock::now(); now - next >= step) next = now;
             std::vector<cache_report> now;
             if (status s = ask_all(pids_, now); !s) return s;
             if (now.empty() && !pids_.empty()) return {};  // all that were named have ended

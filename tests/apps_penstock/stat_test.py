@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import tempfile
+import time
 import unittest
 
 from support import (FLAGS, SMALL, PROGRAM, InFolder, another_user, clean_environment, pattern,
@@ -92,6 +93,30 @@ class Stat(InFolder):
         process.communicate(timeout=120)
         _, err = watching.communicate(timeout=120)
         self.assertEqual((watching.returncode, err), (0, b""))
+
+    def test_watch_that_was_stopped_goes_on_as_before(self):
+        """It does not make up for the lines that it missed. Judged by the times in the lines: how
+        many there may be grows with those, however slow the machine is."""
+        process = self.keeper()
+        watching = subprocess.Popen([PROGRAM, "stat", "--watch", "--interval", "0.4", "--json",
+                                     str(process.pid)], env=self.environment(),
+                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        self.addCleanup(lambda: (watching.kill(), watching.communicate()))
+        times = []
+
+        def look(lines):
+            for _ in range(lines):
+                told = json.loads(watching.stdout.readline())
+                times.append(told["caches"][0]["taken_ns"] / 1e9)
+
+        look(3)
+        watching.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, watching.pid, os.WSTOPPED | os.WNOWAIT)
+        time.sleep(6)  # 15 lines, that a cache would answer in 1.5 seconds
+        watching.send_signal(signal.SIGCONT)
+        look(12)
+        longest = max(after - before for before, after in zip(times, times[1:]))
+        self.assertLess(len(times), (times[-1] - times[0] - longest) / 0.4 + 5, times)
 
     def test_watch_ends_with_a_signal(self):
         watching = subprocess.Popen([PROGRAM, "stat", "--watch", "--json"], env=self.environment(),
