@@ -166,6 +166,9 @@ private:
                   "256MiB"},
                  {!gpu_ && !native, "--gpu is missing: how much device memory " + policy_ +
                                         " has; give a size such as 256MiB"},
+                 {native && settings.where == backend::gpu,
+                  "--backend: native has no part on a device; leave it out, or give --buffer gram "
+                  "or dedu"},
                  {always_gram_ && settings.policy != buffer::policy_kind::gram,
                   "--always-gram is of gram; leave it out, or give --buffer gram"}});
             !s)

@@ -113,6 +113,9 @@ public:
               "--absent: only dedu knows absent blocks; leave it out, or give --policy dedu"},
              {!native && gpu_.empty(), "--gpu is missing: how much device memory " + policy_ +
                                            " has; give a size such as 256MiB"},
+             {native && run_.where == backend::gpu,
+              "--backend: native has no part on a device; leave it out, or give --policy gram or "
+              "dedu"},
              {simulate_ && (threads_ != not_given || !backend_.empty() || run_.cached ||
                             run_.writes || run_.verify),
               "--threads, --backend, --cached, --writes and --verify are of a replay against "

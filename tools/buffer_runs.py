@@ -106,7 +106,8 @@ class Runner:
         if self.settings.simulate:
             return self.call("replay", "trace", *flags, "--simulate")
         more = ["--threads", THREADS]
-        more += ["--backend", self.settings.backend] if self.settings.backend else []
+        if self.settings.backend and run.policy != "native":  # which has no part on a device
+            more += ["--backend", self.settings.backend]
         more += ["--cached"] if self.settings.cached else []
         more += ["--always-gram"] if self.settings.always_gram and run.policy == "gram" else []
         more += ["--writes"] if run.workload.writes else []

@@ -75,7 +75,8 @@ class Bench:
     def replay(self, policy, host, *more, threads=1):
         flags = ["--policy", policy, "--ram", host * PAGE, "--threads", threads]
         flags += ["--gpu", host * PAGE] if policy != "native" else []
-        flags += ["--backend", self.wanted.backend] if self.wanted.backend else []
+        if self.wanted.backend and policy != "native":  # which has no part on a device
+            flags += ["--backend", self.wanted.backend]
         flags += ["--cached"] if self.wanted.cached else []
         return self.call("replay", "trace", *flags, *more)
 

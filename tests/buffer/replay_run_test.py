@@ -27,6 +27,11 @@ def bytes_read(process):
         return int(file.readline().split()[1])  # rchar
 
 
+def flags_of(policy):
+    """native has no part on a device, and refuses a GPU."""
+    return FLAGS if policy != "native" else ["--backend", "cpu"]
+
+
 class Run(Traces):
     def generate(self, *options):
         """A trace and its file; what the header says of contents."""
@@ -65,8 +70,9 @@ class Run(Traces):
                     options = ["--policy", policy, "--order", order, *SIZES,
                                *(["--absent", 20] if (policy, order) == ("dedu", "clock") else [])]
                     simulated = self.replay(*options, "--simulate")
-                    ran = self.replay(*options, *FLAGS, "--cached", "--writes", "--verify",
-                                      *([f"--always-{policy}"] if policy != "native" else []))
+                    always = [f"--always-{policy}"] if policy != "native" else []
+                    ran = self.replay(*options, *flags_of(policy), "--cached", "--writes",
+                                      "--verify", *always)
                     self.assertEqual({name: ran[name] for name in SAME},
                                      {name: simulated[name] for name in SAME})
                     self.assertTrue(
@@ -99,7 +105,7 @@ class Run(Traces):
         self.generate("--seed", 5)
         for policy, *options in (["native"], ["gram"], ["gram", "--batch", 2, "--batch-wait", 50],
                                  ["dedu"]):
-            ran = self.replay("--policy", policy, *SIZES, *FLAGS, "--cached", "--verify",
+            ran = self.replay("--policy", policy, *SIZES, *flags_of(policy), "--cached", "--verify",
                               "--threads", 8, *options)
             self.assertEqual((ran["accesses"], ran["threads"],
                               ran["host_hits"] + ran["device_hits"] + ran["misses"]),
@@ -157,8 +163,9 @@ class Run(Traces):
             for policy, threads in (("native", 1), ("gram", 1), ("gram", 3), ("dedu", 3)):
                 with self.subTest(pages=pages, policy=policy, threads=threads):
                     ran = self.replay("--policy", policy, "--ram", "64KiB",
-                                      *(["--gpu", "64KiB"] if policy != "native" else []), *FLAGS,
-                                      "--threads", threads, "--cached", "--verify")
+                                      *(["--gpu", "64KiB"] if policy != "native" else []),
+                                      *flags_of(policy), "--threads", threads, "--cached",
+                                      "--verify")
                     self.assertEqual((ran["host_hits"] + ran["device_hits"] + ran["misses"],
                                       ran["ram_bytes"]), (20, 65536))
 
@@ -188,9 +195,11 @@ class Run(Traces):
                 (2, ["trace", *gram, "--simulate"], ["--cached", "--simulate"]),
                 (2, ["trace", *dedu, "--always-gram"], ["--always-gram", "--policy gram"]),
                 (2, ["trace", *gram, "--sign-on", "cpu"], ["--sign-on", "--policy dedu"]),
-                (2, ["trace", "--policy", "native", "--ram", "64KiB", "--cached", *FLAGS, "--batch",
-                     "5"],
+                (2, ["trace", "--policy", "native", "--ram", "64KiB", "--cached", "--batch", "5"],
                  ["--batch", "--policy gram"]),
+                (2, ["trace", "--policy", "native", "--ram", "64KiB", "--cached", "--backend",
+                     "gpu"],
+                 ["--backend", "native", "--policy gram"]),
                 (2, ["trace", *gram, "--batch", "0"], ["--batch", "'0'", "from 1"]),
                 (2, ["trace", *dedu, "--batch", "0"], ["--batch", "'0'", "from 1"]),
                 (2, ["trace", *dedu, "--sign-on", "gpu"], ["--sign-on", "'gpu'", "device"]),
@@ -249,7 +258,7 @@ class Run(Traces):
             with self.subTest(policy=policy):
                 ran = penstock("replay", "trace", "--policy", policy, "--ram", "40KiB",
                                *(["--gpu", "16KiB"] if policy != "native" else []), "--cached",
-                               *FLAGS, "--writes", cwd=self.folder, preexec_fn=limit)
+                               *flags_of(policy), "--writes", cwd=self.folder, preexec_fn=limit)
                 self.assertEqual((ran.returncode, ran.stdout), (1, b""))
                 self.assert_one_line(ran.stderr, "EFBIG", "ulimit -f",
                                      "not all that was written is in the files")
@@ -290,7 +299,7 @@ class Run(Traces):
                 (self.folder / "trace").write_text(text.format(name))
                 before = (self.folder / "trace").read_bytes()
                 ran = penstock("replay", "trace", "--policy", "native", "--ram", "4KiB", "--cached",
-                               *FLAGS, "--writes", cwd=self.folder)
+                               "--writes", cwd=self.folder)
                 self.assertEqual((ran.returncode, ran.stdout), (1, b""))
                 self.assert_one_line(ran.stderr, f"'{name}' is the trace itself", "--writes")
                 self.assertEqual((self.folder / "trace").read_bytes(), before)

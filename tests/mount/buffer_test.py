@@ -94,7 +94,7 @@ def clones(policy):
         check(second["misses"] == first["misses"], f"pages were read again: {first}, then {second}")
         check(second["reads past the buffer"] == 0, f"the buffer was passed by: {second}")
         done = mount.end()["buffer"]
-    check(done["policy"] == policy and done["backend"] == mounted.BACKEND
+    check(done["policy"] == policy and done["backend"] == mounted.backend_of(policy)
           and done["misses"] == first["misses"],
           f"another report: {done}")
     print(f"{policy}: {len(names)} files, {pages} pages: {done}")

@@ -72,7 +72,9 @@ class Ends(unittest.TestCase):
                 (["--buffer", "gram", "--ram", "1MiB", "--gpu", "1MiB", "--page", "5000"],
                  ["--page", "power of two"]),
                 (["--buffer", "gram", "--ram", "1MiB", "--gpu", "1MiB", "--backend", "tpu"],
-                 ["--backend", "'tpu'"])):
+                 ["--backend", "'tpu'"]),
+                (["--buffer", "native", "--ram", "1MiB", "--backend", "gpu"],
+                 ["--backend", "native", "--buffer gram"])):
             self.refused(self.source, self.point, *flags, status=2, parts=parts)
         self.refused(self.source, self.point,
                      *mounted.buffer_flags("gram", "9MiB", "900TiB", "--page", "1MiB"),

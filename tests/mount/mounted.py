@@ -107,11 +107,16 @@ class Mount:
             subprocess.run(["umount", "-l", str(self.point)], check=False)
 
 
+def backend_of(policy):
+    """native has no part on a device, and refuses a GPU."""
+    return BACKEND if policy != "native" else "cpu"
+
+
 def buffer_flags(policy, ram, gpu, *more):
     """Of a mount that reads through a buffer; its device's part lies in ordinary memory, unless the
     environment says gpu. As few threads as a small buffer has room for, on any machine."""
-    return ["--buffer", policy, "--ram", ram, "--gpu", gpu, "--backend", BACKEND, "--threads", "4",
-            *more]
+    return ["--buffer", policy, "--ram", ram, "--gpu", gpu, "--backend", backend_of(policy),
+            "--threads", "4", *more]
 
 
 def skip(why):
