@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <condition_variable>
 #include <cstdio>
+#include <exception>
 #include <mutex>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -100,9 +102,20 @@ private:
         return errors_.get();
     }
 
+    // Threads wait for each other, so none may leave with an exception and say nothing.
+    void write_pieces(char* room) {
+        try {
+            take_pieces(room);
+        } catch (const std::exception&) {
+            errors_.note({-ENOMEM, "out of memory"});  // so short that it needs none
+        }
+        const std::lock_guard lock(mutex_);  // no thread is between its look and its sleep
+        turn_.notify_all();
+    }
+
     // Takes pieces in the order of the files, reads each beside other threads, and writes it in
     // its turn.
-    void write_pieces(char* room) {
+    void take_pieces(char* room) {
         std::unique_lock lock(mutex_);
         while (!errors_.stop()) {
             while (next_file_ < files_.size() && next_byte_ == files_[next_file_].size_bytes) {
@@ -122,11 +135,10 @@ private:
             if (errors_.stop()) break;
             if (ended.ok()) ended = to_.write(room, bytes);
             if (ended.ok()) written_ += bytes;
-            errors_.note(ended);
+            errors_.note(std::move(ended));
             ++done_;
             turn_.notify_all();
         }
-        turn_.notify_all();
     }
 
     // A read that stops early is asked again and then says why; 0 would mean that the file ended

@@ -118,6 +118,8 @@ public:
           expected_(verify ? header.page_bytes : 0),
           made_up_(made_up) {}
 
+    [[nodiscard]] bool has_session() const { return session_ != nullptr; }
+
     status play(const trace::record& record) {
         if (record.kind == trace::operation::flush) {
             ++flushes;
@@ -233,6 +235,10 @@ status make_buffer(const std::string& trace, const trace::trace_header& header,
     return {};
 }
 
+status no_session() {
+    return {-ENOMEM, "no memory for another thread's session; give fewer --threads"};
+}
+
 status play_by_threads(trace::reader& from, const run_settings& settings, buffer::manager& all,
                        outcome& sum) {
     apps::first_error errors;
@@ -240,6 +246,10 @@ status play_by_threads(trace::reader& from, const run_settings& settings, buffer
     std::atomic<std::uint64_t> made_up{0};
     apps::on_threads(settings.threads, [&](std::uint32_t) {
         file_player own_player(all, from.header(), settings.verify, made_up);
+        if (!own_player.has_session()) {
+            errors.note(no_session());
+            return;
+        }
         std::vector<trace::record> records;
         do {
             {
@@ -260,6 +270,7 @@ status play_by_threads(trace::reader& from, const run_settings& settings, buffer
 
 status flush_all(const trace::trace_header& header, buffer::manager& all) {
     const auto session = all.open_session();
+    if (session == nullptr) return no_session();
     status first;
     for (std::uint32_t file = 0; file < header.files.size(); ++file)
         if (const int code = session->flush(file); code != 0 && first.ok())

@@ -4,12 +4,15 @@
 // overlap. For the baselines; only in programs with CUDA.
 #pragma once
 
+#include <cerrno>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <cuda_runtime.h>
+#include <exception>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "common/gpu.cuh"
 #include "common/process.hpp"
@@ -146,10 +149,15 @@ inline void staged_pipeline::work_on(staged_work& work) {
     cudaSetDevice(device_);  // a new thread begins with device 0
     slice_of_chunk item{};
     while (take(work, item)) {
-        const status done = pass(work, item);
+        status done;
+        try {
+            done = pass(work, item);
+        } catch (const std::exception&) {       // others would wait for this slice for ever
+            done = {-ENOMEM, "out of memory"};  // so short that it needs none
+        }
         if (done.ok()) continue;
         std::lock_guard lock(mutex_);
-        if (failed_.ok()) failed_ = done;
+        if (failed_.ok()) failed_ = std::move(done);
         started_.notify_all();
     }
 }
