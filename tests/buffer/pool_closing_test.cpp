@@ -8,6 +8,7 @@
 #include <cstring>
 #include <thread>
 
+#include "buffer/pool/manager.hpp"
 #include "penstock/buffer.hpp"
 #include "region/support.hpp"
 
@@ -216,6 +217,26 @@ TEST_P(closing, a_fresh_page_without_a_change_leaves_it_as_it_was) {
     bytes expected(pages * page_bytes, 1);
     expected[4 * page_bytes] = 9;
     EXPECT_EQ(read_file(name), expected);
+}
+
+// What one file keeps back is told, and is not the end of the others.
+TEST_P(closing, of_all_writes_the_files_behind_one_that_a_session_holds) {
+    const std::string second = folder / "g";
+    write_file(second, bytes(pages * page_bytes, 1));
+    std::uint32_t other_number = 99;
+    ASSERT_TRUE(pool->open_file(second, file_access::read_write, other_number).ok());
+    ASSERT_GT(other_number, number) << "the file that is held is closed first";
+    const std::byte nine{9};
+    ASSERT_EQ(other->write(other_number, 2 * page_bytes, &nine, 1), 1);
+    fixed_page held;
+    ASSERT_EQ(session->fix({3, number}, use_kind::write, held), 0);
+    {
+        const buffer::shared_manager kept = buffer::pool_access::of(*pool);
+        pool.reset();
+        EXPECT_EQ(read_file(second)[2 * page_bytes], 9);
+        session->unfix(held, false);
+        TearDown();
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(of, closing,

@@ -141,8 +141,13 @@ int manager::begin_close(session* by, std::uint32_t number) {
 }
 
 int manager::end_close(session* by, std::uint32_t number, bool flushes) {
-    int code = flushes ? by->flush(number) : 0;
-    if (code == 0) code = drop_pages(number);
+    int code = 0;
+    try {
+        code = flushes ? by->flush(number) : 0;
+        if (code == 0) code = drop_pages(number);
+    } catch (const std::exception&) {  // no memory; the file stays, and a later close ends it
+        code = -ENOMEM;
+    }
     if (code != 0) states().reopen(number);
     return code;
 }

@@ -187,14 +187,10 @@ public:
             found->second.is_closing = true;
         }
         int code = 0;
-        if (flush) {
-            const std::lock_guard own_hold(in_own_);
-            code = own_->flush(number);
-        }
-        if (code == 0) code = all_->begin_close(own_.get(), number);
-        if (code == 0) {
-            const std::lock_guard own_hold(in_own_);
-            code = all_->end_close(own_.get(), number, flush);
+        try {
+            code = empty_file(number, flush);
+        } catch (const std::exception&) {  // no memory; another close has to find the file
+            code = -ENOMEM;
         }
         std::map<std::uint32_t, pool_file>::node_type closed;  // ends without the lock
         const std::lock_guard hold(table_);
@@ -245,17 +241,16 @@ public:
     // to write.
     [[nodiscard]] bool here() const { return owner_.here(); }
 
+    // In a destructor, so nothing throws. What keeps one file back is told and is not the end of
+    // the others.
     void close_all() {
-        while (!files_.empty()) {
-            const std::uint32_t number = files_.begin()->first;
-            const std::string path = files_.begin()->second.path;
+        for (auto at = files_.begin(); at != files_.end();) {
+            const std::uint32_t number = at->first;
             if (const int code = close_file(number, true); code != 0) {
-                lines_.say(
-                    "'" + path + "': " + error_text(code) +
-                    "; what was changed in the buffer and is not in the file is lost with the end "
-                    "of the buffer");
-                if (close_file(number, false) != 0) return;
+                say_lost(number, code);
+                static_cast<void>(close_file(number, false));
             }
+            at = files_.upper_bound(number);
         }
     }
 
@@ -306,6 +301,29 @@ private:
         return {};
     }
 
+    void say_lost(std::uint32_t number, int code) {
+        try {
+            lines_.say("'" + files_.at(number).path + "': " + error_text(code) + what_is_lost_);
+        } catch (const std::exception&) {  // no memory for more words
+            lines_.say(what_is_lost_);
+        }
+    }
+
+    // All pages of a file that is to be closed leave, written before if that is wanted.
+    int empty_file(std::uint32_t number, bool flush) {
+        int code = 0;
+        if (flush) {
+            const std::lock_guard own_hold(in_own_);
+            code = own_->flush(number);
+        }
+        if (code == 0) code = all_->begin_close(own_.get(), number);
+        if (code == 0) {
+            const std::lock_guard own_hold(in_own_);
+            code = all_->end_close(own_.get(), number, flush);
+        }
+        return code;
+    }
+
     // The file system has not cut the file, so its size is as before. The rest of the page in which
     // the cut was to be is not zero in the file.
     void take_back_cut(std::uint32_t number, const pool_file& file, std::uint64_t bytes, int code) {
@@ -332,6 +350,9 @@ private:
     const host::process_owner owner_;
     const buffer_options how_;
     settings::log_lines lines_;
+    const std::string what_is_lost_ =
+        "; what was changed in the buffer and is not in the file is lost with the end of the "
+        "buffer";
     host::hub& shared_;
     std::unique_ptr<device_frames> frames_;
     std::unique_ptr<manager> all_;
