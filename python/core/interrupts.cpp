@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <exception>
 #include <memory>
 #include <mutex>
-#include <system_error>
 #include <thread>
 
 #include "penstock/runtime.hpp"
@@ -62,22 +62,33 @@ void on_signal(int number, siginfo_t* info, void* context) {
     else s.before.sa_handler(number);
 }
 
+class all_signals_blocked {
+public:
+    all_signals_blocked() {
+        sigset_t all;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before_);
+    }
+    ~all_signals_blocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+    all_signals_blocked(const all_signals_blocked&) = delete;
+    all_signals_blocked& operator=(const all_signals_blocked&) = delete;
+
+private:
+    sigset_t before_;
+};
+
 // The thread does not handle signals of the process. A child of fork() has none yet.
 bool start_watch(watch_state& s) {
     if (s.process == getpid()) return true;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool started = true;
     if (s.process != 0) s.begin_anew();
     try {
+        const all_signals_blocked until_started;
         std::thread(run_watch, std::ref(s)).detach();
-    } catch (const std::system_error&) {
-        started = false;  // Ctrl-C then waits for the end of the call
+    } catch (const std::exception&) {  // no thread, or no memory for one
+        return false;                  // Ctrl-C then waits for the end of the call
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    if (started) s.process = getpid();
-    return started;
+    s.process = getpid();
+    return true;
 }
 
 bool is_main_thread() { return syscall(SYS_gettid) == getpid(); }

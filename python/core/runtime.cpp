@@ -278,7 +278,10 @@ void bind_runtime(nb::module_& m) {
                  return rt->device_name(device_of(*rt, i));
              })
         .def("device_number",
-             [](const runtime_box& box, std::uint32_t i) { return box.open()->settings(i).device; })
+             [](const runtime_box& box, std::uint32_t i) {
+                 const std::shared_ptr<runtime> rt = box.open();
+                 return rt->settings(device_of(*rt, i)).device;
+             })
         .def("page_bytes", [](const runtime_box& box) { return box.open()->settings().page_bytes; })
         .def("cache_bytes",
              [](const runtime_box& box) { return box.open()->settings().cache_bytes.value(); })

@@ -112,7 +112,7 @@ class settings(common.Case):
         rt = self.runtime(device=[0, 1])
         self.assertEqual((rt.device_count, rt.device_numbers), (2, [0, 1]))
         self.assertEqual(len({rt.ref_bytes(0), rt.ref_bytes(1)}), 2)
-        for call in (rt.ref_bytes, rt.settings):
+        for call in (rt.ref_bytes, rt.settings, rt._core.device_name, rt._core.device_number):
             with self.assertRaisesRegex(ValueError, "no device 2"):
                 call(2)
 
