@@ -186,6 +186,9 @@ template <typename Group>
 PENSTOCK_HD PENSTOCK_INLINE bool fall_back(const Group& g, std::uint64_t tile_count,
                                            state_of<Group>& s) {
     g.sync();
+    // Threads that came together for the last place have each counted on.
+    if (g.is_leader() && s.count > most_candidates) s.count = most_candidates;
+    g.sync();
     const bool empty = s.count == 0;
     const auto stand_in = static_cast<std::uint32_t>(
         tile_count < fallback_candidates ? tile_count : fallback_candidates);

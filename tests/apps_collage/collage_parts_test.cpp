@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <random>
 #include <set>
 
@@ -164,6 +165,17 @@ protected:
     std::filesystem::path folder_;
     library library_;
 };
+
+// Of a damaged or hostile table more tiles may come than there is room for, and threads of a group
+// that see the last place free at the same time each count one.
+TEST(collage_candidates, are_no_more_than_the_list_has_places) {
+    const auto state = std::make_unique<state_of<lane>>();
+    state->count = most_candidates + 255;
+    state->first = most_candidates + 100;
+    EXPECT_FALSE(fall_back(lane{}, 1 << 20, *state));
+    EXPECT_EQ(state->count, most_candidates);
+    EXPECT_EQ(state->first, 100u);
+}
 
 // Gathers all blocks batch by batch, compares as the second kernel would, and expects the picture
 // of the other baseline.
