@@ -40,9 +40,8 @@ struct staged_source {
     template <typename Group, typename Body>
     PENSTOCK_HD int for_each_window(const Group& g, std::uint64_t from, std::uint64_t to,
                                     const Body& body) const {
-        // -EAGAIN: a chain leads out of the staged text; the host stages the job again, with more
-        // behind it.
-        if (piece.end < piece.file_bytes && piece.end < to + window_margin) return -EAGAIN;
+        // A chain leads out of the staged text; the host stages the job again, with more behind it.
+        if (piece.end < piece.file_bytes && piece.end < to + window_margin) return needs_more_text;
         body(text_window{text + piece.text_at, piece.begin, piece.end}, from, to);
         g.sync();
         return 0;
@@ -100,10 +99,6 @@ public:
     }
 
     status launch(const search_view& view, const std::vector<job>& jobs, std::uint64_t groups) {
-        // A launch after the first may be for jobs that need more text behind them.
-        if (launched_ && view.chained_count != 0)
-            look_ahead_ = std::min(look_ahead_ * 4, batch_bytes / 2);
-        launched_ = true;
         bool good = true;
         std::uint32_t first = 0;
         for (std::uint32_t turn = 0; good && first < jobs.size() && !was_interrupted(); ++turn)
@@ -112,7 +107,16 @@ public:
         return good && ended ? status{} : apps::cuda_error();
     }
 
+    // Whether jobs that need more text behind them get more by the next launch.
+    bool look_further() {
+        if (look_ahead_ == most_ahead) return false;
+        look_ahead_ = std::min(look_ahead_ * 4, most_ahead);
+        return true;
+    }
+
 private:
+    static constexpr std::uint64_t most_ahead = batch_bytes / 2;
+
     // Reads a batch of the jobs from `first` on, which moves behind it, and leaves copy and count
     // to the streams. False: CUDA has an error.
     bool send(batch& b, const search_view& view, const std::vector<job>& jobs, std::uint64_t groups,
@@ -170,7 +174,6 @@ private:
     std::uint32_t threads_;
     const std::vector<input_file>& files_;
     std::uint64_t look_ahead_ = 4096;
-    bool launched_ = false;
     std::uint64_t filled_bytes_ = 0;
     batch batches_[2];
     apps::gpu_stream copy_stream_, count_stream_;
@@ -190,6 +193,7 @@ status make_cuda_search(int device, std::uint32_t threads, const file_list& file
     out.least_piece = least_gpu_piece;
     out.launch = [search](const search_view& view, const std::vector<job>& jobs,
                           std::uint64_t groups) { return search->launch(view, jobs, groups); };
+    out.look_further = [search] { return search->look_further(); };
     return {};
 }
 

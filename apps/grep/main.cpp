@@ -293,7 +293,11 @@ std::string session::message_of(const file_error& e) const {
     const std::string left_out =
         prints_lines ? "its lines are left out" : "its counts are left out";
     return apps::shown(files.files[e.file].path) + ": " + error_text(e.code) + "; " +
-           (e.code == -ESTALE ? "it changed while it was read: run again; " : "") + left_out;
+           (e.code == -ESTALE ? "it changed while it was read: run again; " : "") +
+           (e.code == -EFBIG && method == "cuda"
+                ? "matches that overlap go on for too long: use --method penstock; "
+                : "") +
+           left_out;
 }
 
 // word<TAB>path<TAB>count, one line per count, with field_of() the path; a word may have tabs, so

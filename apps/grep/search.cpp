@@ -158,17 +158,22 @@ status file_search::run_jobs(big_vector<record>& records, counted_files& out) {
         std::vector<std::int32_t> codes;
         if (status s = collect(places, records, codes); !s) return s;
         out.collect_seconds += watch.lap();
+        const bool wants_text =
+            std::find(codes.begin(), codes.end(), needs_more_text) != codes.end();
+        const bool gets_text = wants_text && by_.look_further && by_.look_further();
         std::vector<std::uint32_t> again;
         bool crowded = false;
         for (std::size_t i = 0; i < batch.size(); ++i) {
             if (concerns_runtime(codes[i])) return {codes[i], error_text(codes[i])};
-            const bool needs_fewer = may_pass(codes[i]) && groups > 1;
+            const bool needs_fewer = may_pass(codes[i]) && groups > 1,
+                       needs_text = codes[i] == needs_more_text;
             crowded = crowded || needs_fewer;
             std::int32_t& of_file = codes_[batch[i].file];
-            if (needs_fewer || codes[i] == job_open) again.push_back(places[i]);
-            else if (of_file == 0) of_file = codes[i];
+            if (needs_fewer || (needs_text && gets_text) || codes[i] == job_open)
+                again.push_back(places[i]);
+            else if (of_file == 0) of_file = needs_text ? -EFBIG : codes[i];
         }
-        if (again.size() == batch.size() && !crowded)
+        if (again.size() == batch.size() && !crowded && !gets_text)
             return {-EIO, "the search made no progress; please report this"};
         if (crowded) groups = std::max<std::uint64_t>(1, launched / 2);
         waiting.insert(waiting.begin(), again.begin(), again.end());

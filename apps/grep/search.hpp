@@ -28,6 +28,10 @@ struct search_method {
     // again by fewer.
     std::function<status(const search_view&, const std::vector<job>& jobs, std::uint64_t groups)>
         launch;
+    // Of a method whose launch gives a part of the text behind a job, which answers needs_more_text
+    // where that is too little: has the next launch give more. False: it has no room for more.
+    // Empty: of the others.
+    std::function<bool()> look_further;
     std::uint64_t groups = 1;          // how many could run at once; less if there is no room
     std::uint64_t text_bytes = 16384;  // a group's room for copied text
     // How finely files are cut. A GPU has thousands of groups, so there a single file of some
@@ -35,6 +39,8 @@ struct search_method {
     std::uint64_t least_piece = 256 << 10;
 };
 inline constexpr std::uint64_t least_gpu_piece = 16 << 10;
+// The code of a job, and no errno: fewer groups would not help it.
+inline constexpr std::int32_t needs_more_text = -4096;
 
 // Kernels that read the files through Penstock's page cache. `rt` must outlive the method.
 search_method make_penstock_search(runtime& rt);
