@@ -9,6 +9,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <new>
 #include <numeric>
 
 #include "library.hpp"
@@ -150,15 +151,28 @@ public:
         while (take(r)) {
             const bool is_large = r.end - r.begin >= inline_blocks;
             if (!is_large) split_all(points, r);
-            const bool in_parts = is_large && split(points, r, left, right);
+            if (is_large && split(points, r, left, right) && !put(left, right)) {
+                split_all(points, left);
+                split_all(points, right);
+            }
             const std::lock_guard lock(mutex_);
-            if (in_parts) waiting_.insert(waiting_.end(), {left, right});
             --working_;
             changed_.notify_all();
         }
     }
 
 private:
+    // False: there is no memory to leave them to other threads, which wait for this one.
+    bool put(const range& left, const range& right) {
+        try {
+            const std::lock_guard lock(mutex_);
+            waiting_.insert(waiting_.end(), {left, right});
+            changed_.notify_all();
+            return true;
+        } catch (const std::bad_alloc&) {
+            return false;
+        }
+    }
     bool take(range& out) {
         std::unique_lock lock(mutex_);
         changed_.wait(lock, [&] { return !waiting_.empty() || working_ == 0; });
