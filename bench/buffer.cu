@@ -251,8 +251,9 @@ void exchange_path(context& here) {
         std::min<std::uint64_t>(here.threads(here.on_gpu() ? 4 : 1), most_queues));
     const buffer::frames_shape shape{frames_each, frames_each, frame_bytes, queues, most_moves};
     std::string why;
-    const auto frames = here.on_gpu() ? buffer::make_gpu_frames(0, shape, why)
-                                      : buffer::make_cpu_frames(shape, why);
+    const auto frames = here.on_gpu()
+                            ? buffer::make_gpu_frames(here.own_options().device, shape, why)
+                            : buffer::make_cpu_frames(shape, why);
     if (frames == nullptr) throw failure(-ENOMEM, "exchange: " + why + "; give a smaller --file");
     std::memset(frames->host_frames(), 1, frames_each * frame_bytes);
     plain_copy bus(here, frames_each * frame_bytes);
@@ -367,7 +368,8 @@ struct filled_buffer {
                                               .sessions = static_cast<std::uint32_t>(threads),
                                               .fixed_pages = fixed_pages};
         std::string why;
-        frames = here.on_gpu() ? buffer::make_gpu_frames(0, buffer::frames_for(wanted), why)
+        frames = here.on_gpu() ? buffer::make_gpu_frames(here.own_options().device,
+                                                         buffer::frames_for(wanted), why)
                                : buffer::make_cpu_frames(buffer::frames_for(wanted), why);
         if (frames == nullptr) throw failure(-ENOMEM, "buffer: " + why + "; give a smaller --file");
         require(buffer::manager::make(wanted, *frames, host::linux_environment(), all));

@@ -231,6 +231,7 @@ void kept_file(context& here) {
 // R10: the keeper has 8 GiB, or a quarter of what is free.
 void memory_after_kill(context& here) {
     const auto free_bytes = [] {
+        const on_gpu first(0);  // that of the keeper and the reader
         std::size_t free = 0, total = 0;
         require_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
         return static_cast<double>(free);
