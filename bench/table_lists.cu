@@ -137,10 +137,13 @@ private:
             wait();
         });
         if (looks) expect_right_rows(of_, numbers_, out_, count, wrong_);
+        // Rows that the gather before has just brought would be found.
+        choose(count);
         all.graph.time([&] {
             graph.launch(stream_);
             wait();
         });
+        if (looks) expect_right_rows(of_, numbers_, out_, count, wrong_);
         choose(count);
         all.mapping.time([&] {
             by_hand(count, [&](const std::int64_t* list) {
@@ -186,29 +189,31 @@ private:
     std::optional<uring_reader> uring_;
 };
 
-// One warp; the next number depends on the row.
+// One warp; the next number depends on the row, and on where the chain began: chains that meet part
+// again.
 __global__ void chase_table(const __grid_constant__ runtime_ref fs,
-                            const __grid_constant__ table_ref rows, std::uint64_t count,
-                            std::uint64_t* row, std::uint64_t* sum) {
+                            const __grid_constant__ table_ref rows, std::uint64_t first,
+                            std::uint64_t count, std::uint64_t* row, std::uint64_t* sum) {
     const warp g;
-    std::uint64_t number = 1;
+    std::uint64_t number = first;
     for (std::uint64_t i = 0; i < count; ++i) {
         read_row(g, fs, rows, number, row);
-        number = row[0] % rows.size();
+        number = mix64(row[0] + first + i) % rows.size();
         g.sync();
     }
     if (g.is_leader()) *sum = number;
 }
 __global__ void chase_plain(const std::byte* plain, std::uint64_t row_bytes, std::uint64_t rows,
-                            std::uint64_t count, std::uint64_t* row, std::uint64_t* sum) {
+                            std::uint64_t first, std::uint64_t count, std::uint64_t* row,
+                            std::uint64_t* sum) {
     const warp g;
-    std::uint64_t number = 1;
+    std::uint64_t number = first;
     for (std::uint64_t i = 0; i < count; ++i) {
         const std::uint64_t* const from =
             reinterpret_cast<const std::uint64_t*>(plain + number * row_bytes);
         for (std::uint64_t w = g.rank(); w < row_bytes / 8; w += 32) row[w] = __ldcg(from + w);
         g.sync();
-        number = mix64(row[0] + number) % rows;
+        number = mix64(row[0] + first + i) % rows;
         g.sync();
     }
     if (g.is_leader()) *sum = number;
@@ -219,12 +224,14 @@ void after_another(context& here, const opened_table& of, const std::byte* rows)
     const memory row(backend::gpu, listed_row_bytes), sum(backend::gpu, 8);
     measured rates;
     for (std::uint64_t repeat = 0; repeat <= here.repeats(5); ++repeat) {
+        // Other rows each time: those of the repeat before were drawn into the cache.
+        const std::uint64_t first = mix64(repeat) % of.rows->size();
         const double ours = kernel_seconds([&] {
-            chase_table<<<1, 32>>>(of.file.rt->ref(), of.rows->ref(), count,
+            chase_table<<<1, 32>>>(of.file.rt->ref(), of.rows->ref(), first, count,
                                    row.as<std::uint64_t>(), sum.as());
         });
         const double plain = kernel_seconds([&] {
-            chase_plain<<<1, 32>>>(rows, listed_row_bytes, of.rows->size(), count,
+            chase_plain<<<1, 32>>>(rows, listed_row_bytes, of.rows->size(), first, count,
                                    row.as<std::uint64_t>(), sum.as());
         });
         require(of.rows->check());
