@@ -10,8 +10,13 @@
 
 namespace penstock::bench {
 
-// Acquire of a region after another device changed a part of the file, against bringing the whole
+// Acquire of a region after another region changed a part of the file, against bringing the whole
 // file again; and release, against copying the region in its own memory.
+//
+// Both regions are of one device. As long as the other one is mapped, the pages that it changed
+// come from its memory, and no byte of them crosses the bus. So the rows of changed pages come in
+// twos: with it, and with it closed before the acquire, when they come from the file as those of
+// another program do.
 
 namespace {
 
@@ -37,21 +42,23 @@ public:
         pages_ = bytes / region_page_bytes;
         rt_ = here_.make_runtime({.page_bytes = 65536, .cache_bytes = 64 * mib, .writable = true});
         others_ = memory(rt_->where(), 8);
-        const std::string& path = here_.file().path();
-        // Only regions write the file.
-        const region_options alone{.outside_writers = false};
-        require(map_region(*rt_, path, 0, 0, protection::read, alone, reader_));
-        require(map_region(*rt_, path, 0, 0, protection::read_write, alone, writer_));
+        map(protection::read, reader_);
+        map(protection::read_write, writer_);
 #if defined(PENSTOCK_WITH_CUDA)
         if (here_.on_gpu()) hand_ = std::make_unique<by_hand>(here_);
 #endif
         if (!here_.on_gpu()) plain_.resize(bytes_);
-        for (const double percent : {0.0, 0.1, 1.0, 10.0, 50.0, 75.0, 100.0}) row(percent);
+        for (const double percent : {0.0, 0.1, 1.0, 10.0, 50.0, 75.0, 100.0}) rows(percent);
         for (const double percent : {0.0, 1.0}) request_row(percent);
         release_rows();
     }
 
 private:
+    void map(protection access, std::unique_ptr<file_region>& out) {
+        // Only regions write the file.
+        require(
+            map_region(*rt_, here_.file().path(), 0, 0, access, {.outside_writers = false}, out));
+    }
     timed_run copy_again(std::uint64_t threads) {
 #if defined(PENSTOCK_WITH_CUDA)
         if (here_.on_gpu()) return hand_->run(piece_bytes, threads);
@@ -75,31 +82,46 @@ private:
         require_none(others_, "words are not as they were released");
     }
 
-    void row(double percent) {
+    // `from_file`: no region has the changed pages when they are brought.
+    void bring(std::uint64_t count, bool from_file, measured& took) {
+        change(count);
+        expect_pages(count, "release", writer_->release());
+        if (from_file) require(writer_->close(), "close");
+        const std::uint64_t before = reader_->traffic().pages_from_neighbours;
+        const stopwatch watch;
+        const std::int64_t fetched = reader_->acquire();
+        const double seconds = watch.seconds();
+        expect_pages(count, "acquire", fetched);
+        took.add(1e3 * seconds, watch, seconds);
+        check(count);
+        if (!from_file) return;
+        expect(reader_->traffic().pages_from_neighbours == before,
+               "pages came from another region, and not from the file");
+        map(protection::read_write, writer_);
+    }
+    void rows(double percent) {
         const auto count = static_cast<std::uint64_t>(percent / 100 * static_cast<double>(pages_));
         if (percent != 0 && count == 0) return;
-        measured took;
+        measured from_region, from_file;
         by_threads again({8, 16}, here_.host_threads());
         for (std::uint64_t repeat = 0; repeat < here_.repeats(3); ++repeat) {
-            change(count);
-            expect_pages(count, "release", writer_->release());
-            const stopwatch watch;
-            const std::int64_t fetched = reader_->acquire();
-            const double seconds = watch.seconds();
-            expect_pages(count, "acquire", fetched);
-            took.add(1e3 * seconds, watch, seconds);
-            check(count);
+            bring(count, false, from_region);
+            if (count != 0) bring(count, true, from_file);
             again.measure([&](std::uint64_t threads) { return copy_again(threads); });
         }
-        took.baseline = again.seconds().times(1e3);
-        std::ostringstream title;
-        title << "acquire of a region of which " << percent << " % of the pages changed";
-        here_.add(
-            "S12", title.str(), region_page_bytes, "ms", took,
-            (here_.on_gpu() ? "the whole file again, by a pipeline, " : "the whole file again, ") +
-                again.name(),
-            std::to_string(count) + " of " + std::to_string(pages_) +
-                " pages, each found as released");
+        const auto add = [&](measured& took, const char* by) {
+            took.baseline = again.seconds().times(1e3);
+            std::ostringstream title;
+            title << "acquire of a region, " << percent << " % of its pages changed" << by;
+            here_.add("S12", title.str(), region_page_bytes, "ms", took,
+                      (here_.on_gpu() ? "the whole file again, by a pipeline, "
+                                      : "the whole file again, ") +
+                          again.name(),
+                      std::to_string(count) + " of " + std::to_string(pages_) +
+                          " pages, each found as released");
+        };
+        add(from_region, count == 0 ? "" : of_region);
+        if (count != 0) add(from_file, ", which come from the file");
     }
 
     // How long the caller of acquire_async is held up, beside how long acquire takes.
@@ -124,7 +146,8 @@ private:
             took.baseline.add(1e6 * other.seconds());
         }
         std::ostringstream title;
-        title << "the caller's time in acquire_async, " << percent << " % of the pages changed";
+        title << "the caller's time in acquire_async, " << percent << " % of the pages changed"
+              << (count == 0 ? "" : of_region);
         here_.add("32.2", title.str(), region_page_bytes, "us", took, "acquire, which waits",
                   "the request ended after " + std::to_string(static_cast<int>(ends.median())) +
                       " us in the median; each page found as released");
@@ -149,13 +172,16 @@ private:
     void copy_inside() {
 #if defined(PENSTOCK_WITH_CUDA)
         if (here_.on_gpu()) {
-            cudaMemcpyAsync(hand_->device.as<void>(), writer_->data(), bytes_,
-                            cudaMemcpyDeviceToDevice, nullptr);
+            require_cuda(cudaMemcpyAsync(hand_->device.as<void>(), writer_->data(), bytes_,
+                                         cudaMemcpyDeviceToDevice, nullptr),
+                         "copy");
             return require_cuda(cudaStreamSynchronize(nullptr), "copy");
         }
 #endif
         std::memcpy(plain_.data(), writer_->data(), bytes_);
     }
+
+    static constexpr const char* of_region = " by another region of this device";
 
     context& here_;
     std::unique_ptr<runtime> rt_;

@@ -198,12 +198,17 @@ class Bench(InFolder):
     def test_acquire_fetches_what_was_changed_and_no_more(self):
         rows = self.bench("acquire", "--file", "8MiB", "--repeats", "2", "--threads", "2")
         self.assertEqual([row["case"] for row in rows],
-                         [f"acquire of a region of which {part} % of the pages changed"
-                          for part in (0, 0.1, 1, 10, 50, 75, 100)]
-                         + [f"the caller's time in acquire_async, {part} % of the pages changed"
-                            for part in (0, 1)]
-                         + ["release of a region of which nothing changed"])
-        for row, pages in zip(rows, (0, 2, 20, 204, 1024, 1536, 2048)):
+                         ["acquire of a region, 0 % of its pages changed"]
+                         + [f"acquire of a region, {part} % of its pages changed{by}"
+                            for part in (0.1, 1, 10, 50, 75, 100)
+                            for by in (" by another region of this device",
+                                       ", which come from the file")]
+                         + ["the caller's time in acquire_async, 0 % of the pages changed",
+                            "the caller's time in acquire_async, 1 % of the pages changed by "
+                            "another region of this device",
+                            "release of a region of which nothing changed"])
+        for row, pages in zip(rows, (0, 2, 2, 20, 20, 204, 204, 1024, 1024, 1536, 1536, 2048,
+                                     2048)):
             self.assertIn(f"{pages} of 2048 pages, each found as released", row["note"])
 
     def test_a_region_is_filled_from_the_cache(self):
