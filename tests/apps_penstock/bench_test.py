@@ -287,7 +287,13 @@ class Bench(InFolder):
         self.assertTrue([row for row in rows if "clock shard" in row["case"]])
         waste = {row["page_bytes"]: row["value"] for row in rows
                  if row["case"] == "random records of 3 KiB, loaded"}
-        self.assertGreater(waste[16384], 1.5 * waste[4096])
+        self.assertEqual(sorted(waste), [4096, 16384])
+        for page, value in waste.items():  # of a record no more than its page comes
+            self.assertLessEqual(value, 1.05 * page / 3072)
+        # A page enters the cache with each miss there. On a GPU most records are read through their
+        # window, which loads no more than them, and how many pages enter is chance.
+        if "gpu" not in FLAGS:
+            self.assertGreater(waste[16384], 1.5 * waste[4096])
 
     def test_policies_stay_below_the_optimum(self):
         rows = self.bench("policy", "--file", "4MiB", "--repeats", "1")
