@@ -60,7 +60,10 @@ public:
             return nullptr;
         }
         pieces_.push_back(address);
-        return cudaMemset(address, 0, length) == cudaSuccess ? address : nullptr;
+        // Kernels on streams of their own do not wait for it.
+        const bool is_zero = cudaMemset(address, 0, length) == cudaSuccess &&
+                             cudaStreamSynchronize(nullptr) == cudaSuccess;
+        return is_zero ? address : nullptr;
     }
     // From memory that is not pinned, the copy may return before the last bytes are there, and
     // kernels on streams of their own do not wait for it.

@@ -33,9 +33,7 @@ public:
         if (handle_ != nullptr) cublasDestroy(handle_);
     }
     bool create() { return cublasCreate(&handle_) == CUBLAS_STATUS_SUCCESS; }
-    bool use(cudaStream_t stream) {
-        return cublasSetStream(handle_, stream) == CUBLAS_STATUS_SUCCESS;
-    }
+    status use(cudaStream_t stream) { return status_of(cublasSetStream(handle_, stream)); }
     // cuBLAS takes matrices column by column: row by row they are their transposes, and C^T is
     // B^T A^T.
     status multiply(const matrix_sizes& size, const float* a, const float* b, float* c) override {
@@ -46,13 +44,17 @@ public:
             n == 1 ? cublasSgemv_64(handle_, CUBLAS_OP_T, k, m, &unit, a, k, b, 1, &zero, c, 1)
                    : cublasSgemm_64(handle_, CUBLAS_OP_N, CUBLAS_OP_N, n, m, k, &unit, b, n, a, k,
                                     &zero, c, n);
-        if (done == CUBLAS_STATUS_SUCCESS) return {};
-        return {-EIO,
-                std::string("cuBLAS: ") + cublasGetStatusString(done) + "; use --method penstock"};
+        return status_of(done);
     }
     [[nodiscard]] std::string name() const override { return "cuBLAS"; }
 
 private:
+    static status status_of(cublasStatus_t code) {
+        if (code == CUBLAS_STATUS_SUCCESS) return {};
+        return {-EIO,
+                std::string("cuBLAS: ") + cublasGetStatusString(code) + "; use --method penstock"};
+    }
+
     cublasHandle_t handle_ = nullptr;
 };
 
@@ -161,24 +163,26 @@ public:
         if (status s = pipeline_.run(b, b.chunks()); !s) return s;
         const auto& [m, n, k] = job_.size;
         const std::uint64_t a_row = k * sizeof(float), c_row = n * sizeof(float);
+        status refused;  // by cuBLAS, of whose errors CUDA knows nothing; one start() at a time
         const auto multiply = [&](const part& of, std::uint32_t number, const std::byte* there,
                                   cudaStream_t stream) {
             result_room& room = rooms_[number];
             const std::uint64_t rows = of.bytes / a_row;
-            return room.library.use(stream) &&
-                   room.library
-                       .multiply({rows, n, k}, reinterpret_cast<const float*>(there),
-                                 reinterpret_cast<const float*>(b_ + 0), room.there)
-                       .ok() &&
-                   cudaMemcpyAsync(room.pinned, room.there, rows * c_row, cudaMemcpyDeviceToHost,
-                                   stream) == cudaSuccess;
+            status done = room.library.use(stream);
+            if (done)
+                done = room.library.multiply({rows, n, k}, reinterpret_cast<const float*>(there),
+                                             reinterpret_cast<const float*>(b_ + 0), room.there);
+            if (refused.ok()) refused = done;
+            return done.ok() && cudaMemcpyAsync(room.pinned, room.there, rows * c_row,
+                                                cudaMemcpyDeviceToHost, stream) == cudaSuccess;
         };
         const auto write = [&](const part& of, std::uint32_t number) {
             return job_.result->write_at(rooms_[number].pinned, of.bytes / a_row * c_row,
                                          of.begin / a_row * c_row);
         };
         file_work a(job_.a, a_file_, chunk_rows_ * a_row, multiply, write);
-        return pipeline_.run(a, a.chunks());
+        const status ended = pipeline_.run(a, a.chunks());
+        return ended.ok() || refused.ok() ? ended : refused;
     }
 
     [[nodiscard]] std::string note() const {

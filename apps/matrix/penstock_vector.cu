@@ -28,6 +28,7 @@ struct read_vector {
 
     template <typename Group>
     PENSTOCK_HD void operator()(const Group& g, const runtime_ref& fs, std::uint64_t piece) const {
+        if (view.rows == 0) return;  // a rehearsal
         const std::uint64_t first = piece * vector_piece_bytes,
                             bytes =
                                 lesser(vector_piece_bytes, view.columns * sizeof(float) - first);
@@ -153,7 +154,7 @@ private:
     int rehearse() override {
         vector_view none = view_;
         none.rows = 0;
-        return launch_both(none, 0, -1);
+        return launch_both(none, 1, -1);  // of no group at all nothing would be launched
     }
     int launch_for(int result) override {
         return launch_both(view_, pieces_of(job_.b.bytes, vector_piece_bytes), result);
