@@ -38,9 +38,9 @@ CUresult leave_to_runtime(const gpu_context& made) {
     const bool no_error_before = cudaPeekAtLastError() == cudaSuccess;
     const cudaError_t code = cudaInitDevice(made.device, 0, 0);
     if (no_error_before) cudaGetLastError();
+    driver().release_context(made.device);
     if (code != cudaSuccess)
         return code == cudaErrorMemoryAllocation ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
-    driver().release_context(made.device);
     CUcontext again = nullptr;
     return made.is_alive() ? CUDA_SUCCESS : driver().retain(&again, made.device);
 }
@@ -177,8 +177,11 @@ gpu_context gpu_context::of(int device, std::string& why, bool& short_of_memory)
     gpu_context made{device};
     CUresult code = driver().device_of(&number, device);
     if (code == CUDA_SUCCESS) code = driver().retain(&made.handle, number);
-    if (code == CUDA_SUCCESS) code = driver().context_id(made.handle, &made.id);
-    if (code == CUDA_SUCCESS) code = leave_to_runtime(made);
+    if (code == CUDA_SUCCESS) {
+        code = driver().context_id(made.handle, &made.id);
+        if (code == CUDA_SUCCESS) code = leave_to_runtime(made);
+        else driver().release_context(made.device);
+    }
     if (code != CUDA_SUCCESS) {
         short_of_memory = code == CUDA_ERROR_OUT_OF_MEMORY;
         why = failed("no CUDA context", code);
