@@ -69,7 +69,9 @@ status process_links::meet(std::unique_lock<std::mutex>& lock) {
     }
     if (code != 0)
         return {code, share + "cannot be shared: " + error_text(code) +
-                          "; raise the limits of open files and memory (ulimit -n, -v)"};
+                          (code == -EFBIG  // its memory is a file of the system's
+                               ? "; raise the limit on file sizes (ulimit -f)"
+                               : "; raise the limits of open files and memory (ulimit -n, -v)")};
     bool has_turn = await_turn(lock);
     code = meeting_.listen();
     constexpr int most_tries = 100;
