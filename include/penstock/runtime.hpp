@@ -141,15 +141,16 @@ public:
     // are in memory now, in pieces of 2 MiB, up to options::window_bytes over all files. Other
     // pages still come by request, and a later call takes in the parts that have become resident
     // since. Returns how many bytes of the range lie in windows, or a negative errno: -EBADF;
-    // -EINVAL; -ENOSPC, the budget is used up; -EOPNOTSUPP on the cpu back end, where only tables
-    // have windows, or if the driver refuses (the log says so once). Later loads see bytes that are
-    // written to the file with write(2). A program that opens the file for writing or cuts it waits
-    // some 20 ms, until the window is closed. Then the file's pages come by request, and pages that
-    // were cut off give -ESTALE (src/service/windows.hpp says where this is not possible). The
-    // window outlives close: a file that has not changed has it at its next open, a changed file
-    // does not. Each file with windows keeps one of options::max_files to itself. Costs 27 to 86 us
-    // a MiB (docs/guide/limits.md). Call it between kernels: beside a kernel that waits for the
-    // host, the call would wait for that kernel's end.
+    // -EINVAL; -ENOSPC, the budget is used up; -EMFILE, no descriptor is left to watch the file by
+    // (docs/guide/limits.md; the log says so once); -EOPNOTSUPP on the cpu back end, where only
+    // tables have windows, or if the driver refuses (the log says so once). Later loads see bytes
+    // that are written to the file with write(2). A program that opens the file for writing or cuts
+    // it waits some 20 ms, until the window is closed. Then the file's pages come by request, and
+    // pages that were cut off give -ESTALE (src/service/windows.hpp says where this is not
+    // possible). The window outlives close: a file that has not changed has it at its next open, a
+    // changed file does not. Each file with windows keeps one of options::max_files to itself.
+    // Costs 27 to 86 us a MiB (docs/guide/limits.md). Call it between kernels: beside a kernel that
+    // waits for the host, the call would wait for that kernel's end.
     std::int64_t open_windows(int fd, std::int64_t offset = 0, std::int64_t bytes = INT64_MAX);
     // For every device, in memory that is mapped and registered once for all. Returns how many
     // bytes of the range lie in windows of all, or the first error.

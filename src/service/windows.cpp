@@ -4,7 +4,9 @@
 #include <cerrno>
 #include <sys/resource.h>
 #include <thread>
+#include <utility>
 
+#include "os/file_kind.hpp"
 #include "penstock/engine/window.hpp"
 
 namespace penstock::host {
@@ -60,17 +62,21 @@ window_set::opened* window_set::entry_of(const window_file& file) {
                 .first->second;
 }
 
-// Called before anything is mapped: with the lease no program can cut the file unseen.
-void window_set::begin_watch(const window_file& file, opened& entry) {
-    if (entry.watch_fd >= 0 || watched_ >= most_watched()) return;
-    entry.watch_fd = std::max(env_.open_found(file.fd), -1);
-    if (entry.watch_fd < 0) return;
-    const int code = env_.take_lease(entry.watch_fd);
+// Called before anything is mapped: with the lease no program can cut the file unseen. 0, or a
+// negative errno: there is no handle to watch the file by.
+int window_set::begin_watch(const window_file& file, opened& entry) {
+    if (entry.watch_fd >= 0 || entry.looked_after) return 0;
+    if (watched_ >= most_watched()) return -EMFILE;
+    const int fd = env_.open_found(file.fd);
+    if (fd < 0) return fd;
+    entry.watch_fd = fd;
     ++watched_;
+    const int code = env_.take_lease(fd);
     entry.leased = code == 0;
-    if (code == -EOPNOTSUPP)
-        end_watch(entry);  // an environment that stands between others and looks after its
-                           // files by itself
+    // An environment that stands between others looks after its files by itself.
+    entry.looked_after = code == -EOPNOTSUPP;
+    if (entry.looked_after) end_watch(entry);
+    return 0;
 }
 
 void window_set::end_watch(opened& entry) {
@@ -222,7 +228,7 @@ window_set::opened* window_set::admit(const window_file& file, std::string& note
     opened* const entry = entry_of(file);
     code = -ENOSPC;
     if (entry == nullptr) return nullptr;
-    begin_watch(file, *entry);
+    const int watched = begin_watch(file, *entry);
     if (rules_.visits != nullptr && !entry->leased) {
         drop(file.slot);
         if (rules_.runs->is_first_to_miss_lease())
@@ -230,6 +236,14 @@ window_set::opened* window_set::admit(const window_file& file, std::string& note
                 "a file has no read lease, so its rows are read by a system call each "
                 "(docs/guide/tables.md has the reasons)";
         code = -EOPNOTSUPP;
+        return nullptr;
+    }
+    if (watched != 0) {  // a cut would never be seen; the entry is new and has no window
+        drop(file.slot);
+        if (!std::exchange(said_unwatched_, true))
+            note = "of a file that cannot be watched, whose pages come by request: " +
+                   error_and_cure(watched, "name a file that may be read");
+        code = watched;
         return nullptr;
     }
     const std::int64_t size_now = env_.size_bytes(file.fd);

@@ -13,11 +13,11 @@
 // groups have copied until then are the file's; groups look at the window word after the copy.
 // Afterwards pages come by request, with short reads as -ESTALE. Sometimes the process gets no
 // lease: the file is open for writing already; it belongs to another user and the process does not
-// have CAP_LEASE; the file system has files that are changed elsewhere too, like NFS and FUSE; or
-// so many files have windows that handles for leases run short. Then watch() looks at the file's
-// size, and bytes that groups copy between the cut and the next beat of the runtime's monitor,
-// 20 ms, may be zeros behind the new end. The same happens if this process stands still for longer
-// than lease-break-time (45 s).
+// have CAP_LEASE; or the file system has files that are changed elsewhere too, like NFS and FUSE.
+// Then watch() looks at the file's size, and bytes that groups copy between the cut and the next
+// beat of the runtime's monitor, 20 ms, may be zeros behind the new end. The same happens if this
+// process stands still for longer than lease-break-time (45 s). A file has no window where so many
+// files have some that handles for leases and sizes run short.
 //
 // On CPU threads a copy from a page that was cut off would end the process, so `window_rules` are
 // stricter there: a file without a lease has no window, and the lease ends, and the mapping goes,
@@ -74,8 +74,8 @@ public:
     window_set& operator=(const window_set&) = delete;
 
     // Opens the resident chunks of the byte range. Returns how many of its bytes lie in windows
-    // then, or a negative errno; -ENOSPC: the budget allowed nothing. `note` says once what the
-    // system refused. `owner`: see close_of.
+    // then, or a negative errno; -ENOSPC: the budget allowed nothing; -EMFILE: no handle is left
+    // to watch the file by. `note` says once what the system refused. `owner`: see close_of.
     std::int64_t open(const window_file& file, std::uint64_t offset, std::uint64_t bytes,
                       std::string& note, const void* owner = nullptr);
     // Opens those of the chunks, in order and each once, that are resident now. Returns how many
@@ -101,8 +101,9 @@ private:
         std::vector<std::uint64_t> chunks;  // as on the device
         std::uint32_t generation;
         std::uint64_t size_bytes;
-        int watch_fd = -1;  // a handle of its own, for the lease; -1: not watched
+        int watch_fd = -1;  // a handle of its own, for the lease or to ask for the size
         bool leased = false;
+        bool looked_after = false;  // by the environment, so there is no handle
         std::vector<std::shared_ptr<exposed_run>> runs = {};
         std::uint64_t open_bytes = 0;
         std::vector<const void*> owners = {};
@@ -129,7 +130,7 @@ private:
     void complete(const window_file& file, const opened& entry,
                   const std::vector<std::uint64_t>& chunks, std::vector<std::uint64_t>& later);
     int publish(const window_file& file, const opened& entry);
-    void begin_watch(const window_file& file, opened& entry);
+    int begin_watch(const window_file& file, opened& entry);
     void end_watch(opened& entry);
     void clear_word(std::uint32_t slot);
     // Takes a window out of use that the device may still read; its memory and chunk words stay
@@ -150,6 +151,7 @@ private:
     std::unordered_map<std::uint32_t, opened> files_;  // by slot
     std::vector<opened> aside_;                        // closed, and perhaps still being read
     std::size_t watched_ = 0;
+    bool said_unwatched_ = false;
     std::uint64_t open_bytes_ = 0;  // of this device, shared ones too
 };
 
