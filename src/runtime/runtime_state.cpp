@@ -11,19 +11,16 @@
 
 #include "penstock/engine/clock.hpp"
 #include "runtime/late_line.hpp"
+#include "service/handle_shares.hpp"
 
 namespace penstock::host {
 
 namespace {
 
-// Descriptors the registry may keep: half of the process's limit, so that the program has the other
-// half; or a third, where each file may have a second one for direct reads. The registries of
-// several devices share them.
 std::size_t default_handles(bool direct, std::size_t devices) {
     rlimit limit{};
     if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return 65536;
-    const auto most = static_cast<std::size_t>(limit.rlim_cur);
-    return std::max<std::size_t>(8, most / (direct ? 3 : 2) / devices);
+    return registry_handles(limit.rlim_cur, direct, devices);
 }
 
 constexpr std::uint64_t read_ahead_bytes = 16u << 20;

@@ -12,6 +12,9 @@ status runtime_state::build_windows() {
         asked = std::make_unique<asked_chunks>(settings.max_files);
     // The first device, which ends last, has the memory of the windows of all.
     const runtime_state& first = first_device != nullptr ? *first_device : *this;
+    // A device has a set for kernels, one for rows, or in tests both.
+    const bool has_rows = !device->is_gpu() && budget_bytes != 0;
+    const std::size_t sets = device_count * (has_windows() && has_rows ? 2u : 1u);
     const auto runs = [&](const std::shared_ptr<window_runs>& of_first) {
         return of_first != nullptr
                    ? of_first
@@ -27,9 +30,9 @@ status runtime_state::build_windows() {
                                  "; give less cache_bytes"};
         runs_of_windows = runs(first.runs_of_windows);
         windows = std::make_unique<window_set>(*hooks.env, *device, ref.view, window_chunk_words,
-                                               window_rules{.runs = runs_of_windows});
+                                               window_rules{.runs = runs_of_windows, .sets = sets});
     }
-    if (device->is_gpu() || budget_bytes == 0) return {};
+    if (!has_rows) return {};
     engine::cache_view& c = windows_of_rows.view;
     c = ref.view;
     c.windows = static_cast<std::uint64_t*>(device->allocate_device(c.file_slots * 8));
@@ -40,7 +43,8 @@ status runtime_state::build_windows() {
     windows_of_rows.runs = runs(first.windows_of_rows.runs);
     windows_of_rows.set = std::make_unique<window_set>(
         *hooks.env, *device, c, window_chunk_words,
-        window_rules{.runs = windows_of_rows.runs, .visits = &windows_of_rows.visits});
+        window_rules{
+            .runs = windows_of_rows.runs, .visits = &windows_of_rows.visits, .sets = sets});
     return {};
 }
 

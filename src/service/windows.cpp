@@ -8,6 +8,7 @@
 
 #include "os/file_kind.hpp"
 #include "penstock/engine/window.hpp"
+#include "service/handle_shares.hpp"
 
 namespace penstock::host {
 
@@ -22,11 +23,10 @@ constexpr std::uint64_t most_ahead_bytes = 128 << 10;
 
 std::uint64_t chunks_of(std::uint64_t bytes) { return (bytes + chunk_bytes - 1) / chunk_bytes; }
 
-// How many handles leases may use: a part of the process's limit.
-std::size_t most_watched() {
+// How many handles one of so many sets may use.
+std::size_t most_watched(std::size_t sets) {
     rlimit limit{};
-    return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? std::min<std::size_t>(4096, limit.rlim_cur / 8)
-                                                   : 64;
+    return window_handles(::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 512, sets);
 }
 
 bool has_any(const std::vector<std::uint64_t>& chunks) {
@@ -66,7 +66,7 @@ window_set::opened* window_set::entry_of(const window_file& file) {
 // negative errno: there is no handle to watch the file by.
 int window_set::begin_watch(const window_file& file, opened& entry) {
     if (entry.watch_fd >= 0 || entry.looked_after) return 0;
-    if (watched_ >= most_watched()) return -EMFILE;
+    if (watched_ >= most_watched(rules_.sets)) return -EMFILE;
     const int fd = env_.open_found(file.fd);
     if (fd < 0) return fd;
     entry.watch_fd = fd;

@@ -62,6 +62,8 @@ struct window_rules {
     std::shared_ptr<window_runs> runs = nullptr;
     // Of threads of this process that copy from windows; null: kernels of a GPU do.
     window_visits* visits = nullptr;
+    // How many sets share the descriptors that windows may have.
+    std::size_t sets = 1;
 };
 
 class window_set {

@@ -41,11 +41,12 @@ protected:
         env.close(found);
     }
     ~window_sets() override { env.close(fd); }
-    void make() {
+    void make(std::size_t sets = 1) {
         set = std::make_unique<host::window_set>(
             env, *device, view, chunks.size(),
             host::window_rules{
-                .runs = std::make_shared<host::window_runs>(env, *device, 1, slots * size)});
+                .runs = std::make_shared<host::window_runs>(env, *device, 1, slots * size),
+                .sets = sets});
     }
     std::int64_t open_in(std::uint32_t slot) {
         return set->open({slot, 1, fd, size}, 0, size, note);
@@ -107,6 +108,12 @@ TEST_F(window_sets, of_more_files_than_have_handles_there_are_none) {
     EXPECT_EQ(open_in(0), static_cast<std::int64_t>(size)) << "it has its handle";
     set->close_all();
     EXPECT_EQ(open_in(40), static_cast<std::int64_t>(size)) << "handles were given back";
+}
+
+TEST_F(window_sets, of_several_devices_share_the_handles) {
+    const limit_on_handles limit(256);
+    make(4);
+    EXPECT_EQ(windows_until_refused(), 256u / 8 / 4);
 }
 
 }  // namespace penstock::fault
