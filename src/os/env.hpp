@@ -136,6 +136,8 @@ public:
         const int code = facts(handle, out);
         return code != 0 ? code : static_cast<std::int64_t>(out.identity.size_bytes);
     }
+    // The same by what this machine knows: no server is asked.
+    virtual std::int64_t known_size_bytes(int handle) { return size_bytes(handle); }
     // Is the file of an open handle without a name? By what this machine knows: no server is asked.
     virtual bool has_no_name(int) { return false; }
     // Opens for reading what a find handle stands for: the same file, whatever the path means by

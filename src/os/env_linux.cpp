@@ -232,6 +232,13 @@ public:
         });
     }
 
+    std::int64_t known_size_bytes(int handle) override {
+        struct statx info {};
+        return ::statx(handle, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_SIZE, &info) == 0
+                   ? static_cast<std::int64_t>(info.stx_size)
+                   : -errno;
+    }
+
     bool has_no_name(int handle) override {
         struct statx info {};
         return ::statx(handle, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_NLINK, &info) == 0 &&

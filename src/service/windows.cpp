@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "os/exceptions.hpp"
 #include "os/file_kind.hpp"
 #include "penstock/engine/window.hpp"
 #include "service/handle_shares.hpp"
@@ -43,7 +44,12 @@ bool has_closed(const std::vector<std::uint64_t>& chunks, std::uint64_t first, s
 
 window_set::window_set(environment& env, cache_device& device, const engine::cache_view& view,
                        std::uint64_t chunk_words, const window_rules& rules)
-    : env_(env), device_(device), view_(view), rules_(rules), chunk_words_(chunk_words) {}
+    : env_(env),
+      device_(device),
+      view_(view),
+      rules_(rules),
+      asker_(env),
+      chunk_words_(chunk_words) {}
 
 window_set::~window_set() { close_all(); }
 
@@ -56,19 +62,20 @@ window_set::opened* window_set::entry_of(const window_file& file) {
     const std::uint64_t chunks = chunks_of(file.size_bytes);
     const auto first = chunk_words_.take(chunks);
     if (!first) return nullptr;
-    return &files_
-                .emplace(file.slot, opened{*first, std::vector<std::uint64_t>(chunks, 0),
-                                           file.generation, file.size_bytes})
-                .first->second;
+    opened& made = files_
+                       .emplace(file.slot, opened{*first, std::vector<std::uint64_t>(chunks, 0),
+                                                  file.generation, file.size_bytes})
+                       .first->second;
+    ++open_files_;
+    return &made;
 }
 
-// Called before anything is mapped: with the lease no program can cut the file unseen. 0, or a
-// negative errno: there is no handle to watch the file by.
-int window_set::begin_watch(const window_file& file, opened& entry) {
-    if (entry.watch_fd >= 0 || entry.looked_after) return 0;
-    if (watched_ >= most_watched(rules_.sets)) return -EMFILE;
-    const int fd = env_.open_found(file.fd);
-    if (fd < 0) return fd;
+// Called before anything is mapped: with the lease no program can cut the file unseen. An error:
+// there is nothing to watch the file by.
+status window_set::begin_watch(const window_file& file, opened& entry) {
+    if (entry.watch_fd >= 0 || entry.looked_after) return {};
+    const int fd = watched_ < most_watched(rules_.sets) ? env_.open_found(file.fd) : -EMFILE;
+    if (fd < 0) return {fd, error_and_cure(fd, "name a file that may be read")};
     entry.watch_fd = fd;
     ++watched_;
     const int code = env_.take_lease(fd);
@@ -76,13 +83,21 @@ int window_set::begin_watch(const window_file& file, opened& entry) {
     // An environment that stands between others looks after its files by itself.
     entry.looked_after = code == -EOPNOTSUPP;
     if (entry.looked_after) end_watch(entry);
-    return 0;
+    else if (!entry.leased && rules_.visits == nullptr && env_.changes_elsewhere(fd)) try {
+            asker_.add(fd, entry.size_bytes);
+            entry.is_asked = true;
+        } catch (...) {
+            end_watch(entry);
+            return status_of_exception("");
+        }
+    return {};
 }
 
 void window_set::end_watch(opened& entry) {
     if (entry.watch_fd < 0) return;
     if (entry.leased) env_.end_lease(entry.watch_fd);
-    env_.close(entry.watch_fd);
+    if (entry.is_asked) asker_.close(entry.watch_fd);
+    else env_.close(entry.watch_fd);
     entry.watch_fd = -1;
     --watched_;
 }
@@ -92,10 +107,12 @@ void window_set::clear_word(std::uint32_t slot) {
     device_.upload(view_.windows + slot, &nothing, 8);
 }
 
-// The word was cleared before.
+// The word was cleared before. Without memory nothing is done, and the next beat comes.
 void window_set::put_aside(std::uint32_t slot) {
+    if (aside_.size() == aside_.capacity()) aside_.reserve(2 * aside_.size() + 4);
     const auto known = files_.find(slot);
     opened& entry = known->second;
+    --open_files_;
     for (const auto& run : entry.runs) rules_.runs->withdraw(*run);
     if (rules_.visits == nullptr) end_watch(entry);  // a GPU keeps the pages themselves
     else entry.free_from = rules_.visits->free_from();
@@ -121,24 +138,23 @@ void window_set::release(opened& entry) {
 void window_set::watch() {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock.owns_lock()) return;  // a window is being opened; the next beat comes
-    std::vector<std::uint32_t> lost;
-    for (const auto& [slot, entry] : files_) {
-        if (entry.watch_fd < 0) continue;
-        const std::int64_t size = entry.leased ? 0 : env_.size_bytes(entry.watch_fd);
-        if (entry.leased ? env_.is_lease_awaited(entry.watch_fd)
-                         : size >= 0 && static_cast<std::uint64_t>(size) < entry.size_bytes)
-            lost.push_back(slot);
-    }
-    for (const std::uint32_t slot : lost) {
-        clear_word(slot);  // before the lease ends: a copy that finds the word as it was is older
-        put_aside(slot);
+    asker_.ask();
+    for (auto next = files_.begin(); next != files_.end();) {
+        const auto& [slot, entry] = *next++;
+        if (entry.watch_fd < 0 || !is_lost(entry)) continue;
+        const std::uint32_t of = slot;  // the entry goes
+        clear_word(of);  // before the lease ends: a copy that finds the word as it was is older
+        put_aside(of);
     }
     free_aside();
 }
 
-std::size_t window_set::open_files() {
-    const std::lock_guard lock(mutex_);
-    return files_.size();
+// The file is to be written or cut, or became shorter.
+bool window_set::is_lost(const opened& entry) {
+    if (entry.leased) return env_.is_lease_awaited(entry.watch_fd);
+    if (entry.is_asked) return asker_.is_shorter(entry.watch_fd);
+    const std::int64_t size = env_.known_size_bytes(entry.watch_fd);
+    return size >= 0 && static_cast<std::uint64_t>(size) < entry.size_bytes;
 }
 
 int window_set::publish(const window_file& file, const opened& entry) {
@@ -213,6 +229,7 @@ void window_set::drop(std::uint32_t slot) {
     end_watch(known->second);
     chunk_words_.give(known->second.first_chunk, known->second.chunks.size());
     files_.erase(known);
+    --open_files_;
 }
 
 // Of a call that opened nothing, after mapping gave `code`.
@@ -228,7 +245,7 @@ window_set::opened* window_set::admit(const window_file& file, std::string& note
     opened* const entry = entry_of(file);
     code = -ENOSPC;
     if (entry == nullptr) return nullptr;
-    const int watched = begin_watch(file, *entry);
+    const status watched = begin_watch(file, *entry);
     if (rules_.visits != nullptr && !entry->leased) {
         drop(file.slot);
         if (rules_.runs->is_first_to_miss_lease())
@@ -238,12 +255,12 @@ window_set::opened* window_set::admit(const window_file& file, std::string& note
         code = -EOPNOTSUPP;
         return nullptr;
     }
-    if (watched != 0) {  // a cut would never be seen; the entry is new and has no window
+    if (!watched.ok()) {  // a cut would never be seen; the entry is new and has no window
         drop(file.slot);
         if (!std::exchange(said_unwatched_, true))
-            note = "of a file that cannot be watched, whose pages come by request: " +
-                   error_and_cure(watched, "name a file that may be read");
-        code = watched;
+            note =
+                "of a file that cannot be watched, whose pages come by request: " + watched.message;
+        code = watched.code;
         return nullptr;
     }
     const std::int64_t size_now = env_.size_bytes(file.fd);

@@ -15,9 +15,10 @@
 // lease: the file is open for writing already; it belongs to another user and the process does not
 // have CAP_LEASE; or the file system has files that are changed elsewhere too, like NFS and FUSE.
 // Then watch() looks at the file's size, and bytes that groups copy between the cut and the next
-// beat of the runtime's monitor, 20 ms, may be zeros behind the new end. The same happens if this
-// process stands still for longer than lease-break-time (45 s). A file has no window where so many
-// files have some that handles for leases and sizes run short.
+// beat of the runtime's monitor, 20 ms, may be zeros behind the new end. The size of a file that is
+// changed elsewhere is that of its server's last answer (service/size_asker.hpp). The same happens
+// if this process stands still for longer than lease-break-time (45 s). A file has no window where
+// so many files have some that handles for leases and sizes run short.
 //
 // On CPU threads a copy from a page that was cut off would end the process, so `window_rules` are
 // stricter there: a file without a lease has no window, and the lease ends, and the mapping goes,
@@ -31,6 +32,7 @@
 // between kernels. Thread-safe.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -42,6 +44,7 @@
 #include "os/env.hpp"
 #include "files/extent_allocator.hpp"
 #include "penstock/engine/layout.hpp"
+#include "service/size_asker.hpp"
 #include "service/window_runs.hpp"
 #include "service/window_visits.hpp"
 
@@ -94,7 +97,7 @@ public:
     // Closes the windows of files that other programs want to write or cut, or that became shorter.
     // The monitor calls it with each beat; it waits for nothing.
     void watch();
-    [[nodiscard]] std::size_t open_files();
+    [[nodiscard]] std::size_t open_files() const { return open_files_; }  // waits for nothing
     [[nodiscard]] std::uint64_t open_bytes();
 
 private:
@@ -106,6 +109,7 @@ private:
         int watch_fd = -1;  // a handle of its own, for the lease or to ask for the size
         bool leased = false;
         bool looked_after = false;  // by the environment, so there is no handle
+        bool is_asked = false;      // it changes elsewhere: asker_ has the handle
         std::vector<std::shared_ptr<exposed_run>> runs = {};
         std::uint64_t open_bytes = 0;
         std::vector<const void*> owners = {};
@@ -132,7 +136,8 @@ private:
     void complete(const window_file& file, const opened& entry,
                   const std::vector<std::uint64_t>& chunks, std::vector<std::uint64_t>& later);
     int publish(const window_file& file, const opened& entry);
-    int begin_watch(const window_file& file, opened& entry);
+    status begin_watch(const window_file& file, opened& entry);
+    [[nodiscard]] bool is_lost(const opened& entry);
     void end_watch(opened& entry);
     void clear_word(std::uint32_t slot);
     // Takes a window out of use that the device may still read; its memory and chunk words stay
@@ -148,7 +153,9 @@ private:
     cache_device& device_;
     const engine::cache_view view_;
     const window_rules rules_;
-    std::mutex mutex_;  // guards everything below
+    size_asker asker_;
+    std::atomic<std::size_t> open_files_{0};  // the size of files_
+    std::mutex mutex_;                        // guards everything below
     extent_allocator chunk_words_;
     std::unordered_map<std::uint32_t, opened> files_;  // by slot
     std::vector<opened> aside_;                        // closed, and perhaps still being read

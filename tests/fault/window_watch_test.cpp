@@ -1,9 +1,12 @@
-// Windows of files that nothing can watch: there are none.
+// Windows of files that have no lease: which files may have one at all, and a server that does not
+// say how large a file is holds up no heartbeat.
 #include <sys/resource.h>
 
 #include <cerrno>
+#include <thread>
 
 #include "fault/scenario.hpp"
+#include "fault/soon.hpp"
 #include "penstock/engine/window.hpp"
 #include "service/windows.hpp"
 #include "unit/parts_in_memory.hpp"
@@ -82,6 +85,59 @@ private:
     rlimit before_{};
 };
 
+// The files lie on a server, which says how large they are only as long as it answers.
+class silent_server final : public faulty_environment {
+public:
+    silent_server() { say_changes_elsewhere(); }
+    std::int64_t size_bytes(int handle) override {
+        std::unique_lock lock(mutex_);
+        ++asking_;
+        changed_.wait(lock, [this] { return !silent_; });
+        --asking_;
+        return faulty_environment::size_bytes(handle);
+    }
+    int take_lease(int) override { return -EINVAL; }
+    void set_silent(bool silent) {
+        const std::lock_guard lock(mutex_);
+        silent_ = silent;
+        changed_.notify_all();
+    }
+    [[nodiscard]] int asking() {
+        const std::lock_guard lock(mutex_);
+        return silent_ ? asking_ : 0;
+    }
+
+private:
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    bool silent_ = false;
+    int asking_ = 0;
+};
+
+class windows_of_a_server : public windowed_file {
+protected:
+    void make() {
+        options o = test::small_options(folder, 1);
+        o.window_bytes = 64u << 20;
+        o.request_wait_ms = 600000;
+        hooks.env = &env;
+        hooks.windows_on_cpu = true;
+        rt = test::make_runtime(o, hooks);
+    }
+    [[nodiscard]] std::uint64_t heartbeat() const {
+        return atomic_load<order::relaxed, scope::system>(&rt->state().control->heartbeat);
+    }
+    bool beats() {
+        const std::uint64_t before = heartbeat();
+        return soon([&] { return heartbeat() > before + 2; });
+    }
+    void TearDown() override { env.set_silent(false); }
+
+    silent_server env;
+    host::runtime_hooks hooks;
+    std::unique_ptr<runtime> rt;
+};
+
 }  // namespace
 
 // Else a kernel would go on with old bytes after a cut that no look finds.
@@ -114,6 +170,48 @@ TEST_F(window_sets, of_several_devices_share_the_handles) {
     const limit_on_handles limit(256);
     make(4);
     EXPECT_EQ(windows_until_refused(), 256u / 8 / 4);
+}
+
+TEST_F(windows_of_a_server, no_beat_waits_for_the_server) {
+    make();
+    const int fd = rt->open("data");
+    ASSERT_EQ(rt->open_windows(fd), static_cast<std::int64_t>(size));
+    ASSERT_EQ(rt->state().windows->open_files(), 1u);
+    env.set_silent(true);
+    ASSERT_TRUE(soon([&] { return env.asking() > 0; })) << "its size is not looked at";
+    EXPECT_TRUE(beats());
+    env.set_silent(false);
+    ASSERT_EQ(::truncate(path.c_str(), size / 2), 0);
+    EXPECT_TRUE(soon([&] { return rt->state().windows->open_files() == 0; }));
+    EXPECT_EQ(rt->close(fd), 0);
+}
+
+TEST_F(windows_of_a_server, no_beat_waits_for_a_window_that_is_being_opened) {
+    make();
+    const int fd = rt->open("data");
+    env.set_silent(true);
+    std::thread opener([&] { rt->open_windows(fd); });
+    EXPECT_TRUE(soon([&] { return env.asking() > 0; }));
+    EXPECT_TRUE(beats());
+    env.set_silent(false);
+    opener.join();
+    EXPECT_EQ(rt->close(fd), 0);
+}
+
+TEST_F(windows_of_a_server, every_handle_is_closed) {
+    make();
+    const int fd = rt->open("data");
+    const int before = env.handles();
+    for (int round = 0; round < 3; ++round) {
+        ASSERT_EQ(rt->open_windows(fd), static_cast<std::int64_t>(size));
+        EXPECT_GT(env.handles(), before);
+        rt->close_windows();
+        EXPECT_TRUE(soon([&] { return env.handles() == before; })) << env.handles();
+    }
+    ASSERT_EQ(rt->open_windows(fd), static_cast<std::int64_t>(size));
+    EXPECT_EQ(rt->close(fd), 0);
+    rt.reset();
+    EXPECT_EQ(env.handles(), 0);
 }
 
 }  // namespace penstock::fault
