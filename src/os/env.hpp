@@ -257,11 +257,11 @@ public:
 // Repeats a call while the operating system says to try again, but not for ever: a thread that
 // serves others must not hang in it.
 inline constexpr int most_attempts = 1000;
+inline bool says_again(std::int64_t result) { return result == -EINTR || result == -EAGAIN; }
 template <typename Call>
 auto tried_again(const Call& call) {
     auto result = call();
-    for (int i = 1; i < most_attempts && (result == -EINTR || result == -EAGAIN); ++i)
-        result = call();
+    for (int i = 1; i < most_attempts && says_again(result); ++i) result = call();
     return result;
 }
 

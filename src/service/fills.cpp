@@ -92,10 +92,12 @@ fill_set::progress fill_set::finish(const read_result& result, io_engine& io,
         io.start(operation);
         return progress::another_way;
     }
-    if (result.result > 0)
+    if (result.result > 0) {
+        p.attempts = 0;
         p.done +=
             static_cast<std::uint32_t>(std::min<std::int64_t>(result.result, p.bytes - p.done));
-    if (result.result == -EINTR || result.result == -EAGAIN ||
+    }
+    if ((says_again(result.result) && ++p.attempts < most_attempts) ||
         (result.result > 0 && p.done < p.bytes)) {
         start(flight_index, part_index, io);
         return progress::again;

@@ -76,6 +76,7 @@ private:
     struct part {
         std::uint32_t first = 0, pages = 0, bytes = 0, done = 0;
         read_way way = read_way::queued;
+        int attempts = 0;  // one after the other that storage said to try again
     };
     struct flight {
         fill_order order;

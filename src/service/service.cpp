@@ -243,6 +243,7 @@ void service::serve_read(const read_request& request, const ring_ticket& at) {
     f.offset = request.offset;
     f.wanted = request.bytes;
     f.done = 0;
+    f.attempts = 0;
     f.pads = request.pads && size_bytes == size_of_written;
     f.stored = {};
     f.slot = request.file_slot;
@@ -428,15 +429,14 @@ void service::count_read(const read_result& result) {
     if (result.result > 0)
         counters_.file_read_bytes.fetch_add(static_cast<std::uint64_t>(result.result),
                                             std::memory_order_relaxed);
-    else if (result.result < 0 && result.result != -EINTR && result.result != -EAGAIN)
-        counters_.file_read_errors.fetch_add(1, std::memory_order_relaxed);
+    else if (result.result < 0) counters_.file_read_errors.fetch_add(1, std::memory_order_relaxed);
 }
 
 void service::finish_fill(const read_result& result) {
     ring_ticket at{};
     const fill_set::progress progress = fills_.finish(result, *io_, at);
     if (progress == fill_set::progress::another_way) return;
-    count_read(result);
+    if (!says_again(result.result) || progress != fill_set::progress::again) count_read(result);
     if (progress == fill_set::progress::again) {
         counters_.file_reads.fetch_add(1, std::memory_order_relaxed);
         return;
@@ -468,9 +468,10 @@ void service::finish(const read_result& result) {
         f.way = f.file->choose_other(operation);
         return io_->start(operation);
     }
+    if (says_again(result.result) && ++f.attempts < most_attempts) return start_flight(number);
     count_read(result);
-    if (result.result == -EINTR || result.result == -EAGAIN) return start_flight(number);
     if (result.result > 0) {
+        f.attempts = 0;
         // A direct read may return more bytes than wanted: the file has grown since.
         f.done +=
             static_cast<std::uint32_t>(std::min<std::int64_t>(result.result, f.wanted - f.done));

@@ -139,6 +139,7 @@ private:
         bool pads = false;                // bytes that the file does not have yet read as zeros
         file_writer::stored_part stored;  // when it was begun again; else nothing
         read_way way = read_way::queued;
+        int attempts = 0;                  // one after the other that storage said to try again
         std::shared_ptr<frame_copy> copy;  // from device frames of a buffer, under way
         std::uint64_t copy_begun_ns = 0;
         std::uint32_t slot = 0, generation = 0;
