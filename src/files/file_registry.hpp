@@ -396,6 +396,8 @@ private:
         std::string base, path;
     };
     int find_place(const std::string& name, bool check_roots, place& out);
+    // Was the name at `path` that the handle was found by a link to another file?
+    bool was_link(int handle, const std::string& path);
     int create(const std::string& name, bool check_roots);
     void keep_without_name(const std::string& name);
     bool note_rename(const file_identity& before, const file_facts& after, const std::string& path);

@@ -59,6 +59,12 @@ void file_registry::take_back_new(const std::string& name) {
     if (as_made) unlink(name, false);
 }
 
+// A find handle follows links. What a link leads to keeps its name when the link gets another.
+bool file_registry::was_link(int handle, const std::string& path) {
+    std::string real;
+    return env_.real_path(handle, real) == 0 && real != path;
+}
+
 int file_registry::rename(const std::string& from, const std::string& to, bool check_roots,
                           renamed_file* done) {
     place old_place, new_place;
@@ -68,7 +74,8 @@ int file_registry::rename(const std::string& from, const std::string& to, bool c
         renamed_file all;
         const int file = env_.find(first_root_, from);
         keep_without_name(to);
-        const bool known = file >= 0 && env_.facts(file, all.before) == 0;
+        const bool known =
+            file >= 0 && !was_link(file, old_place.path) && env_.facts(file, all.before) == 0;
         code =
             env_.rename(old_place.directory, old_place.base, new_place.directory, new_place.base);
         if (code == 0 && known && env_.facts(file, all.after) == 0) {

@@ -277,6 +277,26 @@ TEST_F(unlinking, files_without_a_name_can_be_read_whatever_else_is_open) {
     }
 }
 
+// What a link leads to keeps its path.
+TEST_F(unlinking, a_link_that_is_renamed_leaves_the_file_its_path) {
+    std::filesystem::create_directory(folder / "d");
+    write_file(folder / "d/target", pattern(7, 3 * page));
+    write_file(folder / "other", pattern(8, 5000));
+    std::filesystem::create_symlink("target", folder / "d/link");
+    let_files_settle();
+    host::runtime_hooks hooks;
+    hooks.max_handles = 1;
+    rt = make_runtime(writing_options(folder), hooks);
+    const int fd = open_here("d/target");
+    ASSERT_GE(fd, 0);
+    // There the link leads nowhere.
+    ASSERT_EQ(rt->rename(folder / "d/link", folder / "moved"), 0);
+    const int other = open_here("other");  // takes the one handle
+    EXPECT_EQ(read_all(other, 6000), pattern(8, 5000));
+    EXPECT_EQ(read_all(fd, 3 * page), pattern(7, 3 * page));
+    for (const int each : {fd, other}) EXPECT_EQ(rt->close(each), 0);
+}
+
 // The host remembers by which path it opens a file again. Another program renames the directory
 // while the files are closed, and the next open names the new path.
 TEST_F(unlinking, files_are_found_below_a_directory_that_another_program_renamed) {
