@@ -49,6 +49,7 @@ struct runtime_hooks {
     bool no_doorbells = false;  // service threads find requests by looking, as they must on a GPU
     std::uint64_t beat_ns = 20'000'000;
     std::uint64_t frame_copy_wait_ns = 0;  // for a copy from frames of a buffer; 0: the usual time
+    std::uint64_t thread_retry_ns = 5'000'000'000;  // after the system refused a helper thread
     // Of blocks between nodes; without it a store is an agent. The settings are changed in place.
     block_reader::store_maker make_store;
     std::function<void(block_settings&)> set_blocks;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <exception>
+#include <chrono>
 #include <sys/resource.h>
 #include <utility>
 
@@ -193,10 +193,10 @@ void runtime_state::make_helper(bool for_stall) {
         helper->start();
         helpers[crew->made()] = std::move(helper);
         crew->count_made(for_stall);
-    } catch (const std::exception& refused) {
-        crew->refuse();
-        say(std::string("no more service threads, though requests wait: ") + refused.what() +
-            "; raise RLIMIT_NPROC (ulimit -u)");
+    } catch (...) {
+        const bool is_first = crew->refuse(std::chrono::nanoseconds(hooks.thread_retry_ns));
+        const status why = status_of_exception("no more service threads, though requests wait: ");
+        if (is_first) say(why.message);
     }
 }
 

@@ -17,6 +17,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -59,17 +60,24 @@ public:
     }
     // Are there fewer than may be awake for a backlog?
     [[nodiscard]] bool lacks_for_backlog() const { return made() < busy_; }
-    // The bell of the helper that is made next; null: there may be no more.
+    // The bell of the helper that is made next; null: there may be no more, or not now.
     [[nodiscard]] host_doorbell* next_bell() const {
         const std::uint32_t made = this->made();
-        return made < bells_.size() && !is_refused_ ? bells_[made].get() : nullptr;
+        if (made == bells_.size()) return nullptr;
+        const bool waits = is_refused_ && std::chrono::steady_clock::now() < next_try_;
+        return waits ? nullptr : bells_[made].get();
     }
     // Release: pairs with made(); a reader that counts the helper sees it whole.
     void count_made(bool for_stall) {
         (for_stall ? for_stalls_ : for_backlog_).fetch_add(1, std::memory_order_relaxed);
         made_.fetch_add(1, std::memory_order_release);
+        is_refused_ = false;
     }
-    void refuse() { is_refused_ = true; }
+    // The system has no thread for it now. True for the first time since one was made.
+    bool refuse(std::chrono::nanoseconds until_next_try) {
+        next_try_ = std::chrono::steady_clock::now() + until_next_try;
+        return !std::exchange(is_refused_, true);
+    }
 
     // By helpers.
     [[nodiscard]] bool is_stalled() const { return is_stalled_.load(std::memory_order_relaxed); }
@@ -100,7 +108,8 @@ private:
     const std::uint32_t busy_;
     const std::function<void()> call_monitor_;
     std::vector<std::unique_ptr<host_doorbell>> bells_;
-    bool is_refused_ = false;  // of the monitor: the system has no more threads
+    bool is_refused_ = false;  // of the monitor, as the next one: the system had no more threads
+    std::chrono::steady_clock::time_point next_try_;
     std::atomic<std::uint32_t> made_{0}, awake_{0};
     std::atomic<bool> wants_more_{false}, is_stalled_{false};
     std::atomic<std::uint64_t> for_backlog_{0}, for_stalls_{0};

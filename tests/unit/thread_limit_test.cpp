@@ -4,8 +4,10 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <mutex>
 #include <stdexcept>
 
+#include "fault/faulty_environment.hpp"
 #include "unit/support.hpp"
 
 namespace {
@@ -82,6 +84,79 @@ TEST(thread_limit, work_goes_on_with_the_threads_there_are) {
         EXPECT_EQ(static_cast<const std::uint8_t*>(region->data())[12345], pattern_byte(5, 12345));
     }
     threads_left = 1 << 30;
+}
+
+// A refusal is one of the moment: the read behind an open that waits is served once there may be
+// threads again.
+TEST(thread_limit, a_helper_that_was_refused_is_made_later) {
+    const temporary_folder folder;
+    write_file(folder / "data", pattern(6, 10 * page));
+    write_file(folder / "more", pattern(7, page));
+    fault::faulty_environment disk;
+    std::mutex mutex;
+    std::string log;
+    options o = small_options(folder, 1);
+    o.service_threads = 1;
+    o.most_service_threads = 2;
+    o.request_wait_ms = 120000;
+    o.log = [&](const std::string& line) {
+        const std::lock_guard lock(mutex);
+        log += line + "\n";
+    };
+    host::runtime_hooks hooks;
+    hooks.env = &disk;
+    hooks.thread_retry_ns = 10'000'000;
+    const auto soon = [](const auto& true_at_last) {
+        const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+        while (!true_at_last() && std::chrono::steady_clock::now() < end)
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        return true_at_last();
+    };
+    const auto refusals = [&] {
+        const std::lock_guard lock(mutex);
+        std::size_t count = 0;
+        for (std::size_t at = 0; (at = log.find("no more service threads", at)) != log.npos; ++at)
+            ++count;
+        return count;
+    };
+    std::unique_ptr<runtime> rt;
+    std::atomic<int> step{0}, fd{-1}, opened{-1}, byte{-1};
+    std::thread opener([&] {
+        step.wait(0);
+        opened = open(lane{}, rt->ref(), "more");
+    });
+    std::thread reader([&] {
+        step.wait(0);
+        step.wait(1);
+        std::uint8_t got = 0;
+        byte = read(lane{}, rt->ref(), fd, &got, 1, 5 * page) == 1 ? got : -2;
+    });
+    threads_left = 2;  // a service thread and one that beats, and no helper from the begin on
+    rt = make_runtime(o, hooks);
+    fd = open(lane{}, rt->ref(), "data");
+    EXPECT_GE(fd, 0);
+    disk.stall(fault::call_find);
+    step = 1;
+    step.notify_all();
+    EXPECT_TRUE(soon([&] { return disk.stalled() == 1; }));
+    step = 2;
+    step.notify_all();
+    EXPECT_TRUE(soon([&] { return refusals() != 0; }));
+    EXPECT_EQ(byte, -1);
+    const int tries = threads_left;
+    EXPECT_TRUE(soon([&] { return threads_left < tries; })) << "no helper is tried again";
+    EXPECT_EQ(refusals(), 1u) << "it is said once";
+    threads_left = 1 << 30;
+    reader.join();
+    EXPECT_EQ(byte, pattern_byte(6, 5 * page));
+    {
+        const std::lock_guard lock(mutex);
+        EXPECT_NE(log.find("RLIMIT_NPROC"), std::string::npos) << log;
+        EXPECT_NE(log.find("pids.max"), std::string::npos) << log;
+    }
+    disk.release();
+    opener.join();
+    for (const int each : {fd.load(), opened.load()}) EXPECT_EQ(close(lane{}, rt->ref(), each), 0);
 }
 
 // The caller, which does the part of a missing thread, waits for the threads there are.
