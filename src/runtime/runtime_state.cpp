@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <optional>
 #include <pthread.h>
 #include <sys/resource.h>
 #include <thread>
@@ -414,6 +415,23 @@ status runtime_state::write_back_open_files(std::vector<std::string>& left) {
     return first;
 }
 
+// All begin to end before any is waited for: each may have reads under way that storage does not
+// answer.
+void runtime_state::end_services() {
+    for_each_thread([](service& each, bool) { each.begin_end(); });
+    std::optional<late_line> waiting;
+    try {
+        if (!services.empty())
+            waiting.emplace(
+                "the end of a runtime waits for reads that storage has not answered, for up to "
+                "100 s; see that the disk or the file server answers",
+                std::chrono::seconds(2), [this](const std::string& line) { say(line); });
+    } catch (...) {  // without a thread or memory for it the line is not said
+    }
+    helpers.clear();
+    services.clear();
+}
+
 runtime_state::~runtime_state() {
     {
         const std::lock_guard lock(forked().mutex);
@@ -432,8 +450,7 @@ runtime_state::~runtime_state() {
     }
     published.reset();
     deleted.reset();
-    helpers.clear();
-    services.clear();
+    end_services();
     blocks.reset();
     windows.reset();
     windows_of_rows.set.reset();

@@ -49,6 +49,7 @@ struct runtime_hooks {
     bool no_doorbells = false;  // service threads find requests by looking, as they must on a GPU
     std::uint64_t beat_ns = 20'000'000;
     std::uint64_t frame_copy_wait_ns = 0;  // for a copy from frames of a buffer; 0: the usual time
+    std::uint64_t drain_ns = 0;            // for reads under way at the end; 0: the usual time
     std::uint64_t thread_retry_ns = 5'000'000'000;  // after the system refused a helper thread
     // Of blocks between nodes; without it a store is an agent. The settings are changed in place.
     block_reader::store_maker make_store;
@@ -191,6 +192,7 @@ struct runtime_state {
         for (std::uint32_t i = 0; i < made; ++i) use(*helpers[i], true);
     }
     status start_services();
+    void end_services();
     status place_view();  // once the view is complete
 
     // Before the threads stop: what was written goes to its files; what cannot is named in the log.

@@ -134,6 +134,7 @@ service_settings runtime_state::settings_of_service() {
     out.blocks = blocks.get();
     out.crew = crew.get();
     if (hooks.frame_copy_wait_ns != 0) out.frame_copy_wait_ns = hooks.frame_copy_wait_ns;
+    if (hooks.drain_ns != 0) out.drain_ns = hooks.drain_ns;
     if (c.tier.frames != nullptr) out.tier = {c.tier.frames, tier_done_marks, c.tier.frame_count};
     return out;
 }

@@ -96,6 +96,8 @@ struct service_settings {
     // asked for a while.
     std::uint64_t frame_copy_wait_ns = 2'000'000;
     host_tier tier;
+    // At the end, for reads that storage has not answered.
+    std::uint64_t drain_ns = 100'000'000'000;
     asked_chunks* asked = nullptr;         // null: no file has windows
     block_reader* blocks = nullptr;        // null: there is no store between nodes
     std::vector<memory_area> to_register;  // empty: none
@@ -114,6 +116,9 @@ public:
     ~service();  // stops and joins
 
     void start();
+    // The thread ends when its reads under way are answered, or drain_ns later. The destructor
+    // waits for that.
+    void begin_end();
     // Makes the thread end as if it had died; for tests of what happens then.
     void kill() {
         killed_.store(true, std::memory_order_relaxed);  // as stop_ in the destructor

@@ -20,11 +20,15 @@ constexpr std::chrono::microseconds block_nap(50);
 }  // namespace
 
 service::~service() {
-    // Ordered before the bell's look at the sleeper: either the thread sees the stop before it
-    // sleeps, or the bell wakes it (os/bell_word.hpp).
+    begin_end();
+    if (thread_.joinable()) thread_.join();
+}
+
+// Ordered before the bell's look at the sleeper: either the thread sees the stop before it sleeps,
+// or the bell wakes it (os/bell_word.hpp).
+void service::begin_end() {
     stop_.store(true, std::memory_order_relaxed);
     doorbell_->ring();
-    if (thread_.joinable()) thread_.join();
 }
 
 void service::start() {
@@ -84,9 +88,11 @@ void service::run() {
     give_up_blocks();
     // The operating system still writes to the staging area, which must not be freed before the
     // last read came back.
-    for (std::uint32_t round = 0; in_flight_ > 0 && round < 100'000; ++round) {
+    constexpr std::uint64_t round_ns = 1'000'000;
+    for (std::uint64_t waited_ns = 0; in_flight_ > 0 && waited_ns < settings_.drain_ns;
+         waited_ns += round_ns) {
         io_->submit();
-        finish_all(1'000'000);
+        finish_all(round_ns);
     }
     alive_.store(false, std::memory_order_release);
 }
