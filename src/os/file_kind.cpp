@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include <vector>
 
+#include "os/came_signal.hpp"
 #include "os/file_system.hpp"
 #include "os/own_mounts.hpp"
 #include "os/patient_open.hpp"
@@ -131,10 +132,14 @@ void read_nothing_ahead(int fd) { ::posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM); 
 
 void read_ahead_as_usual(int fd) { ::posix_fadvise(fd, 0, 0, POSIX_FADV_NORMAL); }
 
+int look_at_name(const std::string& path, struct stat& facts) {
+    return open_past_signals([&] { return ::stat(path.c_str(), &facts); }) == 0 ? 0 : -errno;
+}
+
 // Asked by name first, because opening a device may already do something. A pipe that takes the
 // name in between does not hold up the caller.
 int look_at_file(const std::string& path, struct stat& facts, file_kind& kind) {
-    if (::stat(path.c_str(), &facts) != 0) return -errno;
+    if (const int code = look_at_name(path, facts); code != 0) return code;
     kind = kind_of(facts.st_mode);
     if (kind != file_kind::regular) return 0;
     const int fd = open_past_leases(path, O_RDONLY | O_NOCTTY);

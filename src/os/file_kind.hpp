@@ -88,6 +88,10 @@ void read_nothing_ahead(int fd);
 // The opposite again.
 void read_ahead_as_usual(int fd);
 
+// As stat(2), past signals but for one that asks for the program's end: a file server may let each
+// of them end the call. 0 or a negative errno.
+int look_at_name(const std::string& path, struct stat& facts);
+
 // Opens `path` for reading if it is a regular file and not special, and judges it; the descriptor
 // is closed again. Follows links, and waits for nothing but a lease. 0 with `kind` and `facts`, or
 // a negative errno.

@@ -14,9 +14,11 @@ namespace penstock::host {
 // not waited for. The file is there, so it is not made, and a link to it is followed already. After
 // a signal that asks for the program's end the wait is over; after others it goes on.
 int open_past_leases(int start, const char* path, int flags, unsigned mode) {
-    const int fd = ::openat(start, path, flags | O_NONBLOCK | O_CLOEXEC, mode);
+    const int fd = open_past_signals(
+        [&] { return ::openat(start, path, flags | O_NONBLOCK | O_CLOEXEC, mode); });
     if (fd >= 0 || errno != EWOULDBLOCK) return fd;
-    const owned_fd found(::openat(start, path, O_PATH | O_CLOEXEC | (flags & O_NOFOLLOW)));
+    const owned_fd found(open_past_signals(
+        [&] { return ::openat(start, path, O_PATH | O_CLOEXEC | (flags & O_NOFOLLOW)); }));
     if (!found) return -1;
     struct stat facts {};
     if (::fstat(found.get(), &facts) != 0) return -1;

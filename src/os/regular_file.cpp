@@ -33,7 +33,7 @@ status regular_file::open(const std::string& path) {
     if (path.find('\0') != std::string::npos)
         return {-EINVAL, std::string(path.c_str()) + ": the path has a zero byte; leave it out"};
     struct stat facts {};
-    if (::stat(path.c_str(), &facts) != 0) return refused(-errno);
+    if (const int code = look_at_name(path, facts); code != 0) return refused(code);
     if (const file_kind kind = kind_of(facts.st_mode); kind != file_kind::regular)
         return of_kind(kind);
     if (check_not_own(facts.st_dev) != 0) return own();
@@ -76,12 +76,12 @@ std::string absolute_path(const std::string& path) {
 
 bool is_folder(const std::string& path) {
     struct stat facts {};
-    return ::stat(path.c_str(), &facts) == 0 && kind_of(facts.st_mode) == file_kind::directory;
+    return look_at_name(path, facts) == 0 && kind_of(facts.st_mode) == file_kind::directory;
 }
 
 bool is_there(const std::string& path) {
     struct stat facts {};
-    return ::stat(path.c_str(), &facts) == 0;
+    return look_at_name(path, facts) == 0;
 }
 
 }  // namespace penstock::host
