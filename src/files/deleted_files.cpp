@@ -35,7 +35,10 @@ void deleted_files::let_go() {
     try {
         closer_ = std::thread([this] {
             pthread_setname_np(pthread_self(), "penstock-close");
-            for (const auto& file : closing_) files_.let_go(file.of, file.epoch);
+            try {
+                for (const auto& file : closing_) files_.let_go(file.of, file.epoch);
+            } catch (...) {  // without memory; the others are found again
+            }
             closing_.clear();
             closed_.clear();
             is_closing_.store(false, std::memory_order_release);

@@ -25,15 +25,24 @@ public:
         thread_ = std::jthread(
             [line = std::move(line), patience, say = std::move(say)](const std::stop_token& over) {
                 pthread_setname_np(pthread_self(), "penstock-late");
-                std::mutex mutex;
-                std::condition_variable_any wait;
-                std::unique_lock lock(mutex);
-                wait.wait_for(lock, over, patience, [] { return false; });
-                if (!over.stop_requested()) say(line);
+                try {
+                    say_late(line, patience, say, over);
+                } catch (...) {  // without memory for it the line is not said
+                }
             });
     }
 
 private:
+    static void say_late(const std::string& line, std::chrono::milliseconds patience,
+                         const std::function<void(const std::string&)>& say,
+                         const std::stop_token& over) {
+        std::mutex mutex;
+        std::condition_variable_any wait;
+        std::unique_lock lock(mutex);
+        wait.wait_for(lock, over, patience, [] { return false; });
+        if (!over.stop_requested()) say(line);
+    }
+
     std::jthread thread_;  // its destructor asks it to end, and waits
 };
 

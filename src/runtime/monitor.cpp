@@ -8,19 +8,35 @@
 
 namespace penstock::host {
 
+namespace {
+
+// A part of a beat. What there is no memory for, the next beat does: an exception that left the
+// monitor would end the program.
+template <typename Part>
+void tried(const Part& part) {
+    try {
+        part();
+    } catch (...) {
+    }
+}
+
+}  // namespace
+
 void runtime_state::monitor_loop() {
     std::unique_lock lock(monitor_mutex);
     for (bool is_called = false; !monitor_stop;) {
         lock.unlock();
-        look_after();
-        if (!is_called) look_at_threads();
-        make_wished_helpers();
-        tell_stop();
-        if (windows != nullptr) windows->watch();
-        if (windows_of_rows.set != nullptr) windows_of_rows.set->watch();
-        lender().end_late_loans();
-        if (published != nullptr) published->look();
-        deleted->look();
+        tried([&] { look_after(); });
+        tried([&] {
+            if (!is_called) look_at_threads();
+            make_wished_helpers();
+        });
+        tried([&] { tell_stop(); });
+        for (window_set* const set : {windows.get(), windows_of_rows.set.get()})
+            if (set != nullptr) tried([&] { set->watch(); });
+        tried([&] { lender().end_late_loans(); });
+        if (published != nullptr) tried([&] { published->look(); });
+        tried([&] { deleted->look(); });
         atomic_store<order::relaxed, scope::system>(&control->heartbeat, control->heartbeat + 1);
         lock.lock();
         monitor_wake.wait_for(lock, std::chrono::nanoseconds(next_beat_ns()),
@@ -71,16 +87,17 @@ void runtime_state::look_after() {
         if (!each.alive()) break_with(-ESHUTDOWN, "a service thread died; create a new runtime");
     });
     if (const status device_health = device->health(); !device_health.ok()) {
-        if (break_with(device_health.code, device_health.message)) say_what_is_lost();
+        if (break_with(device_health.code, device_health.message.c_str())) say_what_is_lost();
     }
 }
 
-bool runtime_state::break_with(int code, const std::string& message) {
+// Waits end first, whatever there is memory for. Then the next beat says why.
+bool runtime_state::break_with(int code, const char* message) {
     {
         std::lock_guard lock(health_mutex);
         if (!broken.ok()) return false;
-        broken = {code, message};
         set_abort(code);
+        broken = {code, message};
     }
     say(message);
     return true;

@@ -241,7 +241,7 @@ struct runtime_state {
     void publish_statistics();
     mutable std::atomic<std::uint64_t> request_loads{0};  // the most that count() has found
     // True: it was whole before.
-    bool break_with(int code, const std::string& message);
+    bool break_with(int code, const char* message);
     // After the device was lost: the files that were being written, a line each.
     void say_what_is_lost();
     // Every wait on the device ends with this code from now on; 0 lets waits go on.

@@ -123,14 +123,21 @@ void window_set::put_aside(std::uint32_t slot) {
 void window_set::free_aside() {
     if (rules_.visits == nullptr || aside_.empty()) return;
     const std::uint64_t round = rules_.visits->pass();
-    for (opened& entry : aside_)
-        if (entry.free_from <= round) release(entry);
-    std::erase_if(aside_, [&](const opened& entry) { return entry.free_from <= round; });
+    for (std::size_t i = 0; i < aside_.size();) {
+        if (aside_[i].free_from > round) {
+            ++i;
+            continue;
+        }
+        release(aside_[i]);
+        std::swap(aside_[i], aside_.back());
+        aside_.pop_back();
+    }
 }
 
+// Without memory it is called again for the same entry, with the next beat.
 void window_set::release(opened& entry) {
     entry.runs.clear();
-    open_bytes_ -= entry.open_bytes;
+    open_bytes_ -= std::exchange(entry.open_bytes, 0);
     end_watch(entry);  // after the mapping is gone, or belongs to sets with leases of their own
     chunk_words_.give(entry.first_chunk, entry.chunks.size());
 }
