@@ -30,6 +30,19 @@ bool has_exact_identity(const file_facts& facts) {
     return facts.exact_times && facts.identity.changed_ns % 1'000'000'000 != 0;
 }
 
+// A lease that this thread has taken, until its end.
+class taken_lease {
+public:
+    taken_lease(environment& env, int fd) : env_(env), fd_(fd) {}
+    ~taken_lease() { env_.end_lease(fd_); }
+    taken_lease(const taken_lease&) = delete;
+    taken_lease& operator=(const taken_lease&) = delete;
+
+private:
+    environment& env_;
+    const int fd_;
+};
+
 }  // namespace
 
 // Readers of the slot count on the size that its identity has, unless that may be long ago.
@@ -243,13 +256,12 @@ file_registry::proof file_registry::try_proof(const closing& of,
     const int code = env_.take_sole_lease(writer->fd());
     if (code == -EAGAIN && was_looked_up(of, looks_before)) return proof::not_yet;
     if (code != 0) return proof::none;
+    const taken_lease lease(env_, writer->fd());
     file_facts now;
-    proof got = proof::none;
-    if (env_.facts(writer->fd(), now) == 0 && has_exact_identity(now) &&
-        now.identity.size_bytes == of.size_bytes && watch_.events_of(seen.number) == seen.events)
-        got = keep(of, now.identity, writer);
-    env_.end_lease(writer->fd());
-    return got;
+    const bool is_whole = env_.facts(writer->fd(), now) == 0 && has_exact_identity(now) &&
+                          now.identity.size_bytes == of.size_bytes &&
+                          watch_.events_of(seen.number) == seen.events;
+    return is_whole ? keep(of, now.identity, writer) : proof::none;
 }
 
 // `none` also if an open was answered since: then the file goes on being written.

@@ -50,14 +50,32 @@ status runtime_state::build_windows() {
 
 namespace {
 
+// One more descriptor of an open file, closed at the end whatever comes between. Negative: a
+// negative errno.
+class held_file {
+public:
+    held_file(const runtime_state& state, int fd)
+        : state_(state), fd_(state.device->duplicate(state.ref, fd)) {}
+    ~held_file() {
+        if (fd_ >= 0) state_.device->close(state_.ref, fd_);
+    }
+    held_file(const held_file&) = delete;
+    held_file& operator=(const held_file&) = delete;
+    [[nodiscard]] int fd() const { return fd_; }
+
+private:
+    const runtime_state& state_;
+    const int fd_;
+};
+
 // Calls open(file, note) for the file of an open descriptor. Returns its result, or a negative
 // errno.
 template <typename Open>
 std::int64_t with_window_file(const runtime_state& state, int fd, const Open& open) {
     // Held open until the window is in place, so that the file's slot cannot go to another
     // meanwhile.
-    const int held = state.device->duplicate(state.ref, fd);
-    if (held < 0) return held;
+    const held_file held(state, fd);
+    if (held.fd() < 0) return held.fd();
     window_file file{engine::descriptor_slot(state.ref.view, fd), engine::descriptor_generation(fd),
                      -1, 0};
     std::shared_ptr<shared_handle> handle;
@@ -70,7 +88,6 @@ std::int64_t with_window_file(const runtime_state& state, int fd, const Open& op
         result = open(file, note);
         if (!note.empty()) state.say("no windows: " + note);
     }
-    state.device->close(state.ref, held);
     return result;
 }
 

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <cerrno>
+#include <new>
 #include <thread>
 
 #include "fault/scenario.hpp"
@@ -97,6 +98,12 @@ public:
         return faulty_environment::size_bytes(handle);
     }
     int take_lease(int) override { return -EINVAL; }
+    int resident(void* address, std::uint64_t bytes, std::uint64_t piece_bytes,
+                 std::vector<bool>& out) override {
+        if (has_no_memory) throw std::bad_alloc();
+        return faulty_environment::resident(address, bytes, piece_bytes, out);
+    }
+    bool has_no_memory = false;
     void set_silent(bool silent) {
         const std::lock_guard lock(mutex_);
         silent_ = silent;
@@ -196,6 +203,18 @@ TEST_F(windows_of_a_server, no_beat_waits_for_a_window_that_is_being_opened) {
     env.set_silent(false);
     opener.join();
     EXPECT_EQ(rt->close(fd), 0);
+}
+
+TEST_F(windows_of_a_server, an_exception_leaves_no_file_open) {
+    make();
+    const int fd = rt->open("data");
+    env.has_no_memory = true;
+    EXPECT_EQ(rt->open_windows(fd), -ENOMEM);
+    env.has_no_memory = false;
+    EXPECT_EQ(rt->open_windows(fd), static_cast<std::int64_t>(size));
+    rt->close_windows();
+    EXPECT_EQ(rt->close(fd), 0);
+    EXPECT_EQ(engine::check_invariants(rt->ref().view, {}).rule, nullptr) << "a reference is left";
 }
 
 TEST_F(windows_of_a_server, every_handle_is_closed) {
