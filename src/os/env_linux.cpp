@@ -23,6 +23,7 @@
 #include "os/file_kind.hpp"
 #include "os/file_system.hpp"
 #include "os/own_mounts.hpp"
+#include "os/patient_open.hpp"
 #include "os/process_owner.hpp"
 #include "os/rested_files.hpp"
 
@@ -107,7 +108,9 @@ std::string proc_name(int handle) { return "/proc/self/fd/" + std::to_string(han
 
 // The negative errno of a call by the name of an open handle. Such a name is always there, unless
 // /proc is not: a container or chroot() without it.
-int code_of_proc(int error) { return error == ENOENT && !is_proc_there() ? -EUNATCH : -error; }
+int code_of_proc(int error) {
+    return error == ENOENT && !is_proc_there() ? -EUNATCH : code_of_open(error);
+}
 
 // Opens what a handle stands for, and waits for leases on it, also past signals.
 int reopen(int handle, int flags) {
@@ -175,7 +178,7 @@ public:
         return tried_again([&] {
             const int handle =
                 ::openat(start < 0 ? AT_FDCWD : start, path.c_str(), O_PATH | O_CLOEXEC);
-            return handle >= 0 ? handle : -errno;
+            return handle >= 0 ? handle : code_of_open(errno);
         });
     }
 
@@ -267,7 +270,7 @@ public:
         rules.resolve = RESOLVE_NO_SYMLINKS | (path[0] == '/' ? 0 : RESOLVE_BENEATH);
         const int fd =
             static_cast<int>(::syscall(SYS_openat2, from, path.c_str(), &rules, sizeof rules));
-        if (fd < 0) return -errno;
+        if (fd < 0) return code_of_open(errno);
         if (::fcntl(fd, F_SETFL, O_RDONLY) == 0) return fd;
         const int code = -errno;
         ::close(fd);
@@ -306,7 +309,7 @@ public:
         if (const int code = check_handle_not_own(directory); code != 0) return code;
         const int fd = ::openat(directory, name.c_str(),
                                 O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-        if (fd < 0) return -errno;
+        if (fd < 0) return code_of_open(errno);
         ::close(fd);
         return 0;
     }

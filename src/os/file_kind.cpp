@@ -192,11 +192,15 @@ std::string why_not_opened(int code, const std::string& path, bool writable) {
 }
 
 std::string error_and_cure(int code, const std::string& of_the_name) {
-    if (code == -EUNATCH) return error_text(code);
-    return error_text(code) + "; " +
-           (code == -EMFILE || code == -ENFILE
-                ? "raise the limit on open files (ulimit -n), or close some"
-                : of_the_name);
+    const bool is_of_name = code != -EMFILE && code != -ENFILE && code != -EUNATCH;
+    return is_of_name ? error_text(code) + "; " + of_the_name : error_and_cure(code);
+}
+
+std::string error_and_cure(int code) {
+    return error_text(code) + (code == -EMFILE
+                                   ? "; raise the limit on open files (of the process ulimit -n, "
+                                     "of the machine fs.file-max), or close some"
+                                   : "");
 }
 
 }  // namespace penstock::host

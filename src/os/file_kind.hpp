@@ -109,5 +109,7 @@ int open_regular(environment& env, const std::string& path, file_facts& facts);
 std::string why_not_opened(int code, const std::string& path, bool writable);
 // The error, and the cure: that of the name, unless it is not the name that was refused.
 std::string error_and_cure(int code, const std::string& of_the_name);
+// The same where the caller has a cure of the name, or there is none.
+std::string error_and_cure(int code);
 
 }  // namespace penstock::host

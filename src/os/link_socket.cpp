@@ -16,6 +16,7 @@
 #include <cstring>
 
 #include "os/file_kind.hpp"
+#include "os/patient_open.hpp"
 
 namespace penstock::host {
 
@@ -47,7 +48,7 @@ status open_private(const std::string& path, owned_fd& out) {
     for (int i = 0; i < most_tries; ++i) {
         if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
             return {-errno, share + "cannot be made: " +
-                                error_and_cure(-errno,
+                                error_and_cure(code_of_open(errno),
                                                "set XDG_RUNTIME_DIR to a directory of "
                                                "your own")};
         out.reset(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -56,7 +57,7 @@ status open_private(const std::string& path, owned_fd& out) {
     struct stat facts {};
     if (!out || ::fstat(out.get(), &facts) != 0)
         return {-errno, share + "is no directory that can be opened: " +
-                            error_and_cure(-errno,
+                            error_and_cure(code_of_open(errno),
                                            "remove it, or set XDG_RUNTIME_DIR to a "
                                            "directory of your own")};
     if (facts.st_uid != ::geteuid())

@@ -10,10 +10,12 @@
 
 namespace penstock::host {
 
+namespace {
+
 // The file is found first and then opened by its descriptor, so what takes its name meanwhile is
 // not waited for. The file is there, so it is not made, and a link to it is followed already. After
 // a signal that asks for the program's end the wait is over; after others it goes on.
-int open_past_leases(int start, const char* path, int flags, unsigned mode) {
+int open_waiting(int start, const char* path, int flags, unsigned mode) {
     const int fd = open_past_signals(
         [&] { return ::openat(start, path, flags | O_NONBLOCK | O_CLOEXEC, mode); });
     if (fd >= 0 || errno != EWOULDBLOCK) return fd;
@@ -31,6 +33,14 @@ int open_past_leases(int start, const char* path, int flags, unsigned mode) {
     const int opened = open_past_signals([&] { return ::open(name.c_str(), waiting); });
     if (opened < 0 && errno == ENOENT && !is_proc_there()) errno = EUNATCH;
     return opened;
+}
+
+}  // namespace
+
+int open_past_leases(int start, const char* path, int flags, unsigned mode) {
+    const int fd = open_waiting(start, path, flags, mode);
+    if (fd < 0) errno = -code_of_open(errno);
+    return fd;
 }
 
 int open_past_leases(const std::string& path, int flags, unsigned mode) {

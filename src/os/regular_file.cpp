@@ -22,7 +22,7 @@ regular_file::~regular_file() {
 status regular_file::open(const std::string& path) {
     assert(fd_ < 0);
     const auto refused = [&](int code) -> status {
-        return {code, path + ": " + error_text(code) + "; name a file that can be read"};
+        return {code, path + ": " + error_and_cure(code, "name a file that can be read")};
     };
     const auto own = [&]() -> status { return {-EDEADLK, path + ": " + why_own(path)}; };
     const auto of_kind = [&](file_kind kind) -> status {

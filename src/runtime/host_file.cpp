@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "device/device.hpp"
+#include "os/file_kind.hpp"
 #include "penstock/runtime.hpp"
 
 namespace penstock {
@@ -17,7 +18,7 @@ status file::open(runtime& rt, const std::string& path, int flags, file& out) {
         return {};
     }
     const bool only_reads = fd == -EROFS && !rt.settings().writable;
-    return {fd, "'" + path + "': " + error_text(fd) +
+    return {fd, "'" + path + "': " + host::error_and_cure(fd) +
                     (only_reads ? "; the runtime only reads: set options::writable "
                                   "(PENSTOCK_WRITABLE) to change files"
                                 : "")};

@@ -39,7 +39,7 @@ public:
     [[nodiscard]] status check() const {
         if (code_ == -EDEADLK) return {code_, "'" + path_ + "' " + why_own(path_)};
         if (code_ != 0)
-            return {code_, "'" + path_ + "': " + error_text(code_) + "; name a file to read"};
+            return {code_, "'" + path_ + "': " + error_and_cure(code_, "name a file to read")};
         if (!facts_.is_regular || facts_.false_size)
             return {-EINVAL, "'" + path_ + "' is no file with a size; name a regular file"};
         if (!may_change_unseen(facts_, trust_)) return {};
@@ -96,7 +96,7 @@ status warm_blocks(environment& env, const std::string& path, const warm_setting
     version_place place;
     if (const int code = find_place(env, file.fd(), version, place); code == -ESTALE)
         return file.changes();
-    else if (code != 0) return {code, "'" + path + "': " + error_text(code)};
+    else if (code != 0) return {code, "'" + path + "': " + error_and_cure(code)};
     const block_file named{settings.space,     place.path,          place.file_system,
                            version.size_bytes, version.modified_ns, version.changed_ns,
                            place.number};

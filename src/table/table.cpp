@@ -11,6 +11,7 @@
 
 #include "os/env.hpp"
 #include "os/exceptions.hpp"
+#include "os/file_kind.hpp"
 #include "penstock/engine/page_word.hpp"
 #include "penstock/runtime.hpp"
 #include "runtime/runtime_state.hpp"
@@ -167,7 +168,7 @@ status table::parts::open_files(const table_options& settings) {
             const shared_file file =
                 rt.open_everywhere(piece.path, writable ? open_read_write : open_read);
             if (const int code = file.code(); code != 0)
-                return {code, "'" + piece.path + "': " + error_text(code) +
+                return {code, "'" + piece.path + "': " + host::error_and_cure(code) +
                                   (code == -EROFS
                                        ? "; a writable table needs options::writable (in Python "
                                          "Runtime(writable=True))"
