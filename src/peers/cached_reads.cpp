@@ -25,6 +25,19 @@ private:
     const slot_life life_;
 };
 
+// A loan that has begun, until its end.
+class begun_loan {
+public:
+    begun_loan(page_lender& lender, loan& peer_read) : lender_(lender), peer_read_(peer_read) {}
+    ~begun_loan() { lender_.end_loan(peer_read_); }
+    begun_loan(const begun_loan&) = delete;
+    begun_loan& operator=(const begun_loan&) = delete;
+
+private:
+    page_lender& lender_;
+    loan& peer_read_;
+};
+
 // Waits until every part is as wanted. False: it took too long.
 template <typename Wanted>
 bool await_parts(const loan& peer_read, const Wanted& wanted) {
@@ -124,11 +137,11 @@ std::uint64_t cached_reads::read(int fd, std::uint64_t offset, std::uint64_t byt
     peer_read.order.slot = life.slot;
     peer_read.order.generation = life.generation;
     if (!lender_.begin_loan(fs_, peer_read)) return 0;
+    const begun_loan until_here(lender_, peer_read);
     const bool good = complete(peer_read, fd) && files_.is_lent_as_is(life);
     const std::uint64_t first = offset - peer_read.order.offset,
                         served = good ? bytes_there(peer_read, first, first + end - offset) : 0;
     if (served != 0) use(peer_read.order.to + first, end - offset, served);
-    lender_.end_loan(peer_read);
     return served;
 }
 
