@@ -250,6 +250,8 @@ from penstock.agent import main
 sys.exit(main())
 END
     chmod 755 "$work/$package/usr/bin/penstock-agent"
+    put "$root"/contrib/man/penstock-agent.1 "$package/usr/share/man/man1"
+    gzip -9n "$work/$package"/usr/share/man/man1/*.1
     documents "$package"
     {
         echo

@@ -38,7 +38,7 @@ def python_package(files, scratch):
     has(folder, "usr/lib/python3/dist-packages/penstock/_core.*.so",
         "usr/lib/python3/dist-packages/penstock/device/calls.cu",
         "usr/lib/python3/dist-packages/penstock_io-*.dist-info/METADATA",
-        "usr/share/doc/python3-penstock/copyright")
+        "usr/share/doc/python3-penstock/copyright", "usr/share/man/man1/penstock-agent.1.gz")
     agent = subprocess.run([folder / "usr/bin/penstock-agent", "--help"], check=False,
                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                            env={"PYTHONPATH": str(modules), "PYTHONDONTWRITEBYTECODE": "1"})

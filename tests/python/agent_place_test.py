@@ -7,6 +7,8 @@ import functools
 import io
 import os
 import pathlib
+import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -19,6 +21,7 @@ import agent_test
 import common
 import memory_agent
 
+import penstock
 from penstock import _children, agent
 
 SAYS_WHEN_IT_IS_MADE = """
@@ -302,6 +305,25 @@ class places(common.Case):
                     self.assertIn("a signal ended it", said)
                     self.assertEqual(waits.returncode, 1)
                     self.assertEqual(os.listdir(self.folder), [])
+
+
+PAGE = pathlib.Path(__file__).parents[2] / "contrib" / "man" / "penstock-agent.1"
+
+
+class page_of_the_manual(common.Case):
+    def test_it_has_each_option_and_no_other(self):
+        usage = subprocess.run([sys.executable, "-m", "penstock.agent", "mooncake", "--help"],
+                               capture_output=True, text=True, check=True).stdout
+        page = PAGE.read_text().replace("\\-", "-")
+        self.assertIn(f'"Penstock {penstock.__version__}"', page)
+        self.assertEqual(set(re.findall(r"^\\fB(--[a-z]+)", page, re.M)) | {"--help"},
+                         set(re.findall(r"^ +(?:-h, )?(--[a-z]+)", usage, re.M)))
+
+    @unittest.skipUnless(shutil.which("man"), "there is no man")
+    def test_man_shows_it_without_warnings(self):
+        shown = subprocess.run(["man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", PAGE],
+                               capture_output=True, text=True, check=True)
+        self.assertEqual(shown.stderr, "")
 
 
 if __name__ == "__main__":
