@@ -453,8 +453,8 @@ PENSTOCK_HD PENSTOCK_INLINE bool begin_cut(const cache_view& c, std::uint32_t sl
     return atomic_compare_swap<order::release>(&c.writes[slot].writers, std::uint32_t{0},
                                                cut_due + 1);
 }
-// `code`: 0, or the error with which the cut ended, for openers that wait for it. Only one opener
-// in a time has the cut, so the store is plain; its release and is_being_cut order it.
+// `code`: 0, or the error with which the cut ended, for openers that wait for it. One opener at a
+// time has the cut. Relaxed: the release behind it and the acquire of is_being_cut order the code.
 PENSTOCK_HD PENSTOCK_INLINE void end_cut(const cache_view& c, std::uint32_t slot,
                                          std::int64_t code) {
     atomic_store<order::relaxed>(&c.writes[slot].opening_cut, code);
