@@ -1,5 +1,5 @@
 // A process or a machine that may open no more files: the message names that limit, and no fault of
-// the file.
+// the file. And how a process shares out the descriptors that it may have.
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -11,6 +11,7 @@
 #include "os/file_kind.hpp"
 #include "os/patient_open.hpp"
 #include "os/regular_file.hpp"
+#include "service/handle_shares.hpp"
 #include "store/block_store.hpp"
 #include "store/warm.hpp"
 #include "penstock/host_file.hpp"
@@ -99,6 +100,26 @@ TEST_F(handle_limit, of_the_machine_is_none_of_slots) {
     EXPECT_NE(of_handles.find("fs.file-max"), std::string::npos) << of_handles;
     EXPECT_NE(of_slots.find("max_files"), std::string::npos) << of_slots;
     EXPECT_EQ(of_slots.find("ulimit"), std::string::npos) << of_slots;
+}
+
+TEST(handle_shares, of_all_devices_leave_the_program_a_fifth) {
+    for (const std::uint64_t limit : {256u, 1024u, 65536u, 1048576u})
+        for (const std::size_t devices : {1u, 2u, 8u})
+            for (const std::size_t sets_each : {1u, 2u})
+                for (const bool direct : {false, true}) {
+                    const std::size_t of_files = host::registry_handles(limit, direct, devices),
+                                      of_windows = host::window_handles(limit, devices * sets_each);
+                    EXPECT_LE(devices * ((direct ? 2 : 1) * of_files + sets_each * of_windows),
+                              limit - limit / 5)
+                        << limit << ", " << devices;
+                    EXPECT_GE(of_files, 8u);
+                    EXPECT_GE(of_windows, 1u);
+                }
+    EXPECT_EQ(host::window_handles(1024, 1), 128u);
+    EXPECT_EQ(host::window_handles(1024, 8), 16u);
+    EXPECT_EQ(host::window_handles(1048576, 1), 4096u);
+    EXPECT_EQ(host::registry_handles(1024, false, 8), 64u);
+    EXPECT_EQ(host::registry_handles(1024, true, 8), 42u);
 }
 
 }  // namespace penstock::fault

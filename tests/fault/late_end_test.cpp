@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "fault/scenario.hpp"
-#include "fault/soon.hpp"
+#include "soon.hpp"
 
 namespace penstock::fault {
 

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "fault/scenario.hpp"
-#include "fault/soon.hpp"
+#include "soon.hpp"
 #include "runtime/late_line.hpp"
 
 namespace {

@@ -6,19 +6,11 @@
 #include <thread>
 
 #include "fault/scenario.hpp"
+#include "soon.hpp"
 
 namespace penstock::fault {
 
 namespace {
-
-bool soon(const std::function<bool()>& true_at_last) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(5);
-    while (!true_at_last()) {
-        if (std::chrono::steady_clock::now() > end) return false;
-        std::this_thread::sleep_for(std::chrono::microseconds(200));
-    }
-    return true;
-}
 
 options crew_options(const sample_folder& from, io_method io, std::uint32_t most) {
     options o = tiny_options(from, io);

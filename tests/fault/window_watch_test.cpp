@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "fault/scenario.hpp"
-#include "fault/soon.hpp"
+#include "soon.hpp"
 #include "penstock/engine/window.hpp"
 #include "service/windows.hpp"
 #include "unit/parts_in_memory.hpp"

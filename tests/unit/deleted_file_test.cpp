@@ -12,6 +12,7 @@
 
 #include "fault/faulty_environment.hpp"
 #include "files/deleted_files.hpp"
+#include "soon.hpp"
 #include "unit/support.hpp"
 
 namespace penstock::test {
@@ -32,15 +33,6 @@ std::size_t nameless_handles(const temporary_folder& folder) {
         if (!gone && target.starts_with(folder.path()) && target.ends_with(" (deleted)")) ++count;
     }
     return count;
-}
-
-bool soon(const std::function<bool()>& true_at_last) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(2);
-    while (!true_at_last()) {
-        if (std::chrono::steady_clock::now() > end) return false;
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    return true;
 }
 
 class deleted_file : public testing::Test {

@@ -12,6 +12,7 @@
 #include "service/idle_watch.hpp"
 #include "runtime/runtime_state.hpp"
 #include "penstock/base/atomic.hpp"
+#include "soon.hpp"
 #include "unit/support.hpp"
 
 namespace penstock::host {
@@ -25,15 +26,6 @@ namespace {
 
 // No sleeper of these tests wakes by itself before the test has failed.
 constexpr idle_watch::limits patient{1'000'000, 900'000'000'000};
-
-bool soon(const std::function<bool()>& true_at_last) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(5);
-    while (!true_at_last()) {
-        if (std::chrono::steady_clock::now() > end) return false;
-        std::this_thread::sleep_for(std::chrono::microseconds(200));
-    }
-    return true;
-}
 
 // A thread that does what a service thread does when it has nothing to do, with a word for its
 // ring.

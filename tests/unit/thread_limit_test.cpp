@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "fault/faulty_environment.hpp"
+#include "soon.hpp"
 #include "unit/support.hpp"
 
 namespace {
@@ -106,12 +107,6 @@ TEST(thread_limit, a_helper_that_was_refused_is_made_later) {
     host::runtime_hooks hooks;
     hooks.env = &disk;
     hooks.thread_retry_ns = 10'000'000;
-    const auto soon = [](const auto& true_at_last) {
-        const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(2);
-        while (!true_at_last() && std::chrono::steady_clock::now() < end)
-            std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        return true_at_last();
-    };
     const auto refusals = [&] {
         const std::lock_guard lock(mutex);
         std::size_t count = 0;
