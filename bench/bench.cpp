@@ -239,29 +239,22 @@ void run_case(const bench_case& entry, context& here) {
     }
 }
 
-void print(const context& here, const nlohmann::ordered_json& machine) {
-    // A line for each row, so that two files of results can be compared line by line.
-    std::string text =
-        "{\"machine\":" +
-        machine.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
-        ",\n\"results\":[";
-    const char* before = "\n";
-    for (const std::string& row : here.rows()) {
-        text += before + row;
-        before = ",\n";
-    }
-    require(apps::print_json(text + "\n]}\n"));
-}
-
 void run_cases(const settings& asked, int device) {
     const backend where = choose_backend(asked.where, device);
-    context here(asked, where);
-    for (const std::string& name : asked.cases)
-        for (const bench_case& entry : case_table)
-            if (name == entry.name) run_case(entry, here);
+    row_printer out(machine_json(where, asked.directory, asked.commit)
+                        .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+    context here(asked, where, out);
+    try {
+        for (const std::string& name : asked.cases)
+            for (const bench_case& entry : case_table)
+                if (name == entry.name) run_case(entry, here);
+    } catch (const failure&) {
+        out.end_early();
+        throw;
+    }
     if (asked.commit == "unknown")
         apps::say("bench: the results name no commit; give --commit with what was built");
-    print(here, machine_json(where, asked.directory, asked.commit));
+    out.end();
 }
 
 }  // namespace

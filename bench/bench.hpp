@@ -40,8 +40,8 @@ struct settings {
 // pages of every size.
 inline constexpr std::uint64_t file_step_bytes = std::uint64_t{2} << 20;
 
-// What ends a run, with a negative errno: no figure is worth printing without the others. Threads
-// of apps::on_threads throw it too.
+// What ends a run, with a negative errno; the rows that were measured before it are printed.
+// Threads of apps::on_threads throw it too.
 struct failure : std::runtime_error {
     failure(std::int64_t why, const std::string& message)
         : std::runtime_error(message), code(static_cast<int>(why)) {}

@@ -58,6 +58,31 @@ std::string text_of(const char* form, ...) {
     return text;
 }
 
+void row_printer::begin() {
+    if (began_) return;
+    require(out_.open(""));
+    began_ = true;
+    print("{\"machine\":" + machine_ + ",\n\"results\":[");
+}
+
+// A line for each row, so that two files of results can be compared line by line.
+void row_printer::add(const std::string& row) {
+    begin();
+    print((has_rows_ ? ",\n" : "\n") + row);
+    has_rows_ = true;
+}
+
+void row_printer::end() {
+    begin();
+    print("\n]}\n");
+}
+
+void row_printer::end_early() {
+    if (began_) end();
+}
+
+void row_printer::print(const std::string& text) { require(out_.write(text.data(), text.size())); }
+
 std::string counted(std::uint64_t count, const std::string& noun) {
     return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
@@ -197,7 +222,7 @@ void context::add(const std::string& goal, const std::string& name, std::uint64_
                    {"ratio", rounded(less_is_better ? theirs / ours : ours / theirs)},
                    {"cpu_cores_used", rounded(values.cores.median())},
                    {"note", note_of(values, note)}};
-    rows_.push_back(row.dump(-1, ' ', false, json::error_handler_t::replace));
+    printer_.add(row.dump(-1, ' ', false, json::error_handler_t::replace));
 }
 
 }  // namespace penstock::bench

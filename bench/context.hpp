@@ -8,9 +8,11 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench.hpp"
+#include "common/files.hpp"
 #include "common/process.hpp"
 #include "penstock/runtime.hpp"
 #include "scratch_file.hpp"
@@ -111,9 +113,31 @@ struct opened_file {
     std::uint64_t bytes;
 };
 
+// What is printed: one JSON object, row by row as the cases measure them, so that an error or a
+// signal hours later takes none away. A signal leaves it without its end.
+class row_printer {
+public:
+    // The machine in JSON.
+    explicit row_printer(std::string machine) : machine_(std::move(machine)) {}
+    void add(const std::string& row);
+    // Throws where standard output cannot be written, as add() does.
+    void end();
+    // After an error: what has rows gets its end, and where there is none nothing is printed.
+    void end_early();
+
+private:
+    void begin();
+    void print(const std::string& text);
+
+    std::string machine_;
+    apps::output_file out_;
+    bool began_ = false, has_rows_ = false;
+};
+
 class context {
 public:
-    context(const settings& asked, backend where) : asked_(asked), where_(where) {}
+    context(const settings& asked, backend where, row_printer& out)
+        : asked_(asked), where_(where), printer_(out) {}
 
     [[nodiscard]] const settings& asked() const { return asked_; }
     [[nodiscard]] bool on_gpu() const { return where_ == backend::gpu; }
@@ -181,15 +205,13 @@ public:
     void add(const std::string& goal, const std::string& name, std::uint64_t page_bytes,
              const std::string& unit, const measured& values, const std::string& baseline,
              const std::string& note = "", const std::string& where = "");
-    // In JSON.
-    [[nodiscard]] const std::vector<std::string>& rows() const { return rows_; }
 
 private:
     const settings& asked_;
     backend where_;
     scratch_file file_;
     std::set<std::string> said_;  // notes of runtimes, each said once
-    std::vector<std::string> rows_;
+    row_printer& printer_;
 };
 
 }  // namespace penstock::bench

@@ -375,6 +375,30 @@ class Bench(InFolder):
         self.assert_one_line(ran.stderr, "bench miss", "cache_bytes", "give less")
         self.assertEqual(os.listdir(self.folder), [])
 
+    def test_an_error_takes_no_row_of_the_cases_before_it(self):
+        ran = penstock("bench", "versions", "miss", *FLAGS, "--file", "2MiB", "--cache", "4000TiB",
+                       "--dir", self.folder, "--commit", "abc1234", "--quiet")
+        self.assertEqual(ran.returncode, 1)
+        self.assert_one_line(ran.stderr, "bench miss", "cache_bytes", "give less")
+        report = json.loads(ran.stdout)
+        self.check(report)
+        self.assertIn("versions", report["results"][0]["case"])
+
+    def test_rows_are_printed_as_they_are_measured(self):
+        """So a signal takes those alone that are still to come."""
+        running = subprocess.Popen([PROGRAM, "bench", "versions", "map", *FLAGS, "--file", "64MiB",
+                                    "--repeats", "1000", "--dir", str(self.folder)],
+                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                   env=clean_environment())
+        first = [running.stdout.readline() for _ in range(3)]
+        running.send_signal(signal.SIGTERM)
+        rest = running.communicate(timeout=1000)[0]
+        self.assertEqual(running.returncode, -signal.SIGTERM)
+        self.assertFalse(rest.endswith(b"]}\n"), rest[-100:])
+        rows = [line.rstrip(b",\n") for line in [*first, *rest.splitlines()]][2:]
+        self.assertIn("versions", json.loads(rows[0])["case"])
+        self.assertEqual(os.listdir(self.folder), [])
+
     def test_a_signal_leaves_no_file(self):
         # The case fsync has two files at a time.
         for number, case in ((signal.SIGINT, "map"), (signal.SIGTERM, "fsync"),
@@ -390,7 +414,7 @@ class Bench(InFolder):
             self.assertTrue(os.listdir(self.folder), "it made no file")
             time.sleep(0.2)  # in the middle of it
             running.send_signal(number)
-            self.assertEqual(running.communicate(timeout=1000)[0], b"")
+            self.assertFalse(running.communicate(timeout=1000)[0].endswith(b"]}\n"))
             self.assertEqual(running.returncode, -number)
             self.assertEqual(os.listdir(self.folder), [])
 
