@@ -54,6 +54,7 @@ void deleted_files::let_go() {
 // Nothing is thrown while they are.
 void deleted_files::find_more() {
     constexpr std::size_t at_a_time = 32;
+    files_.give_up_excess(given_up_, most_found);
     found_.reserve(most_found + at_a_time);
     std::size_t left = std::min(handles_of_a_visit, files_.held_handles());
     while (left != 0 && found_.size() < most_found) {
@@ -61,7 +62,8 @@ void deleted_files::find_more() {
         auto some = files_.some_handles(place_, std::min(at_a_time, left));
         left -= std::min(at_a_time, left);
         for (const auto& file : some)
-            if (env_.has_no_name(file.handle->fd())) found_.push_back({file.of, file.epoch, {}});
+            if (file.is_older || env_.has_no_name(file.handle->fd()))
+                found_.push_back({file.of, file.epoch, {}, file.is_older});
         files_.give_back(some);
         for (auto& file : some) given_up_.push_back(std::move(file.handle));
     }

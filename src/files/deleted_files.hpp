@@ -1,13 +1,15 @@
-// Files that were deleted while the cache remembers them: their handles, with which the file system
-// keeps their space.
+// Handles that no open can use any more: of files that were deleted while the cache remembers them,
+// whose space the file system keeps with them, and of versions of files that changed since. Also
+// those beyond a registry's share, from before there were more registries.
 //
 // The registry keeps handles of closed files, so that the next open and read need not open them
 // again. A file that has no name any more has no next open. The monitor asks a few hundred handles
-// a second, in turn, whether their file has a name. A file without one that no group has open loses
-// its handle, and its pages count as old: the file system may give its inode to a new file.
+// a second, in turn, whether their file has a name. A file without one, or an older version, that
+// no group has open loses its handle, and its pages count as old: the file system may give its
+// inode to a new file.
 //
 // An answer to an open that no group has taken yet does not show in the file word. So a file is let
-// go at the second visit that finds it without a name, if no open of it was answered in between. A
+// go at the second visit that finds it so, if no open of it was answered in between. A
 // group that takes its answer later still reads what the cache has, and gets -ESTALE for the rest.
 //
 // Not thread-safe; the monitor calls it. A thread of its own closes the handles, those too that the
@@ -57,7 +59,7 @@ private:
     const std::chrono::nanoseconds between_visits_;
     std::chrono::steady_clock::time_point next_visit_{};
     std::size_t place_ = 0;                          // in the round of the handles
-    std::vector<file_registry::held_handle> found_;  // without a name at the last visit
+    std::vector<file_registry::held_handle> found_;  // at the last visit: without a next open
     // Handles that the registry gave up while they were looked at.
     std::vector<std::shared_ptr<shared_handle>> given_up_;
     // Both of them, for the closer alone while it runs.

@@ -48,6 +48,7 @@ file_registry::file_registry(environment& env, hub& shared, const registry_limit
       paths_(limits.path_units),
       words_(limits.word_count),
       handles_(limits.file_slots) {
+    hub_.registries.fetch_add(1, std::memory_order_relaxed);
     reads_.direct = limits.direct;
     reads_.page_bytes = std::uint64_t{1} << limits.page_shift;
     reads_.say = std::move(say);
@@ -58,6 +59,7 @@ file_registry::file_registry(environment& env, hub& shared, const registry_limit
 
 file_registry::~file_registry() {
     for (const auto& file : current_) hub_.known.remove(file.first);
+    hub_.registries.fetch_sub(1, std::memory_order_relaxed);
     if (first_root_ >= 0) env_.close(first_root_);
 }
 
@@ -219,23 +221,13 @@ bool file_registry::take_table(entry& e) {
     return start.has_value();
 }
 
-// Over the limit, a hand goes round the handles and parks the first that was not used since it last
-// came by.
 void file_registry::keep_handle(std::uint32_t slot, std::shared_ptr<shared_handle> handle,
                                 handles& parked) {
     entry& e = entries_[slot];
     if (e.handle == nullptr) handles_.add(slot);
     e.handle = std::move(handle);
     e.wants_handle = false;
-    const std::size_t at_most = 2 * handles_.size();
-    for (std::size_t step = 0; handles_.size() > limits_.max_handles && step < at_most; ++step) {
-        const std::uint32_t next = handles_.next();
-        entry& other = entries_[next];
-        if (next == slot || std::exchange(other.used_lately, false)) continue;
-        // Each of them is out of reach without its handle. Too many would leave none for others.
-        if (other.nameless && nameless_ <= limits_.max_handles / 2) continue;
-        parked.push_back(take_handle(next));
-    }
+    take_excess(&e, parked, handles_.size());
     e.used_lately = true;
 }
 

@@ -7,10 +7,11 @@
 // only the device knows its references.
 //
 // File handles are few and files may be many: the registry keeps at most `max_handles` handles
-// open, and opens a file without a handle again by path when it is read: by that of the last open
-// or rename here. If that path leads to another file by then, the read fails with -ESTALE. If this
-// registry took a file's name away, it keeps the file's handle, for up to half of `max_handles`
-// such files. Those of closed files without a name it gives up soon (files/deleted_files.hpp).
+// open, and no more than its share of what all registries of the process may have, and opens a file
+// without a handle again by path when it is read: by that of the last open or rename here. If that
+// path leads to another file by then, the read fails with -ESTALE. If this registry took a file's
+// name away, it keeps the file's handle, for up to half of `max_handles` such files. Those of
+// closed files without a name it gives up soon (files/deleted_files.hpp).
 //
 // A name without links and without ".." is its own real path: the registry decides by its text
 // whether it may be opened, and the kernel assures at the open that no link was in the way. Every
@@ -134,6 +135,7 @@ struct registry_limits {
     std::uint64_t flat_pages = UINT64_MAX;       // a file of more pages has a directory and leaves
     std::uint64_t most_kept_bytes = UINT64_MAX;  // of a written file whose pages outlive its close
     trust_mode trust_times = trust_mode::automatic;
+    std::size_t shared_handles = SIZE_MAX;  // of all registries of the hub together
 };
 
 // A slot, in one of its lives; generation 0: none.
@@ -267,15 +269,19 @@ public:
         slot_life of;
         std::uint32_t epoch = 0;  // of the last answer to an open
         std::shared_ptr<shared_handle> handle;
+        bool is_older = false;  // the file changed since: no open joins this version any more
     };
     [[nodiscard]] std::size_t held_handles();
     std::vector<held_handle> some_handles(std::size_t& place, std::size_t count);
+    // Adds up to `count` handles beyond this registry's share, which it gives up: registries that
+    // were made later may have theirs then.
+    void give_up_excess(std::vector<std::shared_ptr<shared_handle>>& out, std::size_t count);
     // Gives them back. Those that the registry has given up meanwhile stay in `some`: theirs may be
     // the last share, which closes the file.
     void give_back(std::vector<held_handle>& some);
-    // The file has no name, and no group had it open after this answer to an open. Gives its handle
-    // up, unless there was another answer since. Its pages count as old from now on: no open joins
-    // this life any more, and its other pages are -ESTALE.
+    // The file has no name, or another version followed this one, and no group had it open after
+    // this answer to an open. Gives its handle up, unless there was another answer since. Its pages
+    // count as old from now on: no open joins this life any more, and its other pages are -ESTALE.
     void let_go(const slot_life& of, std::uint32_t epoch);
 
     // Begins a loan of the slot whose pages are those of the file as it looks `now`. False if a
@@ -445,6 +451,8 @@ private:
     void begin_writing(entry& e, std::uint32_t slot, found_file& file, bool is_fresh);
     bool take_table(entry& e);
     void keep_handle(std::uint32_t slot, std::shared_ptr<shared_handle> handle, handles& parked);
+    [[nodiscard]] std::size_t most_handles() const;
+    void take_excess(const entry* kept, handles& out, std::size_t count);  // lock held
     std::shared_ptr<shared_handle> take_handle(std::uint32_t slot);
     void give_back_slot(entry& e, std::uint32_t slot);
     entry* live_entry(std::uint32_t slot, std::uint32_t generation);  // lock held

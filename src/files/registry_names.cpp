@@ -144,6 +144,34 @@ void file_registry::keep_without_name(const std::string& name) {
     }
 }
 
+// Eight are enough to go on with, however many registries there are.
+std::size_t file_registry::most_handles() const {
+    const std::size_t all =
+        std::max<std::size_t>(1, hub_.registries.load(std::memory_order_relaxed));
+    return std::min(limits_.max_handles, std::max<std::size_t>(8, limits_.shared_handles / all));
+}
+
+// Over the limit, a hand goes round the handles and parks the first that was not used since it last
+// came by, but for that of `kept`.
+void file_registry::take_excess(const entry* kept, handles& out, std::size_t count) {
+    const std::size_t most = most_handles(), at_most = 2 * handles_.size();
+    for (std::size_t step = 0; handles_.size() > most && step < at_most && count != 0; ++step) {
+        const std::uint32_t next = handles_.next();
+        entry& other = entries_[next];
+        if (&other == kept || std::exchange(other.used_lately, false)) continue;
+        // Each of them is out of reach without its handle. Too many would leave none for others.
+        if (other.nameless && nameless_ <= most / 2) continue;
+        out.push_back(take_handle(next));
+        --count;
+    }
+}
+
+void file_registry::give_up_excess(handles& out, std::size_t count) {
+    out.reserve(out.size() + count);
+    const std::lock_guard lock(mutex_);
+    take_excess(nullptr, out, count);
+}
+
 std::size_t file_registry::held_handles() {
     const std::lock_guard lock(mutex_);
     return handles_.size();
@@ -158,8 +186,10 @@ std::vector<file_registry::held_handle> file_registry::some_handles(std::size_t&
         if (place >= handles_.size()) place = 0;
         const std::uint32_t slot = handles_.slot_at(place++);
         const entry& e = entries_[slot];
-        if (e.is_local && e.writer == nullptr)
-            out.push_back({{slot, e.generation}, e.epoch, e.handle});
+        if (!e.is_local || e.writer != nullptr) continue;
+        const auto newest = current_.find(key_of(e.identity));
+        const bool is_older = newest != current_.end() && newest->second != slot;
+        out.push_back({{slot, e.generation}, e.epoch, e.handle, is_older});
     }
     return out;
 }

@@ -209,10 +209,11 @@ status runtime_state::allocate_cache() {
         (!has_windows() || (allocate(*device, c.windows, c.file_slots) &&
                             allocate(*device, c.window_chunks, window_chunk_words)));
     if (all) return {};
-    const std::string largest = settings.cache_memory == nullptr
-                                    ? "cache_bytes: " + format_size(*settings.cache_bytes)
-                                    : "table_bytes: " + format_size(settings.table_bytes);
-    return {-ENOMEM, largest + " and the tables of " + std::to_string(settings.max_files) +
+    const std::string cache = settings.cache_memory == nullptr
+                                  ? "cache_bytes: " + format_size(*settings.cache_bytes) + ", "
+                                  : "";
+    return {-ENOMEM, cache + "table_bytes: " + format_size(settings.table_bytes) +
+                         " and the tables of " + std::to_string(settings.max_files) +
                          " files could not be allocated on " + device->name() + ": " +
                          device->shortage() + "; give less, or smaller max_files"};
 }
@@ -255,7 +256,9 @@ status runtime_state::build_cache() {
         c.growth_entries,
         flat_pages(),
         hooks.keeps_large_files ? UINT64_MAX : std::uint64_t{c.frame_count} << c.page_shift,
-        settings.trust_times};
+        settings.trust_times,
+        hooks.max_handles != 0 ? SIZE_MAX
+                               : default_handles(settings.direct_io != direct_mode::off, 1)};
     files = std::make_unique<file_registry>(*hooks.env, *hooks.shared, limits,
                                             [this](const std::string& line) { say(line); });
     deleted = std::make_unique<deleted_files>(

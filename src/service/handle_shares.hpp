@@ -8,7 +8,8 @@
 
 namespace penstock::host {
 
-// For the registry of each of so many devices. Half of the limit, so that the program has the other
+// For the registry of each of so many devices, and with one device for all registries of the
+// process, which share it out while they live. Half of the limit, so that the program has the other
 // half; or a third, where each file may have a second descriptor for direct reads.
 inline std::size_t registry_handles(std::uint64_t limit, bool direct, std::size_t devices) {
     return std::max<std::size_t>(8, static_cast<std::size_t>(limit) / (direct ? 3 : 2) / devices);

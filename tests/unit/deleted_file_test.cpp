@@ -197,6 +197,49 @@ TEST_F(deleted_in_registry, a_file_without_one_loses_its_handle_at_the_second_vi
     EXPECT_EQ(files->live_files(), 1u);  // the device takes it down
 }
 
+// No open finds it again, and a file that is changed in place again and again would leave a handle
+// each time.
+TEST_F(deleted_in_registry, an_older_version_loses_its_handle_when_it_is_closed) {
+    const open_reply first = open("a");
+    write_file(folder / "a", pattern(2, 2 * page));
+    const open_reply second = files->open("a", 0, 0);
+    ASSERT_NE(second.slot, first.slot);
+    is_closed = false;
+    for (int i = 0; i < 5; ++i) visit();
+    EXPECT_EQ(files->held_handles(), 2u);
+    is_closed = true;
+    EXPECT_TRUE(soon([&] {
+        visit();
+        return files->held_handles() == 1;
+    }));
+    for (int i = 0; i < 5; ++i) visit();
+    EXPECT_EQ(files->held_handles(), 1u);
+    EXPECT_EQ(files->open("a", 0, 0).slot, second.slot);
+}
+
+// Of a registry that is made later. Both keep what they may have together.
+TEST_F(deleted_in_registry, another_registry_gets_its_share_of_handles) {
+    host::registry_limits limits{64, 12, 4, 4096, 1024, 32};
+    limits.shared_handles = 32;
+    make(limits);
+    for (int i = 0; i < 32; ++i) open("f" + std::to_string(i));
+    EXPECT_EQ(files->held_handles(), 32u);
+    {
+        file_registry other(env, shared, limits);
+        ASSERT_TRUE(other.set_roots({folder.path()}).ok());
+        for (int i = 0; i < 32; ++i) EXPECT_EQ(other.open("f" + std::to_string(i), 0, 0).result, 0);
+        EXPECT_EQ(other.held_handles(), 16u);
+        EXPECT_TRUE(soon([&] {
+            visit();
+            return files->held_handles() == 16;
+        }));
+        for (int i = 0; i < 5; ++i) visit();
+        EXPECT_EQ(files->held_handles(), 16u);
+    }
+    for (int i = 0; i < 32; ++i) EXPECT_EQ(files->open("f" + std::to_string(i), 0, 0).result, 0);
+    EXPECT_EQ(files->held_handles(), 32u);
+}
+
 // Its group may be about to take the answer.
 TEST_F(deleted_in_registry, an_open_that_was_answered_meanwhile_keeps_it) {
     const open_reply first = open("a");
