@@ -2,6 +2,7 @@
 // once, past the ring: that costs less processor time for each read, and the first of many is
 // answered before the last is read.
 #include <liburing.h>
+#include <sys/resource.h>
 #include <sys/uio.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <cstring>
 
 #include "os/env.hpp"
+#include "penstock/options.hpp"
 
 namespace penstock::host {
 
@@ -115,6 +117,11 @@ std::unique_ptr<io_engine> make_uring_engine(std::uint32_t depth, std::string& w
     const int code = engine->init();
     if (code == 0) return engine;
     why = std::string("the kernel refuses io_uring: ") + std::strerror(-code);
+    // Its queues count as locked memory, of all programs of the user together.
+    rlimit locked{};
+    if (code == -ENOMEM && ::getrlimit(RLIMIT_MEMLOCK, &locked) == 0 &&
+        locked.rlim_cur != RLIM_INFINITY)
+        why += "; raise RLIMIT_MEMLOCK (ulimit -l), now " + format_size(locked.rlim_cur);
     return nullptr;
 }
 

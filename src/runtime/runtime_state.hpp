@@ -122,7 +122,7 @@ struct runtime_state {
     std::unique_ptr<statistics_publisher> published;
     std::unique_ptr<deleted_files> deleted;  // of the monitor
     std::unique_ptr<cached_reads> reads;     // for programs; from when the runtime is made
-    std::atomic<bool> register_refusal_said{false};
+    std::atomic<bool> register_refusal_said{false}, uring_refusal_said{false};
 
     // Of all devices of the runtime, and of its regions and pieces, which may outlive it.
     std::shared_ptr<penstock::settings::log_lines> log;
@@ -176,6 +176,7 @@ struct runtime_state {
     void let_register(service_settings& of_service, const std::vector<host_ring>& rings);
     void build_blocks();
     status build_services(const std::vector<std::vector<host_ring>>& rings_of_thread);
+    void say_reads_with_pread(const std::string& why);
     std::unique_ptr<io_engine> make_queue(bool want_uring, const std::vector<host_ring>& rings,
                                           std::string& why);
     [[nodiscard]] service_settings settings_of_service();

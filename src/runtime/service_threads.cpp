@@ -115,6 +115,11 @@ void runtime_state::let_register(service_settings& of_service,
     };
 }
 
+// Once: what one thread is refused, those that are made after it mostly are.
+void runtime_state::say_reads_with_pread(const std::string& why) {
+    if (!uring_refusal_said.exchange(true)) say("reading with pread: " + why);
+}
+
 // The queue of a service thread that serves these rings.
 std::unique_ptr<io_engine> runtime_state::make_queue(bool want_uring,
                                                      const std::vector<host_ring>& rings,
@@ -164,9 +169,8 @@ status runtime_state::build_services(const std::vector<std::vector<host_ring>>& 
         std::unique_ptr<io_engine> io;
         if (settings.io != io_method::pread) io = make_queue(true, rings, why);
         if (io == nullptr && settings.io == io_method::uring)
-            return {-EOPNOTSUPP, "io: uring was asked for, but " + why + "; use auto or pread"};
-        if (io == nullptr && settings.io == io_method::automatic && i == 0 && device_index == 0)
-            say("reading with pread: " + why);
+            return {-EOPNOTSUPP, "io: uring was asked for, but " + why + "; or use auto or pread"};
+        if (io == nullptr && settings.io == io_method::automatic) say_reads_with_pread(why);
         if (io == nullptr) io = make_queue(false, rings, why);
         service_settings of_service = settings_of_service();
         if (std::string(io->name()) == "io_uring") let_register(of_service, rings);
@@ -185,7 +189,10 @@ void runtime_state::make_helper(bool for_stall) {
     std::string why;
     try {
         std::unique_ptr<io_engine> io;
-        if (settings.io == io_method::uring) io = make_queue(true, all_rings, why);
+        if (settings.io == io_method::uring) {
+            io = make_queue(true, all_rings, why);
+            if (io == nullptr) say_reads_with_pread(why);
+        }
         if (io == nullptr) io = make_queue(false, all_rings, why);
         service_settings of_service = settings_of_service();
         of_service.is_helper = true;

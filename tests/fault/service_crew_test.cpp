@@ -239,4 +239,42 @@ TEST(service_crew, two_thousand_requesters_on_two_processors) {
         GTEST_SKIP() << "only " << all.size() << " threads could be made; raise RLIMIT_NPROC";
 }
 
+namespace {
+
+// Gives io_uring to the first threads alone, as a kernel does whose user has no locked memory left.
+struct few_rings : faulty_environment {
+    std::atomic<int> left{0};
+
+    std::unique_ptr<host::io_engine> make_io_engine(bool want_uring, std::uint32_t depth,
+                                                    std::string& why) override {
+        if (want_uring && left.fetch_sub(1) <= 0) {
+            why = "no memory for the rings";
+            return nullptr;
+        }
+        return faulty_environment::make_io_engine(want_uring, depth, why);
+    }
+};
+
+}  // namespace
+
+// Of the first thread alone it was told before.
+TEST(service_crew, one_line_tells_of_threads_that_read_without_io_uring) {
+    for (const int rings : {0, 1, 3, 4}) {
+        few_rings disk;
+        disk.left = rings;
+        const sample_folder sample;
+        options o = crew_options(sample, io_method::automatic, 4);
+        o.service_threads = 4;
+        int told = 0;
+        o.log = [&](const std::string& line) { told += line.ends_with("no memory for the rings"); };
+        host::runtime_hooks hooks;
+        hooks.env = &disk;
+        const auto rt = test::make_runtime(o, hooks);
+        EXPECT_EQ(told, rings < 4 ? 1 : 0) << rings;
+        const int fd = open(lane{}, rt->ref(), sample_folder::name(2).c_str());
+        expect_page(*rt, fd, 2, 1);
+        EXPECT_EQ(close(lane{}, rt->ref(), fd), 0);
+    }
+}
+
 }  // namespace penstock::fault
