@@ -467,8 +467,9 @@ class Array(Opened[_core.Table]):
         elif self._runtime.settings()["window_bytes"] == "0":
             text = "the runtime has windows=0; make one with more"
         elif error.errno == errno.EOPNOTSUPP:
-            text = ("the system gives no lease of a file of it: some descriptor may write the "
-                    "file, too many files are open, or its file system has none")
+            text = ("the system gives no lease of a file of it: it is another user's and this "
+                    "process lacks CAP_LEASE, some descriptor may write it, too many files are "
+                    "open, or its file system has none")
         elif error.errno == errno.ENOSPC:
             text = ("the windows of the runtime have no room for it; make one with a larger "
                     "windows=. Or the file may be written in the runtime, or might have been since "

@@ -64,10 +64,11 @@ class Numpy(Unordered):
             if given is not None:
                 return found
             wrong = _loss(np, values, found, dtype)
-            made = None if wrong else np.asarray(values, dtype=wanted)
+            with np.errstate(all="ignore"):  # said below
+                made = None if wrong else np.asarray(values, dtype=wanted)
         except (OverflowError, TypeError, ValueError) as error:
             raise ValueError(f"values: {error}; give rows of {dtype}") from error
-        if not wrong and wanted.kind in "biu" and (made != found).any():
+        if not wrong and _numbers_changed(np, values, found, made):
             wrong = f"some are no elements of {dtype}; give rows of {dtype}"
         if wrong:
             raise wrong_out(wrong, False)
@@ -103,11 +104,32 @@ def _loss(np: Any, values: Any, found: Any, dtype: str) -> str:
     if kind in "biu" or (np.can_cast(found.dtype, wanted, "same_kind")
                          and (kind != "c" or wanted.kind == "c")):  # else ml_dtypes takes them
         return ""
-    # Whole numbers of which no one type has all are float64 or objects to numpy.
-    whole = (int, np.integer, np.bool_)
-    if kind in "fO" and all(isinstance(n, whole) for n in np.asarray(values, dtype=object).flat):
+    if kind in "fO" and _are_whole(np, np.asarray(values, dtype=object)):
         return ""
     return f"they are {found.dtype}, which {dtype} would cut; give rows of {dtype}"
+
+
+def _are_whole(np: Any, objects: Any) -> bool:
+    """Whole numbers of which no one type has all are float64 or objects to numpy."""
+    return all(isinstance(n, (int, np.integer, np.bool_)) for n in objects.flat)
+
+
+def _numbers_changed(np: Any, values: Any, found: Any, made: Any) -> bool:
+    """Whether the dtype lacks a whole number of a list, or made a number of it infinite. That of a
+    fraction is the nearest one."""
+    if made.dtype.kind in "biu":
+        return bool((made != found).any())
+    kind, beyond = found.dtype.kind, False
+    if kind in "fc":
+        beyond = bool((np.isfinite(found) & ~np.isfinite(made)).any())
+    real = (made.real if made.dtype.kind == "c" else made).astype("f8")
+    if kind in "iu":  # a long double has all of them, and all of float64
+        return bool((real.astype("longdouble") != found.astype("longdouble")).any())
+    if not beyond and (kind == "O" or kind == "f" and (abs(found) >= 1 << 53).any()):
+        numbers = np.asarray(values, dtype=object)
+        return _are_whole(np, numbers) and any(
+            not np.isfinite(m) or int(m) != int(n) for m, n in zip(real.flat, numbers.flat))
+    return beyond
 
 
 def _count_write(tensor: Any) -> None:

@@ -79,8 +79,8 @@ def import_numpy() -> Any:
         if error.name != "numpy":
             raise  # it is there, and lacks something itself
         raise ModuleNotFoundError("lists of numbers, single rows, slices and dtypes such as '<f4' "
-                                  "need numpy, which is not installed; pip install "
-                                  "'penstock-io[numpy]'", name="numpy") from None
+                                  "need numpy, which is not installed; pip install numpy",
+                                  name="numpy") from None
     return numpy
 
 

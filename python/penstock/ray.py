@@ -37,7 +37,7 @@ try:
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 except ImportError as missing:
-    raise ImportError("penstock.ray needs Ray: pip install penstock-io[ray]") from missing
+    raise ImportError("penstock.ray needs Ray: pip install ray") from missing
 
 _ray: Any = ray  # some of its functions have no types
 
@@ -78,7 +78,7 @@ def _program(name: str) -> str:
     found = beside if os.path.exists(beside) else shutil.which(name)
     if found is None:
         raise FileNotFoundError(errno.ENOENT, f"{name} is not installed: "
-                                "pip install penstock-io[ray]", name)
+                                "pip install ray", name)
     return found
 
 

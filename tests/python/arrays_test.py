@@ -385,11 +385,19 @@ class writing(common.Case):
                 written(dtype, values)
         for dtype, values in [("int8", [[300, 1]]), ("uint8", [[-1, 1]]), ("bool", [[2, 0]]),
                               ("int64", [[1 << 63, -1]]), ("uint64", [[1 << 64, 1]]),
-                              ("int8", [np.array([300, 1])]), ("uint32", [np.array([-1, 1])])]:
+                              ("int8", [np.array([300, 1])]), ("uint32", [np.array([-1, 1])]),
+                              ("float16", [[70000, 0]]), ("float16", [[7e4, 1e300]]),
+                              ("float32", [[1e39, 0]]), ("float16", [[2049, 1]]),
+                              ("float32", [[(1 << 24) + 1, 0]]), ("complex64", [[1e39j, 0]]),
+                              ("float64", [[(1 << 53) + 1, 0]]), ("float32", [[-(1 << 63) + 1, 0]]),
+                              ("float64", [[(1 << 64) - 1, 0]])]:
             with self.subTest(dtype=dtype, values=values), \
                     self.assertRaisesRegex(ValueError, f"^values: .*{dtype}"):
                 written(dtype, values)
         for dtype, values in [("float32", [[0.5, 2]]), ("float16", [[3, -7]]),
+                              ("float16", [[2048, 65504]]), ("float32", [[1 << 40, 0]]),
+                              ("float64", [[-(1 << 63), 1 << 62]]),
+                              ("float32", [[float("inf"), 0]]), ("complex64", [[1 << 24, 7]]),
                               ("int8", [[-128, 127]]), ("uint64", [[(1 << 64) - 1, 5]]),
                               ("uint64", [[1 << 63, 1 << 63]]), ("complex64", [[1j, 2]]),
                               ("complex128", [[3, 4]]), ("bool", [[0, 1]]), ("int16", [[True, 0]]),

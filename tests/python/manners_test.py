@@ -273,7 +273,7 @@ with ps.Runtime("cpu", cache="2MiB", log=None) as rt:
         try:
             call()
         except ModuleNotFoundError as error:
-            assert "pip install 'penstock-io[numpy]'" in str(error), str(error)
+            assert "pip install numpy" in str(error), str(error)
         else:
             raise AssertionError("numpy was not needed")
 """, self.path)
