@@ -32,6 +32,9 @@ std::string cure_of_reading(std::int64_t code, const char* instead) {
         case ENOMEM: return "set PENSTOCK_TABLE higher";
         case ENOBUFS: return "give a larger --cache";
         case EMFILE: return "raise the limit on open files (ulimit -n)";
+        case ETIMEDOUT:
+            return "run again when its disk or server answers, or set "
+                   "PENSTOCK_REQUEST_WAIT_MS higher";
         default: return "nothing more is known; run penstock info";
     }
 }

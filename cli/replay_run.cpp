@@ -222,9 +222,10 @@ status make_buffer(const std::string& trace, const trace::trace_header& header,
     status s =
         buffer::choose_frames(settings.where, 0, buffer::frames_for(wanted), out.frames, on_gpu);
     if (!s)
-        return {s.code, (chosen ? std::string("--backend ") + name_of(settings.where) + ": " : "") +
-                            s.message + "; give less with --ram and --gpu" +
-                            (s.code == -ENODEV ? ", or --backend cpu" : "")};
+        return {
+            s.code,
+            (chosen ? std::string("--backend ") + name_of(settings.where) + ": " : "") + s.message +
+                (s.code == -ENODEV ? "; give --backend cpu" : "; give less with --ram and --gpu")};
     s = buffer::manager::make(wanted, *out.frames, host::linux_environment(), out.all);
     if (!s) return {s.code, s.message + " (--ram, --threads)"};
     for (std::size_t i = 0; i < header.files.size(); ++i)

@@ -86,8 +86,8 @@ status make_frames(const buffer_options& wanted, const buffer::frames_shape& sha
                    std::unique_ptr<buffer::device_frames>& out, bool& on_gpu) {
     const status made = buffer::choose_frames(wanted.where, 0, shape, out, on_gpu);
     if (made.ok()) return {};
-    return {made.code, made.message + "; give less with --ram or --gpu" +
-                           (made.code == -ENODEV ? ", or --backend cpu" : "")};
+    return {made.code, made.message + (made.code == -ENODEV ? "; give --backend cpu"
+                                                            : "; give less with --ram or --gpu")};
 }
 
 }  // namespace penstock::mount

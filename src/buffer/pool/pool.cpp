@@ -138,8 +138,10 @@ public:
         if (status s =
                 choose_frames(how_.where, how_.device, frames_for(settings), frames_, on_gpu_);
             !s)
-            return {s.code,
-                    s.message + "; give less with buffer_options::host_bytes or device_bytes"};
+            return {s.code, s.message + (s.code == -ENODEV
+                                             ? "; set buffer_options::where to backend::cpu"
+                                             : "; give less with buffer_options::host_bytes or "
+                                               "device_bytes")};
         if (status s = manager::make(settings, *frames_, host::linux_environment(), all_); !s)
             return {s.code,
                     s.message +
