@@ -161,9 +161,10 @@ public:
         const std::byte* const begin = map_memory_of(handle, bytes, code);
         if (begin != nullptr) foreign_.emplace_back(begin, bytes);
         else
-            why = code == -EMSGSIZE ? "its memory is smaller than it says"
-                  : code == -EPERM  ? "its memory is not sealed"
-                                    : "its memory cannot be mapped: " + error_text(code);
+            why = code == -EMSGSIZE     ? "its memory is smaller than it says"
+                  : code == -EPERM      ? "its memory is not sealed"
+                  : code == -EOPNOTSUPP ? "its memory is of huge pages, of which there may be none"
+                                        : "its memory cannot be mapped: " + error_text(code);
         return begin;
     }
     void unmap_foreign(const void* mapped) override {

@@ -1,8 +1,10 @@
 #include "os/shared_memory.hpp"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -49,12 +51,20 @@ void shared_memory::part_from_parent() const {
            fd_.get(), 0);
 }
 
+bool is_plain_memory(int fd) {
+    struct statfs where {};
+    struct stat facts {};
+    return ::fstatfs(fd, &where) == 0 && where.f_type == TMPFS_MAGIC && ::fstat(fd, &facts) == 0 &&
+           S_ISREG(facts.st_mode);
+}
+
 const std::byte* map_memory_of(int fd, std::uint64_t bytes, int& code, bool writes) {
     struct stat facts {};
     const int seals = ::fcntl(fd, F_GET_SEALS);
     code = 0;
     if (seals < 0 || ::fstat(fd, &facts) != 0) code = -errno;
     else if ((seals & F_SEAL_SHRINK) == 0) code = -EPERM;
+    else if (!is_plain_memory(fd)) code = -EOPNOTSUPP;  // only huge pages have seals too
     else if (bytes == 0 || facts.st_size < 0 || static_cast<std::uint64_t>(facts.st_size) < bytes)
         code = -EMSGSIZE;
     if (code != 0) return nullptr;

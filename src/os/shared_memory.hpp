@@ -1,8 +1,9 @@
 // Memory that processes share by a descriptor (memfd), and descriptors that close themselves.
 //
 // The owner maps its memory and seals it: from then on it has one size, and no mapping that writes
-// can be made. A process that was handed a descriptor looks for the size and the seal before it
-// maps: memory that becomes shorter under a reader would end the process with a signal.
+// can be made. A process that was handed a descriptor looks for the kind, the size and the seal
+// before it maps: memory that becomes shorter under a reader, or huge pages of which there are
+// none, would end the process with a signal.
 #pragma once
 
 #include <cstddef>
@@ -58,8 +59,10 @@ private:
 
 // Memory of another process, for reading, or for writing too where that process allows it. Null
 // with a negative errno in `code`: -EMSGSIZE, it is smaller than that; -EPERM, it may become
-// smaller.
+// smaller; -EOPNOTSUPP, it is of huge pages.
 const std::byte* map_memory_of(int fd, std::uint64_t bytes, int& code, bool writes = false);
+// Whether the file is memory in pages of the usual size. A descriptor by O_PATH will do.
+bool is_plain_memory(int fd);
 void unmap_memory_of(const std::byte* begin, std::uint64_t bytes);
 // In a child of fork(), for which the memory is not: it reads zeros there, and holds nothing.
 void part_from_memory_of(const std::byte* begin, std::uint64_t bytes);

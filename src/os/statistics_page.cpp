@@ -194,6 +194,15 @@ int look_for_descriptors() {
     return 0;
 }
 
+// What a descriptor of another process leads to, if that is memory: any file may have such a name
+// in a container, and the open of a pipe or device does something.
+owned_fd open_memory(int directory, const char* name) {
+    const owned_fd place(::openat(directory, name, O_PATH | O_CLOEXEC));
+    if (!place || !is_plain_memory(place.get())) return {};
+    const std::string same = "/proc/self/fd/" + std::to_string(place.get());
+    return owned_fd(::open(same.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+}
+
 void look_in(int pid, std::vector<found_statistics>& out) {
     const std::string path = "/proc/" + std::to_string(pid);
     struct stat facts {};
@@ -205,7 +214,7 @@ void look_in(int pid, std::vector<found_statistics>& out) {
         const ssize_t length = ::readlinkat(directory.get(), name, target, sizeof target);
         if (length < 0 || std::string_view(target, static_cast<std::size_t>(length)) != link_target)
             return;
-        const owned_fd fd(::openat(directory.get(), name, O_RDWR | O_CLOEXEC | O_NONBLOCK));
+        const owned_fd fd = open_memory(directory.get(), name);
         found_statistics found{pid, program_of(pid), {}};
         // A child of fork() has the descriptor of its parent too; the page is the parent's alone.
         if (fd && found.page.open(fd.get()) == 0 && found.page.pid() == own_number_of(pid) &&

@@ -232,6 +232,21 @@ TEST_F(hostile_share, memory_without_a_seal_is_refused) {
     EXPECT_TRUE(says("is not linked: its memory is not sealed"));
 }
 
+// So would memory of which there is none when it is read.
+TEST_F(hostile_share, memory_of_huge_pages_is_refused) {
+    const owned_fd huge(::memfd_create("huge", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB));
+    if (!huge) GTEST_SKIP() << "no huge pages here";
+    ASSERT_EQ(::ftruncate(huge.get(), 1 << 30), 0);
+    ASSERT_EQ(::fcntl(huge.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+    const auto rt = make_runtime(shared());
+    pretender other;
+    std::vector<int> fds = other.fds();
+    fds[2] = huge.get();
+    other.connect(sockets());
+    other.send(&other.hello.message, sizeof other.hello.message, fds);
+    EXPECT_TRUE(says("is not linked: its memory is of huge pages"));
+}
+
 TEST_F(hostile_share, silence_is_not_waited_for) {
     const auto rt = make_runtime(quick());
     pretender other;

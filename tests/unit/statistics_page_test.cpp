@@ -1,9 +1,13 @@
 // The page by which other programs read the statistics of a runtime.
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -64,6 +68,21 @@ bool forbid_sealed_memory() {
     const sock_fprog filter = {sizeof steps / sizeof steps[0], steps};
     return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
            ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+// Something else whose link below /proc is that of a page, and of which this process has no more
+// than the path: as a container may have it, in which the name lies in the root. None without the
+// rights for a file system of its own.
+owned_fd named_as_a_page(const char* file_system, mode_t kind) {
+    const std::string name = "memfd:penstock-statistics";
+    constexpr int create = 6;  // FSCONFIG_CMD_CREATE
+    const owned_fd made(static_cast<int>(::syscall(SYS_fsopen, file_system, 0)));
+    if (!made || ::syscall(SYS_fsconfig, made.get(), create, nullptr, nullptr, 0) != 0) return {};
+    const owned_fd root(static_cast<int>(::syscall(SYS_fsmount, made.get(), 0, 0)));
+    if (!root || ::mknodat(root.get(), name.c_str(), kind | 0600, makedev(1, 3)) != 0) return {};
+    owned_fd out(::openat(root.get(), name.c_str(), O_PATH | O_CLOEXEC));
+    ::unlinkat(root.get(), name.c_str(), 0);
+    return out;
 }
 
 bool is_mapped_here(const char* name) {
@@ -150,6 +169,38 @@ TEST(statistics_page, memory_that_is_no_page_is_refused) {
     shared_memory empty;
     ASSERT_EQ(empty.make(statistics_page_bytes, "penstock-statistics", true), 0);
     EXPECT_EQ(third.open(empty.fd()), -EPROTO);
+}
+
+// There may be none for what was sealed: the first load from it would end the reader by SIGBUS.
+TEST(statistics_page, huge_pages_are_refused) {
+    constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW;
+    const owned_fd huge(
+        ::memfd_create("penstock-statistics", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB));
+    if (!huge) GTEST_SKIP() << "no huge pages here";
+    ASSERT_EQ(::ftruncate(huge.get(), 1 << 30), 0);  // whole ones, whatever their size
+    ASSERT_EQ(::fcntl(huge.get(), F_ADD_SEALS, seals), 0);
+    int code = 0;
+    const std::byte* const begin = map_memory_of(huge.get(), statistics_page_bytes, code);
+    EXPECT_EQ(begin, nullptr);
+    EXPECT_EQ(code, -EOPNOTSUPP);
+    if (begin != nullptr) return unmap_memory_of(begin, statistics_page_bytes);
+    EXPECT_TRUE(own_pages().empty());
+}
+
+// To open a pipe wakes its other end, and to open a device may do anything.
+TEST(statistics_page, a_look_opens_nothing_but_memory) {
+    const std::vector<std::pair<const char*, mode_t>> places = {
+        {"tmpfs", S_IFIFO}, {"tmpfs", S_IFCHR}, {"ramfs", S_IFREG}};
+    for (const auto& [file_system, kind] : places) {
+        const owned_fd other = named_as_a_page(file_system, kind);
+        if (!other) GTEST_SKIP() << "no file system of its own here";
+        const std::string link = "/proc/self/fd/" + std::to_string(other.get());
+        const owned_fd opens(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
+        ASSERT_GE(::inotify_add_watch(opens.get(), link.c_str(), IN_OPEN), 0);
+        EXPECT_TRUE(own_pages().empty());
+        alignas(inotify_event) char event[512];
+        EXPECT_EQ(::read(opens.get(), event, sizeof event), -1) << std::oct << kind;
+    }
 }
 
 TEST(statistics_page, bounds_of_a_page_are_not_believed) {
