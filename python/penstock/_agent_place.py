@@ -32,13 +32,15 @@ def pause(seconds: float) -> None:
 
 
 def check_folder(path: str) -> None:
-    """Makes the socket's folder if it is not there. OSError: other users may put a socket there."""
+    """Makes the socket's folder if it is not there. OSError: other users may put a socket there, as
+    they may into a sticky folder before the agent comes."""
     folder = pathlib.Path(path).parent
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     facts = folder.stat()
-    if facts.st_uid != os.geteuid() or facts.st_mode & 0o022 and not facts.st_mode & stat.S_ISVTX:
+    if facts.st_uid != os.geteuid() or facts.st_mode & 0o022:
         raise OSError(errno.EPERM, f"others may put a socket into '{shown_path(str(folder))}'; "
-                      "give --socket a path in a directory of your own")
+                      "give --socket a path in a directory of your own that no other user may "
+                      "write")
 
 
 class Place:

@@ -67,6 +67,21 @@ class places(common.Case):
             with mock.patch.object(os, "geteuid", return_value=other):
                 self.assertEqual(agent.default_socket(), f"/tmp/penstock-{other}/agent")
 
+    def test_a_folder_that_others_may_write_is_refused(self):
+        """Also a sticky one as /tmp: the first to come there keeps the name of the socket or that
+        of the lock, and root's programs would ask it for blocks."""
+        for mode in (0o770, 0o702, 0o1777):
+            with self.subTest(mode=oct(mode)):
+                self.folder.chmod(mode)
+                with self.assertRaises(OSError) as refused:
+                    agent.check_folder(self.socket)
+                self.assertEqual(refused.exception.errno, errno.EPERM)
+                self.assertIn(f"into '{self.folder}'", str(refused.exception))
+                self.assertIn("give --socket a path in a directory of your own that no other user "
+                              "may write", str(refused.exception))
+        self.folder.chmod(0o755)
+        agent.check_folder(self.socket)
+
     def serve(self, engine):
         served = agent.Agent(engine, self.socket)
         self.addCleanup(served.stop)
