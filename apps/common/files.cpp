@@ -36,12 +36,30 @@ std::string directory_of(const std::string& path) {
     return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// What a link leads to, followed by hand because its end need not exist yet.
+// As the kernel has it where fs.protected_symlinks is on: in a folder like /tmp a link counts if it
+// is of this user or of the folder's owner. Any other user could choose what is written there.
+int check_link(const struct stat& link, const std::string& directory) {
+    constexpr mode_t shared = S_ISVTX | S_IWOTH;
+    struct stat folder {};
+    if (::stat(directory.c_str(), &folder) != 0) return -errno;
+    const bool counts = (folder.st_mode & shared) != shared || link.st_uid == ::geteuid() ||
+                        link.st_uid == folder.st_uid;
+    return counts ? 0 : -EACCES;
+}
+
+// What a link leads to, followed by hand because its end need not exist yet. By a descriptor of the
+// link, so that what was checked is what is followed.
 int follow_links(std::string& path) {
     for (int depth = 0; depth < 40; ++depth) {
+        const unique_fd at(::open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+        struct stat facts {};
+        if (at < 0 && errno == ENOENT) return 0;
+        if (at < 0 || ::fstat(at, &facts) != 0) return -errno;
+        if (!S_ISLNK(facts.st_mode)) return 0;
+        if (const int code = check_link(facts, directory_of(path)); code != 0) return code;
         char text[PATH_MAX + 1];
-        const ssize_t length = ::readlink(path.c_str(), text, sizeof text);
-        if (length < 0) return errno == EINVAL || errno == ENOENT ? 0 : -errno;
+        const ssize_t length = ::readlinkat(at, "", text, sizeof text);
+        if (length < 0) return -errno;
         const std::string next(text, static_cast<std::size_t>(length));
         path = next.empty() || next[0] == '/' ? next : directory_of(path) + "/" + next;
     }
@@ -245,6 +263,8 @@ status output_file::open(const std::string& path) {
     }
     struct stat there {};
     const bool exists = ::stat(path.c_str(), &there) == 0;
+    // What the kernel does not follow is not followed by hand either.
+    if (!exists && errno != ENOENT) return failed(-errno, "give another name");
     if (exists && S_ISDIR(there.st_mode)) return failed(-EISDIR, "give the name of a file");
     if (exists && !S_ISREG(there.st_mode) && wants_name_)
         return failed(-EINVAL, "it is no regular file, so give another name");

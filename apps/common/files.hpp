@@ -113,8 +113,9 @@ public:
 
     // Checks that `path` can be written, before the work is done. An empty path is standard output.
     // A device or pipe is written to directly, a pipe only if a program reads it or begins to
-    // within seconds; a link is followed; an existing file stays as it is until commit(). A name of
-    // a descriptor that this process was given, such as /dev/stdout, is written to as it stands.
+    // within seconds; a link is followed, but not another user's in a folder like /tmp; an existing
+    // file stays as it is until commit(). A name of a descriptor that this process was given, such
+    // as /dev/stdout, is written to as it stands.
     status open(const std::string& path);
 
     // The same for what is written by its name, as by a kernel: until commit() it stands beside its

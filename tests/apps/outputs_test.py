@@ -159,6 +159,50 @@ class Rights(programs.InFolder):
         self.assertEqual(none.exception.errno, errno.ENODATA)
         self.assertEqual(rights(out), ("0o640", OWNER, GROUP))
 
+    def one_file_cases(self, out):
+        return [
+            case
+            for case in programs.cases(self.inputs, out)
+            if case.name not in ("cp", "collage index")  # in place; a folder
+        ]
+
+    def test_link_of_another_user_in_a_sticky_folder_is_not_followed(self):
+        """As by open() with fs.protected_symlinks, also where the target is not there yet."""
+        shared, target = self.folder / "shared", self.folder / "target.ppm"
+        shared.mkdir()
+        shared.chmod(0o1777)
+        for case in self.one_file_cases(shared / "out"):
+            case.made.symlink_to(target)
+            os.lchown(case.made, OTHER, OTHER)
+            for old in (b"older", None):
+                with self.subTest(case=case.name, old=old):
+                    if old is not None:
+                        target.write_bytes(old)
+                    ran = programs.run(case.program, *case.arguments, "--quiet")
+                    self.assertEqual(ran.returncode, 1, ran.stderr)
+                    self.assert_one_line(ran.stderr, "EACCES", "give another name")
+                    self.assertEqual(target.exists(), old is not None)
+                    if old is not None:
+                        self.assertEqual(target.read_bytes(), old)
+                        target.unlink()
+                    self.assertEqual(os.listdir(shared), [case.made.name])
+            case.made.unlink()
+
+    def test_links_that_the_kernel_follows_are_followed(self):
+        """The user's own, one of the folder's owner, and any in a folder that is not sticky."""
+        shared, out = self.folder / "shared", self.folder / "shared" / "out"
+        target = self.folder / "target"
+        shared.mkdir()
+        out.symlink_to(target)
+        cat = ["penstock", "cat", self.inputs / "text", "--out", out, "--quiet", *programs.BACKEND]
+        for folder, link, mode in ((OTHER, 0, 0o1777), (OTHER, OTHER, 0o1777), (0, OTHER, 0o777)):
+            with self.subTest(folder=folder, link=link, mode=oct(mode)):
+                give(shared, mode, folder, folder)
+                os.lchown(out, link, link)
+                programs.must_run(*cat)
+                self.assertEqual(target.read_bytes(), (self.inputs / "text").read_bytes())
+                target.unlink()
+
     def test_file_is_private_until_it_is_whole(self):
         """Also with a name of its own beside its place."""
         out = self.folder / "trace"
