@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
@@ -361,12 +362,17 @@ status output_file::write_at(const void* data, std::uint64_t bytes, std::uint64_
     return write_exactly(path_, fd_, data, bytes, offset);
 }
 
-// A name cannot be given over an existing one in one step, so it first gets a passing one.
+// A name cannot be given over an existing one in one step, so it first gets a passing one: that no
+// other user can tell before, and take.
 status output_file::name_it() {
     const std::string from = "/proc/self/fd/" + std::to_string(fd_);
-    for (int attempt = 0; attempt < 100; ++attempt) {
-        const std::string name = directory_of(target_) + "/.penstock." +
-                                 std::to_string(::getpid()) + "." + std::to_string(attempt);
+    for (int attempt = 0; attempt < 10; ++attempt) {
+        unsigned long long random = 0;
+        if (::getrandom(&random, sizeof random, 0) != sizeof random)
+            return failed(-errno, "run it again");
+        char end[17];
+        std::snprintf(end, sizeof end, "%016llx", random);
+        const std::string name = directory_of(target_) + "/.penstock." + end;
         const signal_pause until_noted;
         if (::linkat(AT_FDCWD, from.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0) {
             passing_ = name;

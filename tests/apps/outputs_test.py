@@ -219,6 +219,21 @@ class Rights(programs.InFolder):
         process.communicate(timeout=120)
 
 
+class Names(programs.InFolder):
+    def test_another_user_cannot_take_the_passing_names_first(self):
+        """By the number of the process, which all users see."""
+        out = self.folder / "out"
+
+        def take_them():  # in the process, before it is the program
+            for number in range(100):
+                (self.folder / f".penstock.{os.getpid()}.{number}").touch()
+
+        cat = ["cat", self.inputs / "text", "--out", out, "--quiet", *programs.BACKEND]
+        programs.must_run("penstock", *cat, preexec_fn=take_them)
+        self.assertEqual(out.read_bytes(), (self.inputs / "text").read_bytes())
+        self.assertEqual(len(list(self.folder.glob(".penstock.*"))), 100)
+
+
 @unittest.skipUnless(programs.COMPILER, "needs a compiler, for closes that fail")
 class Closes(programs.InFolder):
     """What a file system says only at the close, as those of networks do, is an error."""
