@@ -32,6 +32,24 @@ bool is_of_another(const char* directory) {
     return ::stat(directory, &facts) == 0 && facts.st_uid != ::geteuid();
 }
 
+// Of the boot of this kernel: 32 random bits in hexadecimal.
+std::string boot_text() {
+    char id[8];
+    const owned_fd fd(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
+    return fd && ::read(fd.get(), id, sizeof id) == sizeof id ? std::string(id, sizeof id)
+                                                              : "00000000";
+}
+
+// What names of sockets begin with of which a refusal says that the process is gone: made by this
+// kernel, and on this file system, since by another mount of the folder none of them is reached.
+std::string own_prefix(int directory) {
+    struct stat facts {};
+    if (::fstat(directory, &facts) != 0) facts.st_dev = 0;
+    char device[24];
+    std::snprintf(device, sizeof device, "-%llx-", static_cast<unsigned long long>(facts.st_dev));
+    return socket_prefix + boot_text() + device;
+}
+
 std::string base_path() {
     const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
     return runtime != nullptr && runtime[0] == '/' && !is_of_another(runtime)
@@ -138,9 +156,9 @@ void rendezvous::end_turn() { ::flock(directory_.get(), LOCK_UN); }
 
 int rendezvous::listen() {
     if (id_ == 0 && ::getrandom(&id_, sizeof id_, GRND_NONBLOCK) != sizeof id_) return -EAGAIN;
-    char name[40];
-    std::snprintf(name, sizeof name, "%s%016llx", socket_prefix,
-                  static_cast<unsigned long long>(id_));
+    char end[17];
+    std::snprintf(end, sizeof end, "%016llx", static_cast<unsigned long long>(id_));
+    const std::string name = own_prefix(directory_.get()) + end;
     sockaddr_un address{};
     if (!address_of(directory_.get(), name, address)) return -ENAMETOOLONG;
     owned_fd made = new_socket();
@@ -163,6 +181,7 @@ bool rendezvous::is_found() const {
 
 std::vector<owned_fd> rendezvous::connect_to_others(bool remove_stale, std::size_t& busy) {
     std::vector<owned_fd> out;
+    const std::string own = own_prefix(directory_.get());
     for (const std::string& name : sockets_in(directory_.get())) {
         sockaddr_un address{};
         owned_fd made = new_socket();
@@ -170,7 +189,7 @@ std::vector<owned_fd> rendezvous::connect_to_others(bool remove_stale, std::size
         if (::connect(made.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0)
             out.push_back(std::move(made));
         else if (errno == EAGAIN) ++busy;
-        else if (errno == ECONNREFUSED && remove_stale)
+        else if (errno == ECONNREFUSED && remove_stale && name.starts_with(own))
             ::unlinkat(directory_.get(), name.c_str(), 0);
     }
     return out;

@@ -4,8 +4,12 @@
 // /tmp/penstock-UID/NAME where that variable is not set or names another user's directory. Each
 // runtime has a socket there, of messages that keep their borders (SOCK_SEQPACKET). A newcomer
 // connects to all that it finds. Sockets whose process is gone refuse; the newcomer removes them.
-// Newcomers take turns (a lock on the directory), so of any two exactly one finds the other, and no
-// socket is taken for stale before it listens.
+// So do those of another machine that sees the same folder, or of this one by another mount, as
+// FUSE has it; these are not its to remove. So the name of a socket has the boot of its kernel and
+// the device of the folder, and only those with the same are removed. What a killed process left
+// before the machine started anew stays, where the folder does. Newcomers take turns (a lock on the
+// directory), so of any two exactly one finds the other, and no socket is taken for stale before it
+// listens.
 //
 // The last one takes the directory away, for it is empty then. A newcomer that has it open already
 // cannot have a socket in it any more, and makes the directory again; so all that listen are in

@@ -255,23 +255,6 @@ TEST_F(hostile_share, silence_is_not_waited_for) {
     EXPECT_TRUE(comes_true([&] { return linked(*rt) == 0; }));
 }
 
-TEST_F(hostile_share, stale_socket_is_removed) {
-    std::filesystem::create_directories(sockets());
-    ASSERT_EQ(::chmod((meeting() + "/penstock").c_str(), 0700), 0);
-    ASSERT_EQ(::chmod(sockets().c_str(), 0700), 0);
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::strcpy(address.sun_path, (sockets() + "/runtime-0123").c_str());
-    const owned_fd gone(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-    ASSERT_EQ(::bind(gone.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-    write_file(sockets() + "/notes", {1, 2, 3});
-    const auto rt = make_runtime(shared());
-    EXPECT_FALSE(std::filesystem::exists(sockets() + "/runtime-0123"));
-    EXPECT_TRUE(std::filesystem::exists(sockets() + "/notes"));
-    EXPECT_EQ(socket_count(), 2u);  // the runtime's, and the notes
-    EXPECT_EQ(log(), "");
-}
-
 // An open for writing waits for its answer, for as long as was said.
 TEST_F(hostile_share, open_for_writing_does_not_wait_for_ever) {
     const std::string path = make_file("data", pattern(1, 2 * page));

@@ -2,10 +2,15 @@
 // that run, and descriptors are short.
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <sstream>
 
 #include "os/link_socket.hpp"
 #include "os/statistics_page.hpp"
@@ -40,6 +45,41 @@ std::size_t times(const std::string& text, const std::string& part) {
         ++count;
     return count;
 }
+
+// A folder with sockets that no runtime of this process made.
+class share_sockets : public share {
+protected:
+    void make_folder() const {
+        std::filesystem::create_directories(sockets());
+        EXPECT_EQ(::chmod((meeting() + "/penstock").c_str(), 0700), 0);
+        EXPECT_EQ(::chmod(sockets().c_str(), 0700), 0);
+    }
+    // What names of sockets have of the boot of this kernel.
+    static std::string boot() {
+        std::string id;
+        std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+        return id.substr(0, 8);
+    }
+    static std::string other_boot() { return boot() == "89abcdef" ? "01234567" : "89abcdef"; }
+    // And of the file system of the folder.
+    [[nodiscard]] std::string device() const {
+        struct stat facts {};
+        EXPECT_EQ(::stat(sockets().c_str(), &facts), 0);
+        std::ostringstream out;
+        out << std::hex << facts.st_dev;
+        return out.str();
+    }
+    // As long as the result is there and listens, the socket of this name answers.
+    [[nodiscard]] host::owned_fd bound(const std::string& name) const {
+        sockaddr_un address{};
+        address.sun_family = AF_UNIX;
+        std::strcpy(address.sun_path, (sockets() + name).c_str());
+        host::owned_fd out(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+        EXPECT_EQ(::bind(out.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address),
+                  0);
+        return out;
+    }
+};
 
 constexpr const char* back_again = "has one there again";
 constexpr const char* not_found = "processes that start now do not find this cache";
@@ -80,6 +120,51 @@ TEST_F(share, folder_without_a_place_is_said_once_and_made_when_there_is_one) {
     EXPECT_TRUE(are_linked(*rt, *second)) << log();
     rt.reset();
     EXPECT_EQ(socket_count(), 1u);
+}
+
+TEST_F(share_sockets, stale_one_is_removed) {
+    make_folder();
+    const std::string stale = "/runtime-" + boot() + "-" + device() + "-0123";
+    static_cast<void>(bound(stale));
+    write_file(sockets() + "/notes", {1, 2, 3});
+    const auto rt = make_runtime(shared());
+    EXPECT_FALSE(std::filesystem::exists(sockets() + stale));
+    EXPECT_TRUE(std::filesystem::exists(sockets() + "/notes"));
+    EXPECT_EQ(socket_count(), 2u);  // the runtime's, and the notes
+    EXPECT_EQ(log(), "");
+}
+
+// In a folder that two machines see, or one by two mounts, a runtime of the other side refuses
+// as a dead one does.
+TEST_F(share_sockets, that_of_another_machine_or_mount_stays) {
+    make_folder();
+    const std::string machine = "/runtime-" + other_boot() + "-" + device() + "-0123",
+                      mount = "/runtime-" + boot() + "-f" + device() + "-0123";
+    static_cast<void>(bound(machine));
+    static_cast<void>(bound(mount));
+    const auto are_there = [&] {
+        return std::filesystem::exists(sockets() + machine) &&
+               std::filesystem::exists(sockets() + mount);
+    };
+    const auto rt = make_runtime(shared());
+    EXPECT_TRUE(are_there());
+    EXPECT_EQ(socket_count(), 3u);
+    // Also with one that makes its own socket again.
+    for (const auto& entry : std::filesystem::directory_iterator(sockets()))
+        if (!entry.path().string().ends_with("-0123")) std::filesystem::remove(entry);
+    EXPECT_TRUE(says(back_again));
+    EXPECT_TRUE(are_there());
+}
+
+// Some containers are told a boot of their own, on the same kernel.
+TEST_F(share_sockets, one_with_another_boot_is_connected_to_if_it_answers) {
+    make_folder();
+    const host::owned_fd listener = bound("/runtime-" + other_boot() + "-" + device() + "-0123");
+    ASSERT_EQ(::listen(listener.get(), 1), 0);
+    const auto rt = make_runtime(shared());
+    const host::owned_fd came(
+        ::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    EXPECT_TRUE(static_cast<bool>(came));
 }
 
 // As sudo -E leaves it to root: what root made there would be in the user's way.
