@@ -177,6 +177,10 @@ public:
     virtual std::int64_t write_scattered(int, const placed_piece*, std::size_t) {
         return -EOPNOTSUPP;
     }
+    // What was written by this handle to a file that changes_elsewhere has come to its server when
+    // this returns, or the first error since the last call is told: a server may refuse what the
+    // operating system took. Callers use hand_over_file() below.
+    virtual int hand_over(int fd) { return sync(fd); }
     // Returns after all that was written to the file is on storage. Callers use sync_file() below.
     virtual int sync(int) { return -EOPNOTSUPP; }
     // As write, and leaves no event in a watch (below): for the writes of the watcher itself.
@@ -269,6 +273,11 @@ auto tried_again(const Call& call) {
 // EINVAL: there is nothing to wait for, and no failure.
 inline int sync_file(environment& env, int fd) {
     const int code = tried_again([&] { return env.sync(fd); });
+    return code == -EINVAL ? 0 : code;
+}
+
+inline int hand_over_file(environment& env, int fd) {
+    const int code = tried_again([&] { return env.hand_over(fd); });
     return code == -EINVAL ? 0 : code;
 }
 

@@ -166,7 +166,8 @@ private:
     // which also tell why not.
     bool flush() {
         if (runs_.empty()) return true;
-        const std::int64_t scattered = env_.write_scattered(fd_, runs_.data(), runs_.size());
+        const std::int64_t scattered =
+            pages_.by_calls ? 0 : env_.write_scattered(fd_, runs_.data(), runs_.size());
         if (scattered == static_cast<std::int64_t>(bytes_)) {
             out_.note_written(bytes_, staged_.back() + runs_.back().bytes);
             forget_runs();

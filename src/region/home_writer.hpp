@@ -20,6 +20,9 @@ struct staged_pages {
     const std::byte* marks;
     std::uint64_t end_bytes;  // no byte of the file is written from here on
     bool exactly;  // no byte without a mark may be written, not even as it is in the file
+    // By no mapping. Of one, what lies elsewhere gets whole pages, with bytes of others as this
+    // machine knows them, and its errors when they are no one's any more.
+    bool by_calls;
 };
 
 struct written_pages {

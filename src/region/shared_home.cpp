@@ -38,6 +38,7 @@ shared_home::shared_home(host::environment& env, shared_files& with,
       with_(with),
       live_(live),
       fd_(fd),
+      is_elsewhere_(env.changes_elsewhere(fd)),
       key_{facts.identity.device, facts.identity.inode},
       masks_(with.masks_of(key_)),
       versions_(std::max<std::uint64_t>(pages_for(facts.identity.size_bytes), 1)),
@@ -229,6 +230,19 @@ int shared_home::collect(place holder, const page_list& pages, std::uint64_t& wr
     return code;
 }
 
+// What the server of a file says to what was written by a handle. It says so once, and maybe to
+// another batch than the one that it means: so batches ask one at a time, and after an error none
+// is told anything else.
+struct shared_home::handed_over {
+    int ask(host::environment& env, int fd) {
+        const std::lock_guard hold(mutex);
+        if (code == 0) code = host::hand_over_file(env, fd);
+        return code;
+    }
+    std::mutex mutex;
+    int code = 0;  // guarded by mutex
+};
+
 int shared_home::collect_slice(place holder, const page_list& pages, bool masked,
                                std::uint64_t& written) {
     member from;
@@ -240,6 +254,7 @@ int shared_home::collect_slice(place holder, const page_list& pages, bool masked
     }
     const consistency::step collecting{consistency::work::collect, holder, 0, 0};
     std::atomic<std::uint64_t> all_written{0};
+    handed_over told;
     // Opened anew each time: while it is open it cannot be told whether another program writes
     // (os/file_kind.hpp).
     const int fd = env_.open_writing(fd_);
@@ -257,11 +272,14 @@ int shared_home::collect_slice(place holder, const page_list& pages, bool masked
             if (masked) masks_->add(this, batch, from.memory->marks(worker));
             // What came to the file must be in the bases, also if the rest did not: put back to
             // what it was, it would else look unchanged.
-            const written_pages out =
+            written_pages out =
                 write_marked(env_, fd,
                              {batch, from.memory->staging(worker), from.memory->marks(worker),
-                              from.end_bytes, exactly});
+                              from.end_bytes, exactly, is_elsewhere_});
             if (masked) masks_->settle(this, batch);
+            // What a server has after it refused some is not known: all of it counts as changed.
+            if (const int refused = is_elsewhere_ ? told.ask(env_, fd) : 0; refused != 0)
+                out = {out.code != 0 ? out.code : refused, 0, 0};
             all_written += out.bytes;
             failed = from.memory->adopt(worker, own, out.settled);
             if (out.code != 0) failed = out.code;

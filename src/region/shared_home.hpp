@@ -111,6 +111,7 @@ private:
     [[nodiscard]] region_memory& memory_of(consistency::place holder) const;
     [[nodiscard]] int read_held(const held_pages& held, int fd, const page_range& range) const;
     [[nodiscard]] bool others_may_write() const;
+    struct handed_over;
     [[nodiscard]] bool is_passed_to_writers() const;
     int look();
     [[nodiscard]] int check_size(const member& holder) const;
@@ -135,6 +136,7 @@ private:
     shared_files& with_;
     std::atomic<std::uint64_t>& live_;
     const int fd_;
+    const bool is_elsewhere_;  // host::environment::changes_elsewhere
     const file_key key_;
     host::request_turns requests_;
     const std::shared_ptr<page_masks> masks_;

@@ -1,0 +1,144 @@
+// Regions of files that a server has, and regions beside other users of the file in this process.
+#include <gtest/gtest.h>
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <functional>
+#include <mutex>
+
+#include "fault/faulty_environment.hpp"
+#include "penstock/pieces.hpp"
+#include "penstock/group/lane.hpp"
+#include "region/placement.hpp"
+#include "region/region_memory.hpp"
+#include "region/support.hpp"
+#include "runtime/runtime_state.hpp"
+
+namespace penstock::test {
+
+namespace {
+
+using bytes = std::vector<std::uint8_t>;
+
+// Runs what a test gives it before a write, once.
+class met_environment final : public fault::faulty_environment {
+public:
+    void before_a_write(std::function<void()> meanwhile) {
+        const std::lock_guard hold(mutex_);
+        meanwhile_ = std::move(meanwhile);
+    }
+    // SEEK_DATA of a server that has not heard of the newest bytes.
+    void hide_data() { hides_data_ = true; }
+    std::int64_t write(int fd, const host::memory_piece* pieces, std::size_t count,
+                       std::uint64_t offset) override {
+        std::function<void()> now;
+        {
+            const std::lock_guard hold(mutex_);
+            std::swap(now, meanwhile_);
+        }
+        if (now) now();
+        return faulty_environment::write(fd, pieces, count, offset);
+    }
+    std::int64_t next_data(int fd, std::uint64_t offset) override {
+        return hides_data_ ? INT64_MAX : faulty_environment::next_data(fd, offset);
+    }
+
+private:
+    std::mutex mutex_;
+    std::function<void()> meanwhile_;
+    std::atomic<bool> hides_data_{false};
+};
+
+struct shared_region {
+    static constexpr std::uint64_t pages = 300;
+    temporary_folder folder;
+    const std::string path = folder / "f";
+    met_environment env;
+    bytes expected = pattern(9, pages * 4096);
+    std::mutex mutex;
+    std::string log;  // guarded by mutex
+    std::unique_ptr<runtime> rt;
+
+    shared_region() {
+        write_file(path, expected);
+        let_files_settle();
+        host::runtime_hooks hooks;
+        hooks.env = &env;
+        options o = region_runtime(folder, backend::cpu);
+        o.request_wait_ms = 50;
+        o.log = [this](const std::string& line) {
+            const std::lock_guard hold(mutex);
+            log += line + "\n";
+        };
+        rt = make_runtime(o, hooks);
+    }
+    ~shared_region() { rt.reset(); }  // its threads use the environment
+    std::unique_ptr<file_region> map(bool outside_writers = false) {
+        return map_whole(*rt, path, protection::read_write, {.outside_writers = outside_writers});
+    }
+    void change(file_region& r, std::uint64_t at) { poke(r, backend::cpu, at, {++expected[at]}); }
+    std::string said() {
+        const std::lock_guard hold(mutex);
+        return log;
+    }
+};
+
+}  // namespace
+
+// Of a mapping the operating system sends whole pages, later, and what a server answers then is
+// told to none.
+TEST(region_elsewhere, a_release_to_a_server_stores_through_no_mapping) {
+    for (const bool outside_writers : {false, true}) {
+        shared_region f;
+        f.env.say_changes_elsewhere();
+        f.env.write_scattered_up_to(UINT64_MAX);
+        const auto r = f.map(outside_writers);
+        for (std::uint64_t page = 0; page < f.pages; page += 3) f.change(*r, page * 4096 + 5);
+        f.env.set({.calls = fault::call_write});
+        EXPECT_EQ(r->release(), 100);
+        EXPECT_EQ(f.env.scattered_bytes(), 0u);
+        EXPECT_EQ(f.env.calls(), 100u);
+        EXPECT_TRUE(read_file(f.path) == f.expected);
+    }
+}
+
+// A server may refuse bytes that the operating system took.
+TEST(region_elsewhere, what_a_server_refuses_late_stays_changed) {
+    for (const bool outside_writers : {false, true}) {
+        shared_region f;
+        f.env.say_changes_elsewhere();
+        const auto r = f.map(outside_writers);
+        for (std::uint64_t page = 0; page < f.pages; ++page) f.change(*r, page * 4096 + 5);
+        f.env.set({.calls = fault::call_sync, .nth = 1, .for_ever = true, .error = -EDQUOT});
+        EXPECT_EQ(r->release(), -EDQUOT);
+        EXPECT_EQ(r->release(), -EDQUOT) << "it is told again";
+        f.env.clear();
+        patch_file(f.path, 0, pattern(9, f.pages * 4096));  // the server has none of it
+        EXPECT_GE(r->release(), 0);
+        EXPECT_TRUE(read_file(f.path) == f.expected);
+        EXPECT_EQ(r->traffic().bytes_written, f.pages);
+    }
+}
+
+// The answer to one batch may come to another: after it none counts as written.
+TEST(region_elsewhere, after_one_refusal_no_batch_is_settled) {
+    shared_region f;
+    f.env.say_changes_elsewhere();
+    const auto r = f.map();
+    for (std::uint64_t page = 0; page < f.pages; ++page) f.change(*r, page * 4096 + 5);
+    f.env.set({.calls = fault::call_sync, .nth = 1, .error = -EIO});
+    EXPECT_EQ(r->release(), -EIO);
+    patch_file(f.path, 0, pattern(9, f.pages * 4096));
+    EXPECT_GE(r->release(), 0);
+    EXPECT_TRUE(read_file(f.path) == f.expected);
+    f.env.set({.calls = fault::call_sync, .nth = 1, .error = -EINTR});
+    f.change(*r, 7);
+    EXPECT_EQ(r->release(), 1) << "a signal ended the wait, which is begun again";
+    EXPECT_EQ(f.env.failures(), 1u);
+}
+
+}  // namespace penstock::test
