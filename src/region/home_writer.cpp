@@ -5,6 +5,7 @@
 
 #include "files/marked_runs.hpp"
 #include "os/file_kind.hpp"
+#include "os/size_signal.hpp"
 
 namespace penstock::region {
 
@@ -208,6 +209,7 @@ private:
 }  // namespace
 
 written_pages write_marked(host::environment& env, int fd, const staged_pages& pages) {
+    const host::without_size_signal guard;
     return page_writer(env, fd, pages).write();
 }
 

@@ -141,4 +141,31 @@ TEST(region_elsewhere, after_one_refusal_no_batch_is_settled) {
     EXPECT_EQ(f.env.failures(), 1u);
 }
 
+namespace {
+std::atomic<int> size_signals{0};
+}
+
+// The system ends a program that writes past its limit, unless the program keeps the signal off.
+TEST(region_beside, a_release_past_the_limit_on_file_sizes_is_an_error) {
+    shared_region f;
+    const auto r = f.map();
+    f.change(*r, 200 * 4096);
+    struct sigaction counted {
+    }, before{};
+    counted.sa_handler = [](int) { ++size_signals; };
+    ASSERT_EQ(::sigaction(SIGXFSZ, &counted, &before), 0);
+    rlimit limit{};
+    ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &limit), 0);
+    rlimit small = limit;
+    small.rlim_cur = 200 * 4096;
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+    const std::int64_t code = r->release();
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    EXPECT_EQ(code, -EFBIG);
+    EXPECT_EQ(size_signals, 0);
+    ::sigaction(SIGXFSZ, &before, nullptr);
+    EXPECT_EQ(r->release(), 1);
+    EXPECT_TRUE(read_file(f.path) == f.expected);
+}
+
 }  // namespace penstock::test
