@@ -245,8 +245,10 @@ int shared_home::read_run(int fd, std::byte* to, std::uint64_t page, std::uint64
 }
 
 // Those that have bytes which were ever written, or may have: of a file that is to be written as a
-// whole, none.
+// whole, none. A server answers by what it has, and knows nothing of what programs of this machine
+// stored in a mapping.
 page_list shared_home::without_holes(const page_list& pages) const {
+    if (is_elsewhere_) return pages;
     constexpr int most_extents = 1000;  // to ask for many costs more than to read
     page_list out;
     std::size_t i = 0;

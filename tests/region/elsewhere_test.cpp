@@ -141,6 +141,16 @@ TEST(region_elsewhere, after_one_refusal_no_batch_is_settled) {
     EXPECT_EQ(f.env.failures(), 1u);
 }
 
+// A server answers where bytes are by what it has, and programs of this machine may have stored
+// bytes that it has not got yet.
+TEST(region_elsewhere, holes_are_not_asked_of_a_server) {
+    shared_region f;
+    f.env.say_changes_elsewhere();
+    f.env.hide_data();
+    const auto r = map_whole(*f.rt, f.path, protection::read);
+    EXPECT_TRUE(peek(*r, backend::cpu, 0, f.expected.size()) == f.expected);
+}
+
 namespace {
 std::atomic<int> size_signals{0};
 }
