@@ -272,10 +272,12 @@ int shared_home::collect_slice(place holder, const page_list& pages, bool masked
             if (masked) masks_->add(this, batch, from.memory->marks(worker));
             // What came to the file must be in the bases, also if the rest did not: put back to
             // what it was, it would else look unchanged.
+            // A kernel that has the file open in a runtime's cache writes it too.
+            const bool kernels_write = with_.hub().known.may_have(key_);
             written_pages out =
                 write_marked(env_, fd,
                              {batch, from.memory->staging(worker), from.memory->marks(worker),
-                              from.end_bytes, exactly, is_elsewhere_});
+                              from.end_bytes, exactly || kernels_write, is_elsewhere_});
             if (masked) masks_->settle(this, batch);
             // What a server has after it refused some is not known: all of it counts as changed.
             if (const int refused = is_elsewhere_ ? told.ask(env_, fd) : 0; refused != 0)

@@ -151,6 +151,38 @@ TEST(region_elsewhere, holes_are_not_asked_of_a_server) {
     EXPECT_TRUE(peek(*r, backend::cpu, 0, f.expected.size()) == f.expected);
 }
 
+// A page of many runs is read, merged and written as a whole only where no other user of the file
+// is known: a kernel's bytes that came between the read and the write would go.
+TEST(region_beside, a_release_undoes_no_write_of_a_kernel) {
+    shared_region f;
+    const auto r = f.map();
+    constexpr std::uint64_t runs = 20;
+    const auto change_page = [&] {
+        for (std::uint64_t i = 0; i < runs; ++i) f.change(*r, 4096 + i * 100);
+    };
+    f.env.set({.calls = fault::call_write});
+    change_page();
+    EXPECT_EQ(r->release(), 1);
+    EXPECT_EQ(f.env.calls(), 1u) << "in one piece";
+
+    const int file = f.rt->open(f.path, open_read_write);
+    ASSERT_GE(file, 0);
+    change_page();
+    const bytes own{1, 2, 3, 4};
+    std::copy(own.begin(), own.end(), f.expected.begin() + 4096 + 50);
+    bool ran = false;
+    f.env.before_a_write([&] {
+        ran = true;
+        EXPECT_EQ(f.rt->write(file, own.data(), own.size(), 4096 + 50), 4);
+        EXPECT_EQ(f.rt->fsync(file), 0);
+    });
+    EXPECT_EQ(r->release(), 1);
+    EXPECT_TRUE(ran);
+    EXPECT_TRUE(read_file(f.path) == f.expected);
+    EXPECT_EQ(f.rt->close(file), 0);
+    EXPECT_TRUE(read_file(f.path) == f.expected);
+}
+
 namespace {
 std::atomic<int> size_signals{0};
 }
