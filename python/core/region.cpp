@@ -267,7 +267,8 @@ nb::object exported(const region_box& box, const std::vector<std::int64_t>& shap
     return nb::steal(capsule);
 }
 
-// Holds the memory of a region for an object of Python that has its address.
+// Holds a region for an object of Python that has its address, or for a call that keeps the GIL:
+// `close` in another thread may have left it the last use.
 struct region_use {
     shared_region region;
     ~region_use() { end_use(std::move(region)); }
@@ -313,8 +314,16 @@ device_stream stream_at(std::uintptr_t address) { return reinterpret_cast<device
 
 using counts = std::vector<std::pair<std::string, std::uint64_t>>;
 
+// The numbers have the lock that a call of another thread holds while it moves pages, and a line of
+// that call for the log may need the GIL.
 counts traffic_of(const region_box& box) {
-    const region_traffic t = box.open()->traffic();
+    shared_region region = box.open();
+    region_traffic t;
+    {
+        const without_gil free;
+        t = region->traffic();
+        drop_here(region);
+    }
     return {{"pages_fetched", t.pages_fetched},
             {"pages_from_neighbours", t.pages_from_neighbours},
             {"pages_from_caches", t.pages_from_caches},
@@ -338,9 +347,14 @@ void bind_region(nb::module_& m) {
         .def_prop_ro("closed", &region_box::is_closed)
         .def("data",
              [](const region_box& box) {
-                 return reinterpret_cast<std::uintptr_t>(box.open()->data());
+                 const region_use use{box.open()};
+                 return reinterpret_cast<std::uintptr_t>(use.region->data());
              })
-        .def("size_bytes", [](const region_box& box) { return box.open()->size_bytes(); })
+        .def("size_bytes",
+             [](const region_box& box) {
+                 const region_use use{box.open()};
+                 return use.region->size_bytes();
+             })
         .def("use",
              [](const region_box& box) {
                  return std::make_unique<region_use>(region_use{box.open()});
@@ -373,9 +387,9 @@ void bind_region(nb::module_& m) {
         .def("traffic", traffic_of)
         .def("placement",
              [](const region_box& box) {
-                 const shared_region region = box.open();
-                 return std::pair<int, nb::str>(static_cast<int>(region->placement()),
-                                                shown(region->placement_reason()));
+                 const region_use use{box.open()};
+                 return std::pair<int, nb::str>(static_cast<int>(use.region->placement()),
+                                                shown(use.region->placement_reason()));
              })
         .def("dlpack", exported, "shape"_a, "code"_a, "bits"_a, "front"_a, "device"_a,
              "versioned"_a, "read_only"_a);

@@ -2,8 +2,10 @@
 """Regions on CPU threads: changes in and out, tensors that share the memory, and their ends."""
 import contextlib
 import ctypes
+import fcntl
 import gc
 import os
+import signal
 import threading
 import time
 import unittest
@@ -39,6 +41,35 @@ class regions(common.Case):
             self.assertEqual(region.placement[0], "filled")
             self.assertEqual(region.__dlpack_device__(), (1, 0))
             self.assertFalse(hasattr(region, "__cuda_array_interface__"))
+
+    def test_traffic_lets_other_threads_run_while_a_release_waits(self):
+        lease = os.open(self.path, os.O_RDONLY)
+        self.addCleanup(os.close, lease)
+        with self.open("r+") as region:
+            np.asarray(region)[7] = 1
+            try:
+                fcntl.fcntl(lease, fcntl.F_SETSIG, signal.SIGURG)  # which is ignored
+                fcntl.fcntl(lease, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+            except OSError as error:
+                self.skipTest(f"no leases here: {error}")
+            given_back, before = threading.Event(), []
+
+            def release():
+                region.release()
+                before.append(given_back.is_set())
+
+            releasing = threading.Thread(target=release)
+            releasing.start()
+            while fcntl.fcntl(lease, fcntl.F_GETLEASE) == fcntl.F_RDLCK:
+                time.sleep(0.001)  # until the release waits for the lease
+            asking = threading.Thread(target=region.traffic)
+            asking.start()
+            time.sleep(0.1)
+            given_back.set()
+            fcntl.fcntl(lease, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+            releasing.join()
+            asking.join()
+            self.assertEqual(before, [True])  # else the system took the lease away, after 45 s
 
     def test_changes_go_out_on_a_clean_exit_and_stay_after_an_exception(self):
         with self.open("r+") as region:
