@@ -169,20 +169,21 @@ public:
     // a release_async are released, and kernels after an acquire_async see what it brought; they
     // run also if it failed, and then see what was there. wait() tells. On cpu there is no stream:
     // wait() before the memory is used.
-    // A stream waits for a request no longer than options::request_wait_ms from when it came to it;
-    // then wait() gives -ETIMEDOUT, the log says so, the request goes on beside the stream, and
-    // kernels behind it may see some of its pages and not others; the region's next call waits for
-    // its end. A request needs calls of the driver, and the driver holds these up for
-    // a program that waits for the stream inside of it: so load kernels before (their first launch
-    // does, unless CUDA_MODULE_LOADING=EAGER), and free no device memory behind a request.
-    // Requests of a region end in the order in which they were made, and its other calls wait until
-    // all have ended. An acquire of another region sees a release_async once that has ended. A
-    // region with promote_hot moves no pieces in a request, and one that is in place is asked at
-    // once: nothing moves there, unless pages have left the file, and then the call waits. Errors:
-    // as above, and -EBUSY for a stream that is being captured, -EBADF once close() has begun,
-    // -EAGAIN if the system gives no thread or 4096 requests of the region are under way on a GPU,
-    // -EOPNOTSUPP if the driver lets no stream wait for a word in memory. Costs the caller 4 to 60
-    // microseconds (docs/guide/regions.md), and the first request of a region two threads.
+    // A stream waits for a request no longer than options::request_wait_ms from when it came to it,
+    // and all requests before it have ended; then wait() gives -ETIMEDOUT, the log says so, the
+    // request goes on beside the stream, and kernels behind it may see some of its pages and not
+    // others; the region's next call waits for its end. A request needs calls of the driver, and
+    // the driver holds these up for a program that waits for the stream inside of it: so load
+    // kernels before (their first launch does, unless CUDA_MODULE_LOADING=EAGER), and free no
+    // device memory behind a request. Requests of a region end in the order in which they were
+    // made, and its other calls wait until all have ended. An acquire of another region sees a
+    // release_async once that has ended. A region with promote_hot moves no pieces in a request,
+    // and one that is in place is asked at once: nothing moves there, unless pages have left the
+    // file, and then the call waits. Errors: as above, and -EBUSY for a stream that is being
+    // captured, -EBADF once close() has begun, -EAGAIN if the system gives no thread or 4096
+    // requests of the region are under way on a GPU, -EOPNOTSUPP if the driver lets no stream wait
+    // for a word in memory. Costs the caller 4 to 60 microseconds (docs/guide/regions.md), and the
+    // first request of a region two threads.
     region_request acquire_async(const region_part& part = {}, device_stream stream = nullptr);
     region_request release_async(const region_part& part = {}, device_stream stream = nullptr);
 

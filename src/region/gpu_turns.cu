@@ -102,6 +102,11 @@ public:
         return await(words_->turns[number % most_turns].came, number);
     }
 
+    // Acquire: as await().
+    bool has_come(std::uint32_t number) override {
+        return load(words_->turns[number % most_turns].came, std::memory_order_acquire) == number;
+    }
+
     // Release: with the stream's wait, which reads the word before any work that comes after. What
     // the request moved has ended, for its thread has waited for that.
     void end(std::uint32_t number) override {
@@ -117,7 +122,8 @@ private:
         // By number, modulo. A turn is used again once its stream has left it; as requests end in
         // the order of their numbers, no other turn would be free earlier.
         std::array<turn, most_turns> turns;
-        alignas(64) std::uint32_t ended;  // written by the thread that serves, read by streams
+        // Written by the threads that serve and watch (request_thread.hpp), read by streams.
+        alignas(64) std::uint32_t ended;
     };
 
     // Until a stream has written the number there. 0, or a negative errno if the device is lost.

@@ -3,12 +3,17 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <new>
 #include <system_error>
 #include <utility>
 
 namespace penstock::region {
+
+namespace {
+using clock = std::chrono::steady_clock;
+}
 
 bool request_end::is_done() const {
     const std::lock_guard lock(mutex_);
@@ -78,7 +83,7 @@ std::int64_t request_thread::enter(void* stream, work&& todo,
     const std::uint32_t number = last_number_ + 1;
     {
         const std::lock_guard lock(queue_);
-        waiting_.push_back({number, std::move(todo), end});
+        waiting_.push_back({number, std::move(todo), end, {}});
     }
     if (const int code = turns_->begin(number, stream); code != 0) {
         {
@@ -89,10 +94,13 @@ std::int64_t request_thread::enter(void* stream, work&& todo,
         return code;
     }
     last_number_ = number;
+    bool is_behind_a_late_one = false;
     {
         const std::lock_guard lock(queue_);
         entered_ = number;
+        is_behind_a_late_one = !waiting_.empty() && is_up_to(waiting_.front().number, ended_);
     }
+    if (is_behind_a_late_one) may_watch_.notify_one();
     may_serve_.notify_one();
     return 0;
 } catch (const std::bad_alloc&) {
@@ -106,20 +114,22 @@ void request_thread::serve() {
     for (;;) {
         may_serve_.wait(lock, [&] { return ends_ || is_entered(); });
         if (!is_entered()) return;
-        const request& next = waiting_.front();
+        request& next = waiting_.front();
+        const bool has_come = next.came.has_value();
         lock.unlock();
-        std::int64_t result = turns_->reached(next.number);
+        std::int64_t result = has_come ? 0 : turns_->reached(next.number);
         if (result == 0) {
-            lock.lock();
-            deadline_ = std::chrono::steady_clock::now() + longest_;
-            lock.unlock();
-            watch_began_.notify_one();
+            if (!has_come && turns_->has_come(next.number)) {
+                lock.lock();
+                next.came = clock::now();
+                lock.unlock();
+                may_watch_.notify_one();
+            }
             result = next.todo();
         }
         lock.lock();
-        deadline_.reset();
+        let_go(next);
         lock.unlock();
-        turns_->end(next.number);
         next.end->set(result);
         lock.lock();
         waiting_.pop_front();
@@ -127,21 +137,54 @@ void request_thread::serve() {
     }
 }
 
+void request_thread::let_go(const request& of) {
+    if (is_up_to(of.number, ended_)) return;
+    ended_ = of.number;
+    turns_->end(of.number);
+}
+
+// Of the first the thread that serves notes it.
+void request_thread::note_arrivals(clock::time_point now) {
+    for (std::size_t i = 1; i < waiting_.size(); ++i) {
+        request& next = waiting_[i];
+        if (!is_up_to(next.number, entered_)) return;
+        if (!next.came && turns_->has_come(next.number)) next.came = now;
+    }
+}
+
+// The first that has not ended, if its end depends on time: the one that is served, once its stream
+// has come, or one behind a late one. Else null.
+request_thread::request* request_thread::first_to_end() {
+    for (request& next : waiting_) {
+        if (!is_up_to(next.number, entered_)) return nullptr;
+        if (is_up_to(next.number, ended_)) continue;
+        return &next == &waiting_.front() && !next.came ? nullptr : &next;
+    }
+    return nullptr;
+}
+
 // It makes no call of the driver. A request that ends just now is not late: the lock is held from
-// the look at the deadline to the end.
+// the look at the time to the end.
 void request_thread::watch() {
+    const clock::duration step = std::clamp<clock::duration>(
+        longest_ / 16, std::chrono::milliseconds(1), std::chrono::milliseconds(20));
     std::unique_lock lock(queue_);
     while (!ends_) {
-        if (!deadline_) {
-            watch_began_.wait(lock, [&] { return ends_ || deadline_.has_value(); });
+        request* const next = first_to_end();
+        if (next == nullptr) {
+            may_watch_.wait(lock);
             continue;
         }
-        const auto until = *deadline_;
-        watch_began_.wait_until(lock, until, [&] { return ends_ || deadline_ != until; });
-        if (ends_ || deadline_ != until) continue;
-        deadline_.reset();
-        turns_->end(waiting_.front().number);
-        waiting_.front().end->set(-ETIMEDOUT);
+        const clock::time_point now = clock::now();
+        note_arrivals(now);
+        if (!next->came || now - *next->came < longest_) {
+            const clock::duration left =
+                next->came ? *next->came + longest_ - now : clock::duration::max();
+            may_watch_.wait_for(lock, std::min(left, step));
+            continue;
+        }
+        let_go(*next);
+        next->end->set(-ETIMEDOUT);
         lock.unlock();
         late_();
         lock.lock();
@@ -172,7 +215,7 @@ void request_thread::stop() {
         ends_ = true;
     }
     may_serve_.notify_one();
-    watch_began_.notify_one();
+    may_watch_.notify_one();
     if (thread_.joinable()) thread_.join();
     if (watch_.joinable()) watch_.join();
     turns_.reset();

@@ -3,7 +3,24 @@
 //
 // Each wait of a stream is bounded. A request needs calls of the driver, and the driver may hold
 // these up until the stream goes on: where a program loads a kernel or frees memory behind the
-// request, say. So a second thread lets the stream go on without a request that takes too long.
+// request, say. So a second thread lets the stream go on without a request that takes too long,
+// and without those behind it, for it may take until the stream is past all of them.
+//
+// A request, by its number, goes through these states:
+//   entered   its turn has begun: the stream will come to it, and wait
+//   came      the stream waits for it, since `came`
+//   ended     the stream goes on, because its work is done, or because it is late: it came longer
+//             than `longest` ago. Its result is then set. Requests end in order: none is late
+//             before all that were made earlier have ended.
+//   gone      its work is done too, which begins in order whether it is late or not
+// Of the words by which the two threads and the streams tell each other:
+//   - `came` of a turn is written by its stream alone. The thread that serves waits for that of the
+//     first request, unless it is known to have come: once a request has ended, its stream may be
+//     past it and its turn be that of a later request. The thread that watches looks at those
+//     behind the first, from when the first has come until it is gone.
+//   - `ended` of the turns is written under queue_, by both threads, and only grows: a late request
+//     whose work is done at last has a smaller number than those that ended meanwhile, and streams
+//     that have not looked yet would wait again.
 //
 // Locks: `calls_` while a request is made, so that its number, its place in the queue and its turn
 // on the stream are in one order; `queue_` while the queue is changed. A caller that holds a lock
@@ -47,8 +64,9 @@ public:
     using work = std::function<std::int64_t()>;  // throws nothing
     using turns_maker = std::function<std::unique_ptr<stream_turns>(int& code)>;
 
-    // A stream waits no longer than `longest` for a request to which it has come; then the
-    // request's end is -ETIMEDOUT, and `late` is called.
+    // A stream waits no longer than `longest` for a request to which it has come, or for the end of
+    // the one before it if that comes later; then the request's end is -ETIMEDOUT, and `late` is
+    // called. Where no stream waits, requests take as long as they take.
     request_thread(turns_maker make_turns, std::chrono::milliseconds longest,
                    std::function<void()> late)
         : make_turns_(std::move(make_turns)), longest_(longest), late_(std::move(late)) {}
@@ -74,16 +92,23 @@ private:
         std::uint32_t number;
         work todo;
         std::shared_ptr<request_end> end;
+        // When its stream had come to it; guarded by queue_.
+        std::optional<std::chrono::steady_clock::time_point> came;
     };
     std::int64_t enter(void* stream, work&& todo, const std::shared_ptr<request_end>& end);
     void start();
     void serve();
     void watch();
-    // Of the first that waits, under queue_. Numbers may begin again at 0 one day.
-    [[nodiscard]] bool is_entered() const {
-        return !waiting_.empty() &&
-               static_cast<std::int32_t>(entered_ - waiting_.front().number) >= 0;
+    // All under queue_. Numbers may begin again at 0 one day.
+    static bool is_up_to(std::uint32_t number, std::uint32_t last) {
+        return static_cast<std::int32_t>(last - number) >= 0;
     }
+    [[nodiscard]] bool is_entered() const {
+        return !waiting_.empty() && is_up_to(waiting_.front().number, entered_);
+    }
+    void note_arrivals(std::chrono::steady_clock::time_point now);
+    [[nodiscard]] request* first_to_end();
+    void let_go(const request& of);
 
     const turns_maker make_turns_;
     const std::chrono::milliseconds longest_;
@@ -98,14 +123,13 @@ private:
     std::mutex queue_;
     // Apart, so that the caller of a request wakes one thread and no more, which costs it some
     // microseconds.
-    std::condition_variable may_serve_;    // to the thread that serves
-    std::condition_variable watch_began_;  // a deadline has begun, to the thread that watches
-    std::condition_variable fewer_wait_;   // to drain()
+    std::condition_variable may_serve_;   // to the thread that serves
+    std::condition_variable may_watch_;   // to the thread that watches: there is more to look at
+    std::condition_variable fewer_wait_;  // to drain()
     // Guarded by queue_:
     std::deque<request> waiting_;  // the first is being served; the last may not be entered yet
     std::uint32_t entered_ = 0;    // the number of the last request whose turn has begun
-    // Of the first, once its stream has come to it and until its work is done:
-    std::optional<std::chrono::steady_clock::time_point> deadline_;
+    std::uint32_t ended_ = 0;      // and of the last that ended
     bool ends_ = false;
 };
 

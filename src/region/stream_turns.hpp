@@ -1,8 +1,9 @@
 // Where the requests of a region that go on by themselves lie on the caller's streams: each comes
 // after the work that the stream had, and the stream waits until the request has ended.
 //
-// Requests have the numbers 1, 2, 3 and so on, and end in that order. Callers that make
-// requests call begin, one at a time; the thread that serves the requests calls reached and end.
+// Requests have the numbers 1, 2, 3 and so on, and end in that order. Callers that make requests
+// call begin, one at a time. The thread that serves them calls reached; has_come and end are called
+// by it and by the thread that watches it, one at a time.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,10 @@ public:
     virtual int begin(std::uint32_t /*number*/, void* /*stream*/) { return 0; }
     // Waits until the stream has come to this turn. 0 or a negative errno.
     virtual int reached(std::uint32_t /*number*/) { return 0; }
-    // Lets the streams go on that wait for this turn or an earlier one.
+    // Has the stream come to this turn, which has not ended, and does it wait since then? Makes no
+    // call of a driver.
+    [[nodiscard]] virtual bool has_come(std::uint32_t /*number*/) { return false; }
+    // Lets the streams go on that wait for this turn or an earlier one. Numbers only grow.
     virtual void end(std::uint32_t /*number*/) {}
 };
 

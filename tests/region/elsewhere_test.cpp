@@ -210,4 +210,17 @@ TEST(region_beside, a_release_past_the_limit_on_file_sizes_is_an_error) {
     EXPECT_TRUE(read_file(f.path) == f.expected);
 }
 
+// No stream waits for it, so it takes as long as it takes.
+TEST(region_beside, a_request_on_cpu_threads_has_no_deadline) {
+    shared_region f;
+    const auto r = f.map(true);
+    patch_file(f.path, 5, {1});
+    f.env.stall(fault::call_facts);
+    const region_request request = r->acquire_async();
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    f.env.release();
+    EXPECT_GE(request.wait(), 1);
+    EXPECT_EQ(f.said(), "");
+}
+
 }  // namespace penstock::test
