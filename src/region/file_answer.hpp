@@ -13,4 +13,9 @@ constexpr Code file_answer(Code code) {
     return code == -EBUSY ? Code{-ETXTBSY} : code;
 }
 
+// For the log, after the error of a sync.
+inline constexpr const char* cure_of_a_sync =
+    "; what was released since the last sync may be lost; write and release it once more, for a "
+    "later sync says nothing about it";
+
 }  // namespace penstock::region

@@ -222,6 +222,8 @@ std::int64_t in_place_region::told(std::int64_t code, const char* operation) {
         say_(subject +
              "the stream is being captured, or it is the legacy stream and another one "
              "is; end the capture first, or give a stream");
+    } else if (std::string(operation) == "sync") {
+        say_(subject + error_text(code) + cure_of_a_sync);
     } else {
         say_(subject + error_text(code) + "; nothing is lost, and the next " + operation +
              " tries again");

@@ -114,6 +114,7 @@ std::int64_t mapped_region::told(std::int64_t code, const char* operation) {
     std::string cure = "; nothing is lost, and the next " + std::string(operation) + " tries again";
     if (std::string(operation) == "close")
         cure = "; changes that did not come to the file are lost, release() first to keep them";
+    else if (std::string(operation) == "sync") cure = cure_of_a_sync;
     else if (code == -ESTALE) cure = "; close the region and map what is left";
     say_(subject + (code == -EBUSY ? std::string(busy_stream) : cause + cure));
     return code;

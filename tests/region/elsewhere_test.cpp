@@ -223,4 +223,21 @@ TEST(region_beside, a_request_on_cpu_threads_has_no_deadline) {
     EXPECT_EQ(f.said(), "");
 }
 
+TEST(region_beside, a_sync_that_fails_does_not_say_that_nothing_is_lost) {
+    shared_region f;
+    const auto filled = f.map(), placed = map_whole(*f.rt, f.path, protection::read,
+                                                    {.placement = region_placement::in_place});
+    for (file_region* const r : {filled.get(), placed.get()}) {
+        f.env.set({.calls = fault::call_sync, .nth = 1, .error = -EIO});
+        EXPECT_EQ(r->sync(), -EIO);
+    }
+    f.env.clear();
+    const std::string said = f.said();
+    EXPECT_EQ(said.find("nothing is lost"), std::string::npos) << said;
+    std::size_t lines = 0;
+    for (std::size_t at = 0; (at = said.find("may be lost; write", at)) != std::string::npos; ++at)
+        ++lines;
+    EXPECT_EQ(lines, 2u) << said;
+}
+
 }  // namespace penstock::test
