@@ -36,10 +36,11 @@ std::uint64_t round_up(std::uint64_t bytes, std::uint64_t grain) {
 in_place_region::in_place_region(file_part part, std::unique_ptr<mapping_reader> reader,
                                  std::function<void(const std::string&)> say)
     : part_(std::move(part)),
+      env_(part_.home->env()),
       mapped_bytes_(round_up(part_.bytes, page_bytes)),
       reader_(std::move(reader)),
       say_(std::move(say)),
-      pages_(env()) {}
+      pages_(env_) {}
 
 in_place_region::~in_place_region() {
     const std::lock_guard lock(mutex_);
@@ -50,15 +51,16 @@ void in_place_region::close_locked() {
     if (data_ == nullptr) return;
     for (std::uint64_t i = 0; i < registered_.size(); ++i) remove(i);
     registered_.clear();
-    env().unmap_file(data_, mapped_bytes_);
+    env_.unmap_file(data_, mapped_bytes_);
     data_ = nullptr;
+    part_.home.reset();
 }
 
 status in_place_region::open() try {
     const std::lock_guard lock(mutex_);
     void* mapped = nullptr;
     const int file = part_.home->handle();
-    if (const int code = env().map_file(file, part_.offset, mapped_bytes_, mapped); code != 0)
+    if (const int code = env_.map_file(file, part_.offset, mapped_bytes_, mapped); code != 0)
         return {code, "the file cannot be mapped: " + error_text(code) +
                           "; leave region_options::placement at filled"};
     data_ = static_cast<std::byte*>(mapped);
@@ -138,7 +140,7 @@ status in_place_region::reach(std::uint64_t number) {
     int code = watch_code_ == 0 ? pages_.watch(at, bytes) : 0;
     if (code == -EINVAL) watch_code_ = code;
     // Where the system has no such call, registering brings the pages.
-    if (code == 0 || code == -EINVAL) code = env().populate(data_ + at, bytes);
+    if (code == 0 || code == -EINVAL) code = env_.populate(data_ + at, bytes);
     if (code != 0 && code != -EINVAL)
         return {code, "its pages cannot be brought into memory: " + error_text(code) +
                           "; is the file as long as before, and does its disk work?"};
@@ -154,7 +156,7 @@ void in_place_region::remove(std::uint64_t number) {
 }
 
 int in_place_region::look(host::file_facts& facts) const {
-    if (const int code = env().facts(part_.home->handle(), facts); code != 0)
+    if (const int code = env_.facts(part_.home->handle(), facts); code != 0)
         return file_answer(code);
     return facts.identity.size_bytes < part_.offset + part_.bytes ? -ESTALE : 0;
 }
@@ -278,6 +280,7 @@ int in_place_region::detach(void*) {
     const std::lock_guard lock(mutex_);
     if (!is_open()) return -EBADF;
     is_detached_ = true;
+    part_.home.reset();  // the mapping holds what it needs of the file
     return 0;
 }
 

@@ -71,9 +71,9 @@ private:
     void close_locked();
     [[nodiscard]] bool is_open() const { return data_ != nullptr && !is_detached_; }
     std::int64_t told(std::int64_t code, const char* operation);
-    [[nodiscard]] host::environment& env() const { return part_.home->env(); }
 
-    const file_part part_;
+    file_part part_;  // its home is null since close() or detach(), and guarded by mutex_
+    host::environment& env_;
     const std::uint64_t mapped_bytes_;  // in whole pages
     const std::unique_ptr<mapping_reader> reader_;
     const std::function<void(const std::string&)> say_;

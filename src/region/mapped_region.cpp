@@ -67,9 +67,11 @@ mapped_region::~mapped_region() {
     if (open_) leave();
 }
 
-// Other regions of the file look at the memory of those that have not left.
+// Other regions of the file look at the memory of those that have not left. The file is not kept
+// open for a tensor that has the memory still.
 void mapped_region::leave() {
     home_->leave(place_);
+    home_.reset();
     open_ = false;
 }
 

@@ -56,7 +56,7 @@ private:
     void leave();
     int end(void* stream, bool keeps_memory);
 
-    const std::shared_ptr<shared_home> home_;
+    std::shared_ptr<shared_home> home_;  // null: closed; guarded by mutex_ since join()
     std::unique_ptr<region_memory> memory_;
     const std::string path_;
     const std::function<void(const std::string&)> say_;

@@ -58,6 +58,7 @@ piece_set::piece_set(host::environment& env, host::hub& shared, int fd,
 piece_set::~piece_set() {
     const std::lock_guard lock(mutex_);
     for (piece& p : pieces_) static_cast<void>(memory_ == nullptr ? 0 : end_last_uses(p));
+    if (memory_ == nullptr) return;  // closed
     memory_.reset();
     env_.close(fd_);
 }
@@ -412,6 +413,7 @@ int piece_set::close() try {
     for (piece& p : pieces_)
         if (const int ended = end_last_uses(p); code == 0) code = ended;
     memory_.reset();
+    env_.close(fd_);
     traffic_.bytes_resident = 0;
     return code;
 } catch (...) {

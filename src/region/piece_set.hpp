@@ -99,7 +99,7 @@ private:
     const host::process_owner owner_{};
     host::environment& env_;
     host::hub& hub_;
-    const int fd_;
+    const int fd_;  // until close()
     const host::file_key key_;
     const std::uint64_t size_bytes_, piece_bytes_;
     const std::string path_;

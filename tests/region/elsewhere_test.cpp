@@ -240,4 +240,30 @@ TEST(region_beside, a_sync_that_fails_does_not_say_that_nothing_is_lost) {
     EXPECT_EQ(lines, 2u) << said;
 }
 
+// A tensor may keep the object, and its file could not be unmounted, or its place on the disk not
+// be given back.
+TEST(region_beside, a_region_that_is_closed_has_no_file_open) {
+    shared_region f;
+    const int before = f.env.handles();
+    for (const bool is_detached : {false, true})
+        for (const region_placement where :
+             {region_placement::filled, region_placement::in_place}) {
+            const auto r = map_whole(*f.rt, f.path, protection::read, {.placement = where});
+            EXPECT_GT(f.env.handles(), before);
+            EXPECT_EQ(is_detached ? r->detach() : r->close(), 0);
+            EXPECT_EQ(f.env.handles(), before) << is_detached << region::name_of(where);
+            if (is_detached) {
+                EXPECT_TRUE(std::equal(f.expected.begin(), f.expected.end(),
+                                       static_cast<const std::uint8_t*>(r->data())));
+            }
+            EXPECT_EQ(r->sync(), -EBADF);
+            EXPECT_EQ(r->acquire(), -EBADF);
+            EXPECT_EQ(r->close(), -EBADF);
+        }
+    std::unique_ptr<file_pieces> pieces;
+    ASSERT_TRUE(map_pieces(*f.rt, f.path, {}, pieces).ok());
+    EXPECT_EQ(pieces->close(), 0);
+    EXPECT_EQ(f.env.handles(), before);
+}
+
 }  // namespace penstock::test
