@@ -135,18 +135,20 @@ public:
 
     // Brings in changes: bytes that other regions of the file released before, and bytes that
     // programs wrote to it. Kernels that come after this call on the stream, or that are launched
-    // after it returned, see them. The region's own changes stay. Returns how many pages were
-    // fetched, or a negative errno: -EBADF, closed; -ESTALE, the file is now shorter than the
-    // region; -EIO or another error of a read: the next acquire tries the missing pages again.
-    // Waits for the work on the stream if there are pages to fetch, and for nothing else. Costs
-    // some microseconds for each 2 MiB without changes; else copies of the changed pages from other
-    // regions of the file, where these have them, or reads from the file, by several threads, and
-    // their way to the device.
-    // Of a region that is not filled: fetches nothing and returns 0, because kernels read what the
-    // file has as it is. In place on gpu it registers anew, at the same addresses, the parts of
-    // which pages have left the file (it was cut and is as long again, holes, writes past the page
-    // cache). For that it waits for the work on the stream, and kernels of other streams must not
-    // use the region during the call; nor any kernel after an error, until an acquire succeeded.
+    // after it returned, see them. The region's own changes stay. Kernels on other streams may run
+    // meanwhile and see some of its pages and not others; of what they store meanwhile the call may
+    // undo bytes in those 16 (from a multiple of 16 on) of which another writer changed one.
+    // Returns how many pages were fetched, or a negative errno: -EBADF, closed; -ESTALE, the file
+    // is now shorter than the region; -EIO or another error of a read: the next acquire tries the
+    // missing pages again. Waits for the work on the stream if there are pages to fetch, and for
+    // nothing else. Costs some microseconds for each 2 MiB without changes; else copies of the
+    // changed pages from other regions of the file, where these have them, or reads from the file,
+    // by several threads, and their way to the device. Of a region that is not filled: fetches
+    // nothing and returns 0, because kernels read what the file has as it is. In place on gpu it
+    // registers anew, at the same addresses, the parts of which pages have left the file (it was
+    // cut and is as long again, holes, writes past the page cache). For that it waits for the work
+    // on the stream, and kernels of other streams must not use the region during the call; nor any
+    // kernel after an error, until an acquire succeeded.
     std::int64_t acquire(device_stream stream = nullptr);
 
     // Writes the changes of kernels that come before this call on the stream to the file, where any

@@ -54,7 +54,8 @@ constexpr PENSTOCK_HD std::uint32_t bits_of(std::uint64_t mask) {
 }
 
 // Base and replica take the page, but the replica keeps the bytes that differ from its base. `base`
-// null: the region is only read.
+// null: the region is only read. Where the page has what the base has, nothing is stored: a kernel
+// of the user may have stored there since the word of the replica was loaded.
 template <group Group>
 PENSTOCK_HD void fill_page(const Group& g, std::byte* replica, std::byte* base,
                            const std::byte* from) {
@@ -71,6 +72,7 @@ PENSTOCK_HD void fill_page(const Group& g, std::byte* replica, std::byte* base,
             continue;
         }
         const page_word r = to[i], b = kept[i];
+        if (((n.low ^ b.low) | (n.high ^ b.high)) == 0) continue;
         to[i] = {penstock::detail::merged_word(n.low, r.low, b.low),
                  penstock::detail::merged_word(n.high, r.high, b.high)};
         kept[i] = n;

@@ -210,6 +210,33 @@ TEST(region_beside, a_release_past_the_limit_on_file_sizes_is_an_error) {
     EXPECT_TRUE(read_file(f.path) == f.expected);
 }
 
+// Kernels of the region may store beside an acquire: what it stores over what it read a moment ago
+// would undo them. The page here cannot be stored to.
+TEST(region_beside, a_fill_stores_only_what_others_changed) {
+    constexpr std::uint64_t page = region::page_bytes;
+    void* const memory =
+        ::mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(memory, MAP_FAILED);
+    auto* const replica = static_cast<std::byte*>(memory);
+    alignas(16) static std::byte base[page], fresh[page];
+    for (std::uint64_t i = 0; i < page; ++i) base[i] = fresh[i] = static_cast<std::byte>(i * 7);
+    std::copy_n(base, page, replica);
+    replica[100] = std::byte{1};
+    fresh[208] = std::byte{2};
+    region::fill_page(lane{}, replica, base, fresh);
+    EXPECT_EQ(replica[100], std::byte{1});
+    EXPECT_EQ(replica[208], std::byte{2});
+    EXPECT_TRUE(std::equal(base, base + page, fresh));
+    // Now there is nothing that others changed.
+    const auto fill_without_stores = [&] {
+        if (::mprotect(memory, page, PROT_READ) != 0) ::_exit(2);
+        region::fill_page(lane{}, replica, base, fresh);
+        ::_exit(replica[100] == std::byte{1} ? 0 : 1);
+    };
+    EXPECT_EXIT(fill_without_stores(), testing::ExitedWithCode(0), "");
+    ::munmap(memory, page);
+}
+
 // No stream waits for it, so it takes as long as it takes.
 TEST(region_beside, a_request_on_cpu_threads_has_no_deadline) {
     shared_region f;
