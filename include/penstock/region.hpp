@@ -155,9 +155,10 @@ public:
     // program can read them when the call returns (for storage: sync). It writes byte by byte:
     // bytes that the region did not change stay as other writers left them. Returns how many pages
     // had changed, or a negative errno: -EBADF; -ESTALE; -ENOSPC or another error of a write: bytes
-    // that could not be written stay changed and go with the next release. Returns 0 for a region
-    // that is only read. Waits for the work on the stream. Costs reading the region and its copy in
-    // device memory, and writing the changes.
+    // that could not be written stay changed and go with the next release, or with the next acquire
+    // of their pages by another region, which then also gets what kernels have changed there since.
+    // Returns 0 for a region that is only read. Waits for the work on the stream. Costs reading the
+    // region and its copy in device memory, and writing the changes.
     std::int64_t release(device_stream stream = nullptr);
 
     // The same for a part of the region. What is acquired or released may be more than the part,
