@@ -16,6 +16,7 @@ run eagerly, and torch.compile breaks its graph there."""
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
 from typing import Any, Optional, Union
 
@@ -25,6 +26,7 @@ from torch import Tensor, nn
 from . import _frameworks
 from ._array import Array, open_array
 from ._errors import Path
+from ._memory import item_bytes_of
 from ._runtime import Runtime
 from ._table_numbers import arrays as _arrays
 
@@ -138,6 +140,19 @@ def gather(array: Array, ids: Tensor, out: Optional[Tensor] = None,
     return _call(array, ids, out, pad)
 
 
+def _factor_in(dtype: torch.dtype, scale: float) -> float:
+    """The scale as this dtype has it, so that the product is that of two tensors of it."""
+    name = str(dtype).rpartition(".")[2]
+    if not (dtype.is_floating_point or dtype.is_complex) or item_bytes_of(name) < 2:
+        raise ValueError(f"scale: rows are {name}; give dtype=torch.float32 (or bfloat16) too")
+    is_wide = dtype in (torch.float64, torch.complex128)
+    wide = torch.tensor(scale, dtype=torch.float64 if is_wide else torch.float32, device="cpu")
+    number: float = wide.to(dtype).item()
+    if scale and math.isfinite(scale) and (not number or math.isinf(abs(number))):
+        raise ValueError(f"scale: {scale} would be {number} in {name}; give a wider dtype")
+    return number
+
+
 class Embedding(nn.Module):
     """A table in a file where a model has an ``nn.Embedding``: the same rows, none of them in GPU
     memory before it is wanted. For inference: it has no ``weight``, so ``state_dict`` leaves it out
@@ -155,7 +170,9 @@ class Embedding(nn.Module):
         ValueError for elements that this PyTorch does not have.
     scale
         By which rows are multiplied, in the dtype that they have then, for instance the square root
-        of the width in Gemma.
+        of the width in Gemma. It needs floats of 16 bits or more: rows of integers, of truth values
+        and of float8 with a scale are a ValueError that asks for ``dtype``, for integers would
+        cut the products or wrap. So is a scale that the dtype has as 0 or infinity.
     """
 
     def __init__(self, array: Array, *, padding_idx: Optional[int] = None,
@@ -213,22 +230,17 @@ class Embedding(nn.Module):
         return rows if self._scale is None else rows * self._factor
 
     def _set(self, dtype: torch.dtype, scale: Optional[float]) -> None:
+        if not isinstance(dtype, torch.dtype):
+            raise TypeError(f"dtype: {dtype!r} is none of torch's; give one such as torch.float16")
         has_bits = not isinstance(getattr(torch, self._array.dtype, None), torch.dtype)
         if has_bits and (dtype != self._file_dtype or scale is not None):
             raise ValueError(f"dtype and scale: the rows are {self._array.dtype}, of which this "
                              f"PyTorch ({torch.__version__}) has only the bits; take a newer "
                              "PyTorch, or leave dtype and scale out")
+        factor = 1.0 if scale is None else _factor_in(dtype, float(scale))
         # A number, not a buffer: half() and to() of a model would round it, or take it elsewhere.
         self._dtype, self._scale = dtype, None if scale is None else float(scale)
-        self._factor = self._factor_in(dtype)
-
-    def _factor_in(self, dtype: torch.dtype) -> float:
-        """The scale as this dtype has it, so that the product is that of two tensors of it."""
-        if self._scale is None:
-            return 1.0
-        wide = torch.float64 if dtype == torch.float64 else torch.float32
-        number: float = torch.tensor(self._scale, dtype=wide, device="cpu").to(dtype).item()
-        return number
+        self._factor = factor
 
     def check(self) -> None:
         """Raises the first error of a row since the last check, and forgets it. Waits for nothing:
@@ -247,7 +259,9 @@ class Embedding(nn.Module):
         made = type(self).__new__(type(self))
         memo[id(self)] = made
         memo[id(self._array)] = self._array
-        made.__dict__.update(copy.deepcopy(vars(self), memo))
+        # What torch compiled is bound to this module. It leaves that out of copies too.
+        kept = {name: value for name, value in vars(self).items() if name != "_compiled_call_impl"}
+        made.__dict__.update(copy.deepcopy(kept, memo))
         return made
 
 

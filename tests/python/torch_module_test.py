@@ -20,6 +20,7 @@ except ImportError as missing:
 
 import penstock as ps
 import penstock.torch as pt
+from penstock import _frameworks
 
 NAMES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", torch.int64: "I64"}
 
@@ -170,7 +171,8 @@ class Embedding(WithTable):
         path.write_bytes(bytes([0x38] * 64))  # 1.0
         with ps.open_array(path, dtype="float8_e4m3fn", shape=(-1, 8),
                            runtime=self.runtime) as array, \
-                mock.patch.object(torch, "float8_e4m3fn", None, create=True):
+                mock.patch.object(torch, "float8_e4m3fn", None, create=True), \
+                mock.patch.dict(_frameworks._known, {torch.Tensor: _frameworks.Torch(torch)}):
             for options in ({"dtype": torch.float32}, {"scale": 2.0},
                             {"dtype": torch.bfloat16, "scale": 2.0}):
                 with self.subTest(options), \
@@ -202,6 +204,15 @@ class Embedding(WithTable):
         self.assertIs(other.array, ours.array)
         ids = torch.tensor([1, -1])
         self.assertTrue(torch.equal(other(ids), ours(ids)))
+
+    @unittest.skipUnless(hasattr(torch.nn.Module, "compile"), "came with PyTorch 2.1")
+    def test_a_copy_of_a_compiled_module_is_its_own(self):
+        ours = self.embedding()
+        ours.compile(backend="eager")
+        other = copy.deepcopy(torch.nn.Sequential(ours))[0]
+        other.scale = 3.0
+        self.assertTrue(torch.equal(other(self.ids), self.weight[self.ids] * 3.0))
+        self.assertTrue(torch.equal(ours(self.ids), self.weight[self.ids]))
 
     def test_moves_with_the_model(self):
         model = torch.nn.Sequential(self.embedding(scale=2.0)).to("cpu").to(torch.float16).eval()
@@ -237,6 +248,66 @@ class Embedding(WithTable):
         self.assertTrue(torch.equal(ours(self.ids), expected))
         ours.scale = None
         self.assertTrue(torch.equal(ours(self.ids), self.weight[self.ids].to(torch.bfloat16)))
+
+    def raw(self, dtype, kind=torch.uint8):
+        """A table of four rows of 8 elements, by the name of their dtype."""
+        path = self.folder / f"{dtype}.bin"
+        path.write_bytes(bytes(torch.ones(4, 8).to(kind).view(torch.uint8).reshape(-1).tolist()))
+        return ps.open_array(path, dtype=dtype, shape=(-1, 8), runtime=self.runtime)
+
+    def test_a_scale_needs_floats(self):
+        """Of int8 a scale below 1 would make zeros, and of float8 torch has no product."""
+        cases = [("int8", torch.int8), ("int64", torch.int64), ("bool", torch.bool)]
+        if hasattr(torch, "float8_e4m3fn"):
+            cases.append(("float8_e4m3fn", torch.float8_e4m3fn))
+        for name, kind in cases:
+            array = self.raw(name, kind)
+            refused = self.assertRaisesRegex(
+                ValueError, f"^scale: rows are {name}; give dtype=torch.float32 .* too$")
+            with self.subTest(name):
+                for scale in (0.5, 2.0):
+                    with refused:
+                        pt.Embedding(array, scale=scale)
+                with refused:
+                    pt.Embedding(self.open(), dtype=kind, scale=0.5)
+                ours = pt.Embedding(array, dtype=torch.float32, scale=0.5)
+                self.assertEqual(ours(torch.tensor([1])).tolist(), [[0.5] * 8])
+                for wrong in (None, kind):
+                    with refused:
+                        ours.dtype = wrong
+                self.assertEqual(ours(torch.tensor([1])).tolist(), [[0.5] * 8])
+                plain = pt.Embedding(array)
+                with refused:
+                    plain.scale = 0.5
+                self.assertEqual(plain(torch.tensor([1])).float().tolist(), [[1.0] * 8])
+
+    def test_a_scale_of_complex_rows(self):
+        for name, kind in (("complex64", torch.complex64), ("complex128", torch.complex128)):
+            rows = torch.full((4, 2), 1 + 1j, dtype=kind)
+            path = self.folder / name
+            path.write_bytes(bytes(torch.view_as_real(rows).view(torch.uint8).flatten().tolist()))
+            array = ps.open_array(path, dtype=name, shape=(-1, 2), runtime=self.runtime)
+            got = pt.Embedding(array, scale=0.1)(torch.tensor([2]))
+            self.assertTrue(torch.equal(got, rows[[2]] * torch.tensor(0.1, dtype=kind)), name)
+
+    def test_a_scale_that_the_dtype_does_not_have_is_refused(self):
+        for scale, dtype in ((1e-9, torch.float16), (-1e-9, torch.float16), (1e6, torch.float16),
+                             (1e-50, torch.float32), (1e50, torch.float32)):
+            with self.subTest(scale=scale), self.assertRaisesRegex(ValueError, "^scale: .* would"):
+                self.embedding(scale=scale, dtype=dtype)
+        self.assertEqual(self.embedding(scale=0.0)(self.ids).abs().max(), 0)
+        self.assertEqual(self.embedding(scale=1e6)(self.ids).dtype, torch.float32)
+
+    def test_a_dtype_is_one_of_torch(self):
+        ours = self.embedding()
+        for wrong in ("float16", float, 16):
+            refused = self.assertRaisesRegex(TypeError, "^dtype: .*torch.float16")
+            with self.subTest(wrong=wrong):
+                with refused:
+                    self.embedding(dtype=wrong)
+                with refused:
+                    ours.dtype = wrong
+        self.assertTrue(torch.equal(ours(self.ids), self.weight[self.ids]))
 
     def test_rows_of_more_dimensions_are_refused(self):
         write_safetensors(self.folder / "cube.safetensors", {"cube": torch.zeros(4, 2, 3)})
