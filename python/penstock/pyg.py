@@ -16,11 +16,14 @@ numbers of any shape give rows in that shape, and bool and uint8 are masks. But 
 rows of tensors alone: of an array they raise IndexError.
 
 Features of nodes alone: PyG asks a store for edge features by the numbers of nodes
-(``filter_custom_store``, pyg #9566), so attributes of edges are refused."""
+(``filter_custom_store``, pyg #9566), so attributes of edges are refused. In a graph of one kind of
+nodes the name tells them: ``e_id``, and those of which ``edge`` begins a word. All features of a
+group have a row for each node."""
 from __future__ import annotations
 
 import copy
 import errno
+import re
 from collections.abc import Mapping
 from typing import Any, Optional, Union
 
@@ -30,9 +33,22 @@ from torch_geometric.data import FeatureStore as _FeatureStore
 from torch_geometric.data import TensorAttr
 
 from ._array import Array
-from .torch import _device_of, _tensor_of, gather
+from .torch import _as_tensor, _device_of, _tensor_of, gather
 
 __all__ = ["FeatureStore"]
+
+
+def _elsewhere(name: str) -> ChildProcessError:
+    return ChildProcessError(errno.ECHILD, f"{name!r} is a feature of a store in another process, "
+                             "and this one cannot read it; if this is a loader's worker, pass "
+                             "filter_per_worker=False to the loader, or num_workers=0")
+
+
+def _gather(name: str, rows: Array, numbers: Tensor) -> Tensor:
+    try:
+        return gather(rows, numbers)
+    except ChildProcessError as error:  # of a child of fork, whose text knows nothing of PyG
+        raise _elsewhere(name) from error
 
 
 class _Left:
@@ -46,28 +62,54 @@ class _Left:
 Name = Union[str, "tuple[Optional[str], str]"]
 
 
-class FeatureStore(_FeatureStore):
-    """Arrays in files, and tensors in memory for what is small (labels, masks), as a feature store
-    that is only read. Batches come to ``device``, None: that of the first array's runtime (of
-    several GPUs torch's current one, if it is of them, else the first), on the current stream;
-    nothing waits."""
+def _key_of(name: Name) -> tuple[Any, str]:
+    """Group and name. ValueError: PyG has edges of that name, by the rule for what counts alone do
+    not tell (``Data.is_edge_attr``), of whole words."""
+    group, own = (None, name) if isinstance(name, str) else name
+    if isinstance(group, tuple) or (group is None and (own == "e_id" or
+                                                       re.search("(^|[^a-z])edge", own))):
+        raise ValueError(f"{name!r}: edges have no features here, for PyG asks for them by numbers "
+                         "of nodes; give features of nodes, and those by other names")
+    return group, own
 
-    def __init__(self, features: Mapping[Name, Union[Array, Tensor]],
+
+def _check_lengths(features: Mapping[tuple[Any, str], Union[Array, Tensor]]) -> None:
+    """ValueError: not all of a group have a row for each node."""
+    first: dict[Any, str] = {}
+    for (group, name), rows in features.items():
+        if not rows.shape:
+            raise ValueError(f"{name!r} is one number and has no rows; give one for each node")
+        other = first.setdefault(group, name)
+        wanted = features[group, other].shape[0]
+        if rows.shape[0] != wanted:
+            of = "" if group is None else f" of {group!r}"
+            raise ValueError(f"{other!r}{of} has {wanted} rows and {name!r} has {rows.shape[0]}, "
+                             "and PyG asks for both by numbers of nodes; give each a row for each "
+                             "node, and leave out what is of edges or of the graph")
+
+
+class FeatureStore(_FeatureStore):
+    """Arrays in files, and what is small (labels, masks) in memory, as a feature store that is only
+    read. Tensors stay as they are; arrays of numpy, lists and a ``View``, which is read at once,
+    become tensors. Batches come to ``device``, None: that of the first array's runtime (of several
+    GPUs torch's current one, if it is of them, else the first), on the current stream; nothing
+    waits."""
+
+    def __init__(self, features: Mapping[Name, Any],
                  device: Optional[Union[str, torch.device]] = None) -> None:
         super().__init__()
+        kept = {_key_of(name): rows for name, rows in features.items()}
+        for key, rows in kept.items():
+            if not isinstance(rows, Array):
+                kept[key] = _as_tensor(repr(key[1]), rows)
+        _check_lengths(kept)
         if device is None:
-            arrays = (rows for rows in features.values() if isinstance(rows, Array))
+            arrays = (rows for rows in kept.values() if isinstance(rows, Array))
             first = next(arrays, None)
             device = "cpu" if first is None else _device_of(first.runtime)
         # FeatureStore takes attributes for names of groups, so they are entered past it.
         self.__dict__["device"] = torch.device(device)
-        self.__dict__["_features"] = {
-            (None, name) if isinstance(name, str) else tuple(name): rows
-            for name, rows in features.items()}
-        for group, name in self._features:
-            if isinstance(group, tuple):
-                raise ValueError(f"{(group, name)}: edges have no features here; give those of "
-                                 "nodes")
+        self.__dict__["_features"] = kept
 
     def __getstate__(self) -> dict[str, Any]:
         """For workers that sample: an array cannot be sent, and tensors beside it are not needed.
@@ -102,9 +144,7 @@ class FeatureStore(_FeatureStore):
     def _rows_here(self, attr: Any) -> Union[Array, Tensor]:
         found = self._rows_of(attr)
         if isinstance(found, _Left):
-            raise ChildProcessError(errno.ECHILD, f"{attr.attr_name!r} is a feature of a store in "
-                                    "another process, and this one, as a loader's worker, has no "
-                                    "features; pass filter_per_worker=False to the loader")
+            raise _elsewhere(attr.attr_name)
         return found
 
     def _numbers(self, index: Any, rows: int, device: torch.device) -> Tensor:
@@ -131,7 +171,8 @@ class FeatureStore(_FeatureStore):
     def _get_tensor(self, attr: Any) -> Tensor:
         rows = self._rows_here(attr)
         if isinstance(rows, Array):
-            return gather(rows, self._numbers(attr.index, len(rows), self.device))
+            numbers = self._numbers(attr.index, len(rows), self.device)
+            return _gather(attr.attr_name, rows, numbers)
         return rows[self._numbers(attr.index, len(rows), rows.device)].to(self.device)
 
     def _multi_get_tensor(self, attrs: list[Any]) -> list[Tensor]:
@@ -149,11 +190,17 @@ class FeatureStore(_FeatureStore):
                 numbers = self._numbers(attr.index, len(rows), self.device)
                 if not isinstance(attr.index, (slice, type(None))):
                     on_device[key] = numbers
-            out.append(gather(rows, numbers))
+            out.append(_gather(attr.attr_name, rows, numbers))
         return out
 
     def _get_tensor_size(self, attr: Any) -> tuple[int, ...]:
-        return tuple(self._rows_of(attr).shape)
+        """Of what ``get_tensor`` would give for the index; reads no row."""
+        rows, *others = self._rows_of(attr).shape
+        if attr.index is None:
+            return (rows, *others)
+        is_tensor = isinstance(attr.index, Tensor)
+        place = attr.index.device if is_tensor else torch.device("meta")  # where nothing is stored
+        return (*self._numbers(attr.index, rows, place).shape, *others)
 
     def get_all_tensor_attrs(self) -> list[Any]:
         """Of nodes; there are no others."""

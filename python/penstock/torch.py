@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from . import _frameworks
-from ._array import Array, open_array
+from ._array import Array, View, open_array
 from ._errors import Path
 from ._memory import item_bytes_of
 from ._runtime import Runtime
@@ -280,6 +280,18 @@ def _tensor_of(numbers: Any) -> Tensor:
         return numbers
     lies_there = hasattr(numbers, "__cuda_array_interface__")
     return torch.as_tensor(numbers, device=None if lies_there else "cpu")
+
+
+def _as_tensor(what: str, given: Any) -> Tensor:
+    """What is in memory as a tensor, and an Array or a View read at once. TypeError: it is none."""
+    try:
+        if isinstance(given, (Array, View)):
+            found: Tensor = given[:].to("cpu")
+            return found
+        return _tensor_of(given)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise TypeError(f"{what}: {type(given).__name__} makes no tensor ({error}); give a tensor, "
+                        "numbers of numpy or a list of them") from error
 
 
 class RowDataset(torch.utils.data.Dataset[Any]):

@@ -123,15 +123,16 @@ class Store(unittest.TestCase):
     def test_one_mask_for_arrays_of_several_lengths_is_refused(self):
         path = pathlib.Path(self.folder) / "short.npy"
         numpy.save(path, self.x[:50].numpy())
-        store = FeatureStore({"x": self.array, "c": ps.open_array(path, runtime=self.runtime)})
+        store = FeatureStore({"x": self.array,
+                              ("c", "x"): ps.open_array(path, runtime=self.runtime)})
         mask = torch.zeros(300, dtype=torch.bool)
         mask[7] = True
         with self.assertRaisesRegex(IndexError, "mask"):
             store.multi_get_tensor([TensorAttr(None, "x", index=mask),
-                                    TensorAttr(None, "c", index=mask)])
+                                    TensorAttr("c", "x", index=mask)])
         ids = torch.tensor([3, 9])
         for got in store.multi_get_tensor([TensorAttr(None, "x", index=ids),
-                                           TensorAttr(None, "c", index=ids)]):
+                                           TensorAttr("c", "x", index=ids)]):
             self.assertTrue(torch.equal(got, self.x[ids]))
 
     def test_negative_numbers_are_no_rows_of_an_array(self):
@@ -142,6 +143,19 @@ class Store(unittest.TestCase):
         self.assertEqual(self.store.get_tensor_size(group_name=None, attr_name="x"), (300, 16))
         self.assertEqual({attr.attr_name for attr in self.store.get_all_tensor_attrs()},
                          {"x", "y"})
+
+    def test_the_size_of_what_an_index_chooses(self):
+        ids = torch.tensor([5, 299, 5])
+        sent = pickle.loads(pickle.dumps(self.store))
+        for index in (ids, numpy.array([5]), ids.tolist(), ids.view(3, 1), 7, torch.tensor(7), [],
+                      slice(2, 9, 3), slice(9, 2), None, self.y == 2, (self.y == 2).byte(),
+                      range(3)):
+            for name in ("x", "y"):
+                asked = {"group_name": None, "attr_name": name, "index": index}
+                wanted = tuple(self.store.get_tensor(**asked).shape)
+                for store in (self.store, sent):
+                    with self.subTest(index=index, name=name):
+                        self.assertEqual(store.get_tensor_size(**asked), wanted)
 
     def test_batches_lie_where_the_first_array_is(self):
         other = ps.open_array(pathlib.Path(self.folder) / "x.npy", runtime=self.runtime)
@@ -165,8 +179,45 @@ class Store(unittest.TestCase):
     def test_what_it_does_not_have(self):
         with self.assertRaisesRegex(KeyError, "it has"):
             self.store.get_tensor(group_name=None, attr_name="z", index=None)
+
+    def test_features_of_edges_are_refused(self):
+        """PyG asks for each by the numbers of nodes, so rows of edges would be others' silently."""
         with self.assertRaisesRegex(ValueError, "edges"):
             FeatureStore({(("a", "to", "b"), "weight"): self.array})
+        for name in ("edge_attr", "edge_weight", "edge_index", "edge_type", "e_id", "edge_time",
+                     "train_edge", "edge"):
+            for features in ({"x": self.array, name: self.x}, {name: self.x}, {name: self.array},
+                             {(None, name): self.x}):
+                with self.subTest(name=name), \
+                        self.assertRaisesRegex(ValueError, f"{name}.*edges have no features here"):
+                    FeatureStore(features)
+        FeatureStore({"knowledge": self.x, "e": self.x, ("paper", "edge_count"): self.x})
+
+    def test_features_of_one_group_have_a_row_for_each_node(self):
+        for other in (self.x[:50], torch.zeros(2000, 3), self.x[:0]):
+            for group in (None, "paper"):
+                with self.subTest(count=len(other), group=group), self.assertRaisesRegex(
+                        ValueError, f"x.*300 rows.*w.*has {len(other)}"):
+                    FeatureStore({(group, "x"): self.array, (group, "w"): other})
+        with self.assertRaisesRegex(ValueError, "w.*no rows"):
+            FeatureStore({"w": torch.tensor(7)})
+
+    def test_features_of_numpy_lists_and_views(self):
+        ids = torch.tensor([3, 9, 3])
+        for given in (self.y.numpy(), self.y.tolist(), range(300), self.array[:], self.x.numpy()):
+            wanted = self.x if isinstance(given, ps.View) else torch.as_tensor(given)
+            store = FeatureStore({"x": self.array, "w": given})
+            with self.subTest(kind=type(given)):
+                got = store.multi_get_tensor([TensorAttr(None, "x", index=ids),
+                                              TensorAttr(None, "w", index=ids)])
+                self.assertTrue(torch.equal(got[0], self.x[ids]))
+                self.assertTrue(torch.equal(got[1], wanted[ids]))
+                self.assertEqual(store.get_tensor_size(group_name=None, attr_name="w"),
+                                 tuple(wanted.shape))
+                copy.deepcopy(store)
+        for wrong in (None, ["a"], numpy.array(["a"]), object(), [[1], [1, 2]]):
+            with self.subTest(wrong=wrong), self.assertRaisesRegex(TypeError, "'w'.*tensor"):
+                FeatureStore({"x": self.array, "w": wrong})
 
     def test_groups_of_a_heterogeneous_graph(self):
         store = FeatureStore({("paper", "x"): self.array, ("author", "x"): self.x[:10]})
@@ -196,7 +247,8 @@ class Store(unittest.TestCase):
                 self.assertTrue(torch.equal(ours.y, theirs.y))
                 self.assertTrue(torch.equal(ours.edge_index, theirs.edge_index))
         for start in ("fork", "spawn"):
-            with self.assertRaisesRegex(ChildProcessError, "filter_per_worker=False|child"):
+            with self.assertRaisesRegex(ChildProcessError,
+                                        "filter_per_worker=False.*num_workers=0"):
                 self.batches((self.store, graph), filter_per_worker=True, num_workers=1,
                              multiprocessing_context=start)
 
