@@ -10,9 +10,8 @@ from typing import Any, NoReturn, SupportsIndex
 
 from . import _core
 from ._errors import FormatError, Path, path_text
-from ._frameworks import NUMPY, call_stream, framework_of
-from ._memory import (Numbers, check_conversion, import_numpy, is_truth, no_memory, not_numbers,
-                      padding_of)
+from ._frameworks import NUMPY, call_stream, framework_of, row_of
+from ._memory import Numbers, check_conversion, import_numpy, no_memory, padding_of
 from ._opened import Opened
 from ._runtime import Runtime, default
 from ._table_numbers import enter, files_of
@@ -364,7 +363,7 @@ class Array(Opened[_core.Table]):
         if isinstance(key, tuple) or key is None or key is Ellipsis:
             raise TypeError("an Array is indexed by rows alone: t[3], t[a:b] or t[ids]; index the "
                             "result further")
-        row = _row_of(key)
+        row = row_of(key)
         if row is None:
             return self.gather(key)
         if row < 0:
@@ -515,22 +514,6 @@ class Array(Opened[_core.Table]):
         self._core.close()
 
 
-def _row_of(key: Any) -> int | None:
-    """The number of a single row; None: it is no number. ValueError: it is a truth value, or stands
-    for numbers that are not there yet."""
-    if getattr(key, "ndim", 0) != 0:
-        return None
-    if is_truth(key):
-        raise not_numbers(key, "a truth value is no number of a row")
-    try:
-        return operator.index(key)
-    except TypeError:
-        return None
-    except RuntimeError:
-        framework_of(key).numbers(key)  # says it, if that is why
-        raise
-
-
 class View:
     """Rows ``a`` to ``b`` of an Array, read when they are wanted: ``np.asarray(view)``, or
     ``view.to("cuda")``. Keeps no bytes."""
@@ -571,8 +554,11 @@ class View:
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
             return View(self._array, self._rows[key])
-        row = _row_of(key)
-        return self._array[self._rows[operator.index(key) if row is None else row]]
+        row = row_of(key)
+        if row is None:
+            raise TypeError("a View is indexed by a number or a slice; give the Array numbers of "
+                            "its own rows, or index np.asarray(view)")
+        return self._array[self._rows[row]]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         np = import_numpy()

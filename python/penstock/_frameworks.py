@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import math
+import operator
 import sys
 from functools import partial
 from typing import Any
 
 from ._dlpack import Exchanged
 from ._memory import (NUMBER_TYPES, TYPESTRS, Framework, Numbers, Rows, Unordered, check_shape,
-                      device_of, import_numpy, is_of, item_bytes_of, no_memory, not_numbers,
-                      numpy_dtype, only_bits, other_elements, row_stride, stands_in, wrong_out)
+                      device_of, import_numpy, is_of, is_truth, item_bytes_of, no_memory,
+                      not_numbers, numpy_dtype, only_bits, other_elements, row_stride, stands_in,
+                      wrong_out)
 
 
 class Numpy(Unordered):
@@ -497,6 +499,22 @@ def _find_framework(array: object) -> Framework:
     if hasattr(array, "__dlpack__") and not hasattr(array, "__array__"):
         return Exchanged()
     return NUMPY
+
+
+def row_of(key: Any) -> int | None:
+    """The number of a single row; None: it is no number. ValueError: it is a truth value, or stands
+    for numbers that are not there yet."""
+    if getattr(key, "ndim", 0) != 0:
+        return None
+    if is_truth(key):
+        raise not_numbers(key, "a truth value is no number of a row")
+    try:
+        return operator.index(key)
+    except TypeError:
+        return None
+    except RuntimeError:
+        framework_of(key).numbers(key)  # says it, if that is why
+        raise
 
 
 def stream_of(stream: object) -> int:

@@ -144,6 +144,19 @@ class raw_files(common.Case):
                 with self.assertRaisesRegex(ValueError, "^ids: "):
                     array[key]
 
+    def test_a_view_is_indexed_by_a_number_or_a_slice(self):
+        path = self.folder / "rows.npy"
+        np.save(path, np.arange(300).reshape(100, 3))
+        with ps.open_array(path, runtime=self.runtime()) as array:
+            view = array[2:10]
+            for wrong in ([1, 2], np.array([1, 2]), np.array([1]), (1, 2), None, 1.0, "a"):
+                with self.subTest(wrong=wrong), \
+                        self.assertRaisesRegex(TypeError, r"a number or a slice.*np\.asarray"):
+                    view[wrong]
+            for number in (3, -1, np.int64(3), np.array(3)):
+                np.testing.assert_array_equal(view[number], np.asarray(view)[number])
+            self.assertRaises(IndexError, lambda: view[8])
+
     def test_numbers_of_no_row_raise_and_are_forgotten(self):
         self.rt = self.runtime()
         path = self.folder / "rows.bin"
