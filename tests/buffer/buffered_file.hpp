@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <random>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,15 @@ using bytes = std::vector<std::uint8_t>;
 
 inline std::byte* begin_of(bytes& some) { return reinterpret_cast<std::byte*>(some.data()); }
 
+// A device moves all of a batch at once, so two moves of one frame have no order.
+inline void expect_each_frame_once(const std::vector<buffer::frame_move>& batch) {
+    std::set<std::uint32_t> host, device;
+    for (const buffer::frame_move& moved : batch) {
+        EXPECT_TRUE(host.insert(moved.host).second) << "host frame " << moved.host;
+        EXPECT_TRUE(device.insert(moved.device).second) << "device frame " << moved.device;
+    }
+}
+
 // Frames that move as late as they may: what was begun is done when it must have ended, or when
 // something else is asked of its queue. With `forgetful`, nothing is moved once in a while: the
 // canary.
@@ -33,6 +43,7 @@ public:
         : real_(std::move(real)), begun_(queues), forgetful_(forgetful) {}
     [[nodiscard]] std::byte* host_frames() const override { return real_->host_frames(); }
     int begin(unsigned queue, const std::vector<buffer::frame_move>& batch) override {
+        expect_each_frame_once(batch);
         if (queue >= begun_.size()) return real_->begin(queue, batch);
         if (const int code = end(queue); code != 0) return code;
         if (forgetful_ && ++calls_ % 100 == 0) return 0;
