@@ -77,6 +77,22 @@ TEST(combiner, a_posted_request_fails_where_another_thread_helps) {
     EXPECT_EQ(submitted(shared), std::optional<int>(0));
 }
 
+// What did not fit into a batch waits for the next thread that helps.
+TEST(combiner, tells_of_posted_requests_until_all_are_taken) {
+    std::size_t handled = 0;
+    buffer::combiner<counted_request> all{8, 2, std::chrono::microseconds(0),
+                                          [&](const auto& batch) { handled += batch.size(); }};
+    std::vector<counted_request> many(5);
+    for (counted_request& each : many) all.post(each);
+    for (const std::size_t done : {2u, 4u, 5u}) {
+        EXPECT_TRUE(all.has_posted()) << done;
+        all.help();
+        EXPECT_EQ(handled, done);
+    }
+    EXPECT_FALSE(all.has_posted());
+    for (const counted_request& each : many) EXPECT_TRUE(each.done);
+}
+
 // More than it was made for come, as those of threads that have no session.
 TEST(combiner, does_as_many_as_come) {
     const auto shared = std::make_shared<scarce_combiner>();
