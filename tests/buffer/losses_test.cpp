@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "buffered_file.hpp"
+#include "soon.hpp"
 
 namespace penstock::test::losses {
 
@@ -23,7 +24,7 @@ public:
     int begin(unsigned queue, const std::vector<buffer::frame_move>& batch) override {
         return fails ? -EIO : real_->begin(queue, batch);
     }
-    int end(unsigned queue) override { return fails ? -EIO : real_->end(queue); }
+    int end(unsigned queue) override { return fails || fails_to_end ? -EIO : real_->end(queue); }
     int compare(unsigned queue, const std::vector<buffer::frame_pair>& pairs,
                 std::vector<std::uint8_t>& equal) override {
         return fails ? -EIO : real_->compare(queue, pairs, equal);
@@ -33,7 +34,7 @@ public:
         return fails ? -EIO : real_->hash(queue, kind, host, out);
     }
 
-    bool fails = false;
+    bool fails = false, fails_to_end = false;
 
 private:
     const frames_owner real_;
@@ -122,6 +123,29 @@ TEST_P(losses, are_none_where_flushes_share_a_sync) {
     EXPECT_LE(f.env.calls(), 200u * sessions);
 }
 
+// The bytes came to the file after the sync had begun, so that one need not have them.
+TEST_P(losses, are_none_where_a_flush_comes_while_another_is_at_the_disk) {
+    buffered_file f(small(8, 8, order_kind::lru), bytes(4 * page_bytes, 1), GetParam());
+    auto first = f.all->open_session(), second = f.all->open_session();
+    const std::byte nine{9};
+    ASSERT_EQ(first->write(0, 0, &nine, 1), 1);
+    f.env.set({.calls = fault::call_sync});
+    f.env.stall(fault::call_sync);
+    std::thread one([&] { EXPECT_EQ(first->flush(0), 0); });
+    EXPECT_TRUE(soon([&] { return f.env.stalled() == 1; }));
+    std::thread other([&] {
+        EXPECT_EQ(second->write(0, page_bytes, &nine, 1), 1);
+        EXPECT_EQ(second->flush(0), 0);
+    });
+    EXPECT_TRUE(soon([&] { return f.on_disk()[page_bytes] == 9; }));
+    // So that it finds the first one there; if it comes later, it begins a sync of its own.
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    f.env.release();
+    one.join();
+    other.join();
+    EXPECT_EQ(f.env.calls(), 2u);
+}
+
 // What a signal ended has lost nothing; of a file that is only read nothing can be lost.
 TEST_P(losses, are_none_where_a_signal_ends_a_sync_or_the_file_is_only_read) {
     buffered_file f(small(8, 8, order_kind::lru), bytes(4 * page_bytes, 1), GetParam());
@@ -161,6 +185,32 @@ TEST_P(losses, of_a_device_are_told_by_every_flush) {
     EXPECT_EQ(session->flush(0), -EIO);
     EXPECT_EQ(session->flush(0), -EIO);
     device->fails = false;
+    EXPECT_EQ(session->flush(0), -EIO);
+    EXPECT_NE(f.on_disk()[0], 9);
+}
+
+// The page that goes to the device is lost, though the one that comes is there.
+TEST(losses_of_a_demotion, are_told_to_the_thread_that_made_room) {
+    failing_frames* device = nullptr;
+    const auto around = [&](frames_owner real) {
+        auto made = std::make_unique<failing_frames>(std::move(real));
+        device = made.get();
+        return made;
+    };
+    constexpr std::uint32_t host_pages = 6;
+    buffered_file f(small(host_pages, 8, order_kind::lru), pattern(3, 20 * page_bytes),
+                    backend::cpu, around);
+    auto session = f.all->open_session();
+    const std::byte nine{9};
+    ASSERT_EQ(session->write(0, 0, &nine, 1), 1);
+    fixed_page page;
+    for (std::uint64_t other = 1; other < host_pages; ++other) {
+        ASSERT_EQ(session->fix({other, 0}, use_kind::read, page), 0);
+        session->unfix(page, false);
+    }
+    device->fails_to_end = true;
+    EXPECT_EQ(session->fix({host_pages, 0}, use_kind::read, page), -EIO);
+    device->fails_to_end = false;
     EXPECT_EQ(session->flush(0), -EIO);
     EXPECT_NE(f.on_disk()[0], 9);
 }
