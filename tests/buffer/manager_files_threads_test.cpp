@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "buffered_file.hpp"
+#include "soon.hpp"
 
 namespace penstock::test::manager_files_threads {
 
@@ -206,6 +207,34 @@ TEST_P(shared_files, forget_what_is_being_written) {
         EXPECT_EQ(f.on_disk()[apart * page_bytes], failing ? 1 : 9);
         f.expect_right();
     }
+}
+
+// It waits for a page that another session has, and the cut waits for that session too.
+TEST_P(shared_files, let_no_thread_wait_for_a_page_behind_their_new_end) {
+    manager_settings settings = small(16, 8, order_kind::lru);
+    settings.sessions = 4;
+    settings.wait_ms = 3'600'000;
+    buffered_file f(settings, bytes(10 * page_bytes, 1), GetParam());
+    auto holder = f.all->open_session();
+    fixed_page held;
+    ASSERT_EQ(holder->fix({5, 0}, use_kind::write, held), 0);
+    std::atomic<int> code_of_waiter{1};
+    std::jthread waiter([&] {
+        fixed_page wanted;
+        const auto session = f.all->open_session();
+        const int code = session->fix({5, 0}, use_kind::write, wanted);
+        if (code == 0) session->unfix(wanted, false);
+        code_of_waiter = code;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_EQ(code_of_waiter, 1);
+    std::jthread cutter([&] { EXPECT_EQ(f.all->open_session()->resize(0, 2 * page_bytes), 0); });
+    EXPECT_TRUE(soon([&] { return code_of_waiter != 1; }));
+    EXPECT_EQ(code_of_waiter, -EINVAL);
+    holder->unfix(held, false);
+    cutter.join();
+    waiter.join();
+    f.expect_right();
 }
 
 TEST_P(shared_files, lose_nothing_while_they_grow_and_shrink) {
