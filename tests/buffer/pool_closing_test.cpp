@@ -167,6 +167,21 @@ TEST_P(closing, of_a_part_that_times_out_leaves_the_file_as_it_was) {
         }
 }
 
+// Behind the old end zeros have to come, in a page that another session has.
+TEST_P(closing, that_cannot_be_made_longer_leaves_the_file_as_long_as_it_was) {
+    constexpr std::uint64_t end = 3 * page_bytes + 77;
+    make(100);
+    ASSERT_EQ(pool->resize_file(number, end), 0);
+    fixed_page held;
+    ASSERT_EQ(session->fix({3, number}, use_kind::write, held), 0);
+    EXPECT_EQ(pool->resize_file(number, 8 * page_bytes), -ETIMEDOUT);
+    EXPECT_EQ(pool->file_bytes(number), static_cast<std::int64_t>(end));
+    EXPECT_EQ(read_file(name).size(), end);
+    session->unfix(held, false);
+    EXPECT_EQ(pool->resize_file(number, 8 * page_bytes), 0);
+    EXPECT_EQ(read_file(name).size(), 8 * page_bytes);
+}
+
 // A session may wait for a page that the thread has which cuts the file elsewhere.
 TEST_P(closing, of_a_part_does_not_wait_for_those_that_wait) {
     make(20'000);
