@@ -1,11 +1,13 @@
-// Turns where there is no memory to note them: none is taken, so none is waited for. Every
-// allocation of the program goes through the operators of this file.
+// Turns where there is no memory to note them: none is taken, so none is waited for; and pages that
+// cannot be written where there is none to keep them. Every allocation of the program goes through
+// the operators of this file.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <new>
 #include <vector>
 
+#include "buffer/buffered_file.hpp"
 #include "buffer/pool/locked_core.hpp"
 
 namespace {
@@ -87,6 +89,31 @@ TEST(frame_turns, ask_for_no_memory_where_room_was_made) {
     EXPECT_NO_THROW(turns.take(moves, wanted));
     is_scarce = false;
     EXPECT_TRUE(turns.have_come(wanted));
+}
+
+// The page has to go, its write fails, and one allocation after it fails, whichever: either the
+// page comes to its file all the same, or every flush says that it did not.
+TEST(pages_that_cannot_be_written, are_not_lost_in_silence_without_memory) {
+    constexpr std::uint64_t page_bytes = 512, pages = 12;
+    for (const auto policy : {buffer::policy_kind::gram, buffer::policy_kind::dedu})
+        for (std::uint64_t left = 0; left < 12; ++left) {
+            buffered_file f(small(5, 0, buffer::order_kind::lru), pattern(9, pages * page_bytes),
+                            buffer_kind(backend::cpu, policy));
+            auto session = f.all->open_session();
+            const auto nine = static_cast<std::byte>(~f.on_disk()[0]);
+            ASSERT_EQ(session->write(0, 0, &nine, 1), 1);
+            f.env.set({.calls = fault::call_write, .nth = 1, .error = -ENOSPC});
+            allocations_left = left;
+            is_scarce = true;
+            std::byte byte{};
+            for (std::uint64_t page = 1; page < pages && f.env.calls() == 0; ++page)
+                static_cast<void>(session->read(0, page * page_bytes, &byte, 1));
+            is_scarce = false;
+            EXPECT_EQ(f.env.calls(), 1u) << "the page had to go";
+            for (int i = 0; i < 2; ++i)
+                if (const int code = session->flush(0); code == 0)
+                    EXPECT_EQ(f.on_disk()[0], static_cast<std::uint8_t>(nine)) << left;
+        }
 }
 
 }  // namespace penstock::test
