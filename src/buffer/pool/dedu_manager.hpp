@@ -51,6 +51,9 @@ public:
         : frame_lender(settings, env), pages_(pages) {}
 
 protected:
+    [[nodiscard]] std::uint64_t size_of(std::uint32_t number) const override {
+        return pages_.file_at(number)->bytes;
+    }
     bool copy_part(page_id id, std::uint64_t from, std::uint64_t bytes, std::byte* to) override {
         return id.page < pages_.file_at(id.file)->pages &&
                pages_.copy(id, to, from, bytes) == found_by_entry::taken;

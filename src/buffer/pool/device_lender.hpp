@@ -73,6 +73,9 @@ public:
     }
 
 protected:
+    [[nodiscard]] std::uint64_t size_of(std::uint32_t number) const override {
+        return pages_.file_at(number).bytes;
+    }
     bool copy_part(page_id id, std::uint64_t from, std::uint64_t bytes, std::byte* to) override {
         std::uint32_t frame = 0;
         if (id.page >= pages_.file_at(id.file).pages ||

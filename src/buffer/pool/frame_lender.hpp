@@ -6,7 +6,8 @@
 // that it had before the first of its pages was loaded, when nothing had it open to write either
 // (os/file_kind.hpp); on tmpfs also only if no open to write was passed through a mount since then
 // (hub/file_version.hpp). This is asked after the bytes were copied: a change that came before is
-// seen, and one that comes later leaves bytes that the file had meanwhile.
+// seen, and one that comes later leaves bytes that the file had meanwhile. A buffer has zeros
+// behind the end that it knows, so that has to be the one of the identity.
 //
 // Nothing here waits for a session, the disk or a kernel: what is not to be had at once is not
 // lent.
@@ -159,6 +160,7 @@ public:
     std::uint64_t copy(const host::frame_wish& wanted, std::byte* to) final {
         return files.find(wanted.file, [&](std::uint32_t number, const lent_files::version& known) {
             std::uint64_t done = 0;
+            if (!has_size_of(number, known)) return done;
             while (done < wanted.bytes) {
                 const std::uint64_t at = wanted.offset + done, in_page = at % page_bytes_,
                                     count = std::min(page_bytes_ - in_page, wanted.bytes - done);
@@ -170,13 +172,15 @@ public:
     }
     std::shared_ptr<host::frame_copy> begin(const host::frame_wish& wanted) final {
         return files.find(wanted.file, [&](std::uint32_t number, const lent_files::version& known) {
-            return begin_part(number, known, wanted);
+            return has_size_of(number, known) ? begin_part(number, known, wanted) : nullptr;
         });
     }
 
     lent_files files;
 
 protected:
+    // As the buffer has it, of a file that is not removed meanwhile.
+    [[nodiscard]] virtual std::uint64_t size_of(std::uint32_t number) const = 0;
     // Bytes of a page, if a frame of the host has it and no session changes it just now.
     virtual bool copy_part(page_id id, std::uint64_t from, std::uint64_t bytes, std::byte* to) = 0;
     // Pages from the first of the wish on that frames of the device have. Null: none.
@@ -186,6 +190,12 @@ protected:
     }
 
     const std::uint64_t page_bytes_;
+
+private:
+    // Once is enough: before another size is set `known` is void.
+    [[nodiscard]] bool has_size_of(std::uint32_t number, const lent_files::version& known) const {
+        return size_of(number) == known.identity.size_bytes;
+    }
 };
 
 }  // namespace penstock::buffer
