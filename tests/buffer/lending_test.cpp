@@ -165,6 +165,39 @@ TEST_P(lent_pool, gives_nothing_of_another_version_until_all_was_forgotten) {
     EXPECT_EQ(runtime_->stats().buffer_loads, 0u);
 }
 
+// The buffer has the size that it was told, and zeros behind it in the page that was the last one.
+TEST_P(lent_pool, gives_no_zeros_where_the_file_has_become_longer) {
+    constexpr std::uint64_t short_by = 100;
+    const content whole = content_;
+    content_.resize(size - short_by);
+    write_file(path_, content_);
+    let_files_settle();
+    make_pool(2 * pages);
+    const auto load = [&] {
+        content there(size);
+        EXPECT_EQ(session_->read(number_, 0, reinterpret_cast<std::byte*>(there.data()), size),
+                  static_cast<std::int64_t>(size - short_by));
+    };
+    load();
+    write_file(path_, whole);
+    let_files_settle();
+    ASSERT_EQ(session_->forget(number_, 0, every_page), 0);
+    load();
+    EXPECT_TRUE(read_in_kernel() == whole);
+    {
+        const auto r = map_whole(*runtime_, path_, protection::read);
+        EXPECT_TRUE(peek(*r, backend::cpu, 0, size) == whole);
+    }
+    // And with its size it is lent again.
+    ASSERT_EQ(session_->resize(number_, size), 0);
+    ASSERT_EQ(session_->forget(number_, 0, every_page), 0);
+    content_ = whole;
+    read_in_session();
+    runtime_ = make_runtime(options_);
+    EXPECT_TRUE(read_in_kernel() == whole);
+    EXPECT_EQ(runtime_->stats().buffer_loads, pages);
+}
+
 // The canary: a buffer that does not look at the version gives old bytes.
 TEST_P(lent_pool, that_does_not_look_at_the_version_is_found_out) {
     make_pool(2 * pages, file_access::read, true);
