@@ -12,11 +12,13 @@
 #include <random>
 #include <thread>
 
+#include "buffer/buffered_file.hpp"
 #include "buffer/pool/manager.hpp"
 #include "hub/hub.hpp"
 #include "os/file_kind.hpp"
 #include "region/support.hpp"
 #include "rounds.hpp"
+#include "soon.hpp"
 
 namespace penstock::test::lending {
 
@@ -401,6 +403,137 @@ TEST_P(lent_pool, that_is_late_keeps_no_kernel_waiting) {
     EXPECT_EQ(runtime_->stats().buffer_device_loads, 0u);
     shared.frames.leave(slow);
     shared.frames.known.remove(key);
+}
+
+namespace {
+
+// Frames that begin no move while they are held.
+class held_frames final : public buffer::device_frames {
+public:
+    explicit held_frames(const buffer::frames_shape& shape)
+        : real_(buffer::make_cpu_frames(shape, why_)) {}
+    [[nodiscard]] std::byte* host_frames() const override { return real_->host_frames(); }
+    int begin(unsigned queue, const std::vector<buffer::frame_move>& batch) override {
+        ++waiting;
+        EXPECT_TRUE(soon([&] { return !are_held; }));
+        --waiting;
+        return real_->begin(queue, batch);
+    }
+    int end(unsigned queue) override { return real_->end(queue); }
+    int copy_out(const std::vector<buffer::frame_move>& some) override {
+        return real_->copy_out(some);
+    }
+    int compare(unsigned queue, const std::vector<buffer::frame_pair>& pairs,
+                std::vector<std::uint8_t>& equal) override {
+        return real_->compare(queue, pairs, equal);
+    }
+    int hash(unsigned queue, buffer::signature_kind kind, const std::vector<std::uint32_t>& host,
+             std::vector<buffer::content_hash>& out) override {
+        return real_->hash(queue, kind, host, out);
+    }
+
+    std::atomic<bool> are_held{false};
+    std::atomic<int> waiting{0};
+
+private:
+    std::string why_;
+    const std::unique_ptr<device_frames> real_;
+};
+
+// A system that says of each file that it has a writer, if it is told to.
+struct writers_of_all final : fault::faulty_environment {
+    int facts(int handle, host::file_facts& out) override {
+        const int code = faulty_environment::facts(handle, out);
+        if (has_writer) out.writing = host::writers::some;
+        return code;
+    }
+    bool has_writer = false;
+};
+
+// A manager that lends a file, and nothing that asks for it but the test.
+struct lent_manager : testing::Test {
+    static constexpr std::uint32_t host_pages = 6;
+
+    lent_manager() {
+        write_file(folder / "f", whole);
+        let_files_settle();
+        host::file_facts facts;
+        fd = host::open_regular(env, folder / "f", facts);
+        key = host::key_of(facts.identity);
+        EXPECT_TRUE(buffer::manager::make(settings, frames, env, all).ok());
+        all->lend_to(shared);
+        EXPECT_EQ(all->add_file(fd, whole.size(), file_access::read), 0);
+    }
+    ~lent_manager() override {
+        all->leave(shared);
+        all.reset();
+        ::close(fd);
+    }
+    [[nodiscard]] host::frame_wish wish_of(std::uint64_t number) {
+        return {key, env, fd, number * page, page};
+    }
+    void read_page(buffer::session& session, std::uint64_t number) {
+        content there(page);
+        EXPECT_EQ(session.read(0, number * page, begin_of(there), page),
+                  static_cast<std::int64_t>(page));
+        EXPECT_TRUE(there == page_of(number));
+    }
+    [[nodiscard]] content page_of(std::uint64_t number) const {
+        const auto first = whole.begin() + static_cast<std::ptrdiff_t>(number * page);
+        return {first, first + page};
+    }
+    std::shared_ptr<host::frame_copy> begin_copy(std::uint64_t number) {
+        return shared.frames.first_of(
+            [&](host::frame_source& source) { return source.begin(wish_of(number)); });
+    }
+    std::uint64_t copy_from_host(std::uint64_t number, content& to) {
+        return shared.frames.first_of(
+            [&](host::frame_source& source) { return source.copy(wish_of(number), begin_of(to)); });
+    }
+
+    const temporary_folder folder;
+    const content whole = pattern(5, 2 * host_pages * page);
+    writers_of_all env;
+    host::hub shared;
+    const buffer::manager_settings settings =
+        small(host_pages, 2 * host_pages, buffer::order_kind::lru, page);
+    held_frames frames{buffer::frames_for(settings)};
+    std::unique_ptr<buffer::manager> all;
+    host::file_key key;
+    int fd = -1;
+};
+
+}  // namespace
+
+// The core has it in the device by then, and its bytes are still on their way.
+TEST_F(lent_manager, lends_no_page_that_is_on_its_way_to_the_device) {
+    const auto session = all->open_session();
+    for (std::uint64_t number = 0; number < host_pages; ++number) read_page(*session, number);
+    frames.are_held = true;
+    std::thread other([&] { read_page(*session, host_pages); });  // page 0 goes for it
+    ASSERT_TRUE(soon([&] { return frames.waiting == 1; }));
+    EXPECT_EQ(begin_copy(0), nullptr);
+    frames.are_held = false;
+    other.join();
+    std::shared_ptr<host::frame_copy> copy;
+    ASSERT_TRUE(soon([&] { return (copy = begin_copy(0)) != nullptr; }));
+    ASSERT_TRUE(soon([&] { return copy->has_ended(); }));
+    content there(page);
+    EXPECT_EQ(copy->take(wish_of(0), begin_of(there)), page);
+    EXPECT_TRUE(there == page_of(0));
+}
+
+// Its times are those that it had, and what the writer stores may come without others.
+TEST_F(lent_manager, lends_nothing_while_the_file_has_a_writer) {
+    const auto session = all->open_session();
+    read_page(*session, 0);
+    content there(page);
+    EXPECT_EQ(copy_from_host(0, there), page);
+    EXPECT_TRUE(there == page_of(0));
+    env.has_writer = true;
+    EXPECT_EQ(copy_from_host(0, there), 0u);
+    env.has_writer = false;
+    EXPECT_EQ(copy_from_host(0, there), page);
 }
 
 namespace {
