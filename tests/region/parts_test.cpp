@@ -282,6 +282,36 @@ TEST(page_masks, what_is_written_back_goes_around_them) {
     ::close(fd);
 }
 
+// Those of one owner are added to what it has, and with what others have: none of them is written.
+TEST(page_masks, of_one_page_are_joined_and_those_added_anew_are_not_settled) {
+    const test::temporary_folder folder;
+    const std::string path = folder / "f";
+    test::write_file(path, std::vector<std::uint8_t>(page_bytes, 1));
+    const int fd = ::open(path.c_str(), O_RDWR);
+    ASSERT_GE(fd, 0);
+    const auto mark = [](std::size_t byte) {
+        std::vector<std::byte> out(mark_bytes);
+        out[byte / 8] = static_cast<std::byte>(1u << byte % 8);
+        return out;
+    };
+    const std::vector<std::byte> fresh(page_bytes, std::byte{2});
+    page_masks masks;
+    const int owner = 1, other_owner = 2;
+    masks.add(&owner, {0}, mark(10).data());
+    masks.settle(&owner, {0});
+    masks.add(&owner, {0}, mark(20).data());
+    masks.add(&other_owner, {0}, mark(30).data());
+    masks.forget_settled({0, 1});
+    EXPECT_EQ(masks.write_around(fd, fresh.data(), page_bytes, 0),
+              static_cast<std::int64_t>(page_bytes));
+    std::vector<std::uint8_t> expected(page_bytes, 2);
+    for (const std::size_t byte : {10, 20, 30}) expected[byte] = 1;
+    std::vector<std::uint8_t> now(page_bytes);
+    EXPECT_EQ(::pread(fd, now.data(), page_bytes, 0), static_cast<ssize_t>(page_bytes));
+    EXPECT_EQ(now, expected);
+    ::close(fd);
+}
+
 // The file has each marked byte, nothing behind its end, and, exactly, no byte that was not marked.
 TEST(home_writer, writes_what_is_marked) {
     std::mt19937_64 random(4);
