@@ -170,9 +170,11 @@ struct slow_turns final : region::stream_turns {
         std::condition_variable changed;
         std::uint32_t begun = 0, may_reach = 0, ended = 0;
         int refusal = 0, failure = 0;
+        std::function<void()> before_begin = [] {};
     };
     explicit slow_turns(facts& of) : facts_(of) {}
     int begin(std::uint32_t number, void*) override {
+        facts_.before_begin();
         const std::lock_guard lock(facts_.mutex);
         if (facts_.refusal != 0) return facts_.refusal;
         facts_.begun = number;
@@ -234,6 +236,37 @@ TEST_F(request_order, a_turn_that_is_refused_leaves_no_request) {
     let_reach(1);
     EXPECT_EQ(requests.add(nullptr, [&] { return ++done; })->wait(), 1)
         << "it has the number that was refused";
+}
+
+// It waits for the request that is refused, if it comes in between.
+TEST_F(request_order, a_turn_that_is_refused_keeps_no_thread_waiting) {
+    facts.refusal = -EBUSY;
+    std::atomic<bool> drained{false};
+    std::thread waiter;
+    facts.before_begin = [&] {
+        waiter = std::thread([&] {
+            requests.drain();
+            drained = true;
+        });
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        EXPECT_FALSE(drained);
+    };
+    EXPECT_EQ(requests.add(nullptr, [] { return 1; })->wait(), -EBUSY);
+    const bool has_ended = soon([&] { return drained.load(); });
+    EXPECT_TRUE(has_ended);
+    if (has_ended) waiter.join();
+    else waiter.detach();
+}
+
+TEST_F(request_order, a_request_that_was_in_time_is_not_late_afterwards) {
+    let_reach(1);
+    std::atomic<int> told{0};
+    constexpr std::chrono::milliseconds longest{200};
+    region::request_thread hurried([this](int&) { return std::make_unique<slow_turns>(facts); },
+                                   longest, [&] { ++told; });
+    const std::int64_t result = hurried.add(nullptr, [] { return 5; })->wait();
+    std::this_thread::sleep_for(2 * longest);
+    if (result == 5) EXPECT_EQ(told, 0);
 }
 
 TEST_F(request_order, a_stream_that_fails_ends_its_request_without_work_and_goes_on) {
