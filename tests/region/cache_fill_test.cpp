@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "hub/hub.hpp"
+#include "os/file_kind.hpp"
 #include "region/support.hpp"
 
 namespace penstock::test {
@@ -49,6 +51,23 @@ protected:
     content content_ = pattern(7, file_size);
     options options_;
     std::unique_ptr<runtime> runtime_;
+};
+
+// Lends what another one does, and finds each time that the file was written meanwhile.
+struct doubting_source final : host::page_source {
+    std::uint64_t read(int, std::uint64_t, std::uint64_t, const host::byte_sink&) override {
+        return 0;
+    }
+    bool lend(const host::file_identity& now, host::lent_file& out) override {
+        return real->lend(now, out);
+    }
+    bool is_lent_as_is(const host::lent_file& lent) override {
+        EXPECT_TRUE(real->is_lent_as_is(lent));
+        ++asked;
+        return false;
+    }
+    host::page_source* real = nullptr;
+    int asked = 0;
 };
 
 }  // namespace
@@ -104,6 +123,34 @@ TEST_P(region_from_cache, a_file_that_changed_is_read_itself) {
     r = map(protection::read);
     EXPECT_EQ(r->traffic().pages_from_caches, file_pages) << "and now the newer one";
     expect_right(*r);
+}
+
+TEST_P(region_from_cache, what_came_from_a_file_that_is_written_meanwhile_is_read_again) {
+    host::hub shared;
+    host::runtime_hooks hooks;
+    hooks.shared = &shared;
+    runtime_ = make_runtime(options_, hooks);
+    read_in_kernel(0, file_size);
+    host::file_facts facts;
+    const int fd = host::open_regular(host::linux_environment(), path_, facts);
+    ASSERT_GE(fd, 0);
+    doubting_source doubting;
+    shared.visit_caches(facts.identity, [&](host::page_source& source, const host::lent_file&) {
+        doubting.real = &source;
+    });
+    ::close(fd);
+    ASSERT_NE(doubting.real, nullptr);
+    shared.leave(*doubting.real);
+    shared.enter(doubting);
+    {
+        const auto r = map(protection::read);
+        EXPECT_EQ(doubting.asked, 1);
+        EXPECT_EQ(r->traffic().pages_from_caches, 0u);
+        expect_right(*r);
+    }
+    shared.leave(doubting);
+    shared.enter(*doubting.real);
+    runtime_.reset();
 }
 
 TEST_P(region_from_cache, nothing_comes_from_a_cache_that_kernels_write_the_file_through) {
