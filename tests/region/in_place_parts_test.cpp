@@ -16,6 +16,7 @@
 #include "fault/faulty_environment.hpp"
 #include "os/page_watch.hpp"
 #include "os/pinnable_memory.hpp"
+#include "region/coarse_times.hpp"
 #include "region/in_place_region.hpp"
 #include "region/placement.hpp"
 #include "region/support.hpp"
@@ -196,6 +197,22 @@ TEST_F(registering, parts_whose_pages_left_the_file_are_registered_anew) {
     EXPECT_EQ(driver_.calls, calls + static_cast<int>(parts.size()));
     EXPECT_EQ(r->close(nullptr), 0);
     EXPECT_TRUE(driver_.registered.empty());
+}
+
+// The file has a hole by then, and the times that it had.
+TEST_F(registering, pages_that_leave_without_other_times_are_found_while_these_are_no_proof) {
+    coarse_times env;
+    home_.reset();
+    ASSERT_EQ(region::shared_files::of(hub_).open_home(env, path_, false, home_), 0);
+    const auto r = make();
+    ASSERT_TRUE(r->open().ok());
+    const int calls = driver_.calls;
+    ASSERT_EQ(::truncate(path_.c_str(), static_cast<off_t>(size_ - 4096 - 1)), 0);
+    ASSERT_EQ(::truncate(path_.c_str(), static_cast<off_t>(size_)), 0);
+    EXPECT_EQ(r->acquire({}, nullptr), 0);
+    EXPECT_EQ(driver_.calls, calls + 1);
+    EXPECT_EQ(r->close(nullptr), 0);
+    home_.reset();
 }
 
 TEST_F(registering, a_hole_in_the_middle_is_found) {
