@@ -137,6 +137,35 @@ TEST_P(buffered_source, leaves_errors_behind_the_end_to_the_source) {
     buffer_->closed(file_node);
 }
 
+// Its pages are of before the change, and cannot be forgotten.
+TEST_P(buffered_source, is_not_read_where_a_file_has_become_too_large_for_it) {
+    constexpr off_t too_large = (off_t{4} << 20) * page_bytes + 1;  // a word for each page
+    for (const bool is_open_meanwhile : {true, false}) {
+        const host::owned_fd out = open_file(O_RDWR | O_TRUNC);
+        append(out.get(), 0, std::byte{1}, page_bytes);
+        mount::node& file_node = look_up();
+        byte_list room(page_bytes);
+        const auto expect_read = [&](std::byte expected) {
+            EXPECT_EQ(read(file_node, out.get(), 0, room), page_bytes);
+            EXPECT_EQ(room[0], expected) << is_open_meanwhile;
+        };
+        buffer_->opened(file_node, out.get());
+        expect_read(std::byte{1});
+        if (!is_open_meanwhile) buffer_->closed(file_node);
+        append(out.get(), 0, std::byte{2}, page_bytes);
+        if (::ftruncate(out.get(), too_large) != 0) GTEST_SKIP() << "no files as large as that";
+        buffer_->changed(file_node, 0, UINT64_MAX);
+        if (!is_open_meanwhile) buffer_->opened(file_node, out.get());
+        expect_read(std::byte{2});
+        buffer_->closed(file_node);
+        append(out.get(), 0, std::byte{3}, page_bytes);
+        ASSERT_EQ(::ftruncate(out.get(), page_bytes), 0);
+        buffer_->opened(file_node, out.get());
+        expect_read(std::byte{3});
+        buffer_->closed(file_node);
+    }
+}
+
 // A file that is found through two mounts of the source is two nodes.
 TEST_P(buffered_source, hears_of_changes_by_another_node_of_the_file) {
     const host::owned_fd out = open_file(O_RDWR);
