@@ -128,6 +128,29 @@ TEST_P(mounted_regions, only_the_pages_that_a_program_wrote_are_fetched) {
     EXPECT_EQ(one_.close_file(), 0);
 }
 
+// By calls that bring no bytes of the program's own.
+TEST_P(mounted_regions, pages_that_a_program_copied_or_punched_are_fetched) {
+    constexpr std::uint64_t grain = 4096, size = 64 * grain;
+    write_file(folder_ / "source/g", pattern(4, size));
+    const auto r = map_whole(*runtime_, make_file(pattern(3, size)), protection::read, by_page);
+    const auto expect_fetched = [&](std::int64_t pages) {
+        EXPECT_EQ(r->acquire(), pages);
+        EXPECT_EQ(peek(*r, where(), 0, size), read_file(folder_ / "source/f"));
+    };
+    const int from = ::open((folder_ / "point/g").c_str(), O_RDONLY),
+              to = ::open(seen_as().c_str(), O_RDWR);
+    off_t from_at = 10 * grain, to_at = 20 * grain;
+    EXPECT_EQ(::copy_file_range(from, &from_at, to, &to_at, 3 * grain, 0),
+              static_cast<ssize_t>(3 * grain));
+    expect_fetched(3);
+    const int code =
+        ::fallocate(to, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 40 * grain, 2 * grain);
+    EXPECT_TRUE(code == 0 || errno == EOPNOTSUPP) << errno;
+    expect_fetched(code == 0 ? 2 : 0);
+    ::close(from);
+    ::close(to);
+}
+
 namespace {
 
 // How many words differ, and the first of them; nothing if none does.
