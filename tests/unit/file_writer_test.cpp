@@ -288,6 +288,23 @@ TEST_F(file_writing, what_is_stored_is_not_known_beside_a_cut) {
     EXPECT_EQ(writer.stored().bytes, 9 * page);
 }
 
+// Too few for a second thread, and the first has taken its list already.
+TEST_F(file_writing, orders_that_come_meanwhile_are_left_to_the_thread_that_writes) {
+    write_scratch other_scratch;
+    bool came = false;
+    file.meanwhile = [&] {
+        if (std::exchange(came, true)) return;
+        put(7, 'b');
+        EXPECT_FALSE(writer.run(other_scratch, counters, write_errors));
+    };
+    put(3, 'a');
+    EXPECT_TRUE(writer.run(scratch, counters, write_errors)) << "it has to come again";
+    EXPECT_FALSE(pages.back().answered());
+    EXPECT_FALSE(writer.run(scratch, counters, write_errors));
+    for (const staged_page& entry : pages) EXPECT_TRUE(entry.answered()) << entry.number;
+    EXPECT_EQ(at(7 * page), 'b');
+}
+
 // Threads that put pages and write: every page is written and answered once, and no more of them
 // write at a time than may.
 TEST_F(file_writing, many_threads) {
