@@ -76,6 +76,24 @@ TEST(life_directory, more_changes_than_the_list_has_miss_none) {
     EXPECT_TRUE(has_nine);
 }
 
+// While it is read the list comes round, over a place that was not read yet.
+TEST(life_directory, changes_that_come_meanwhile_hide_none) {
+    life_directory directory;
+    ASSERT_EQ(directory.make(slots), 0);
+    life_reader reader = reader_of(directory);
+    reader.read([](offered, const file_life&) {});
+    directory.set(life_with(4, 1), offered::to_read);
+    directory.set(life_with(5, 2), offered::to_read);
+    bool has_five = false;
+    std::uint64_t left = listed_changes;
+    EXPECT_EQ(reader.read([&](offered, const file_life& life) {
+        has_five = has_five || life.slot == 5;
+        for (; left != 0; --left) directory.set(life_with(1, left), offered::to_read);
+    }),
+              2u);
+    EXPECT_TRUE(has_five);
+}
+
 // A writer that was killed in the middle leaves an odd number.
 TEST(life_directory, record_under_change_has_no_life_and_is_read_again) {
     life_directory directory;
