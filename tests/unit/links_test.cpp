@@ -61,6 +61,34 @@ TEST(links, second_device_reads_the_first_ones_pages) {
     EXPECT_EQ(second.file_reads, 0u);
 }
 
+// A reader that began before has the view of the guest that had the place before.
+TEST(links, a_guest_has_entries_only_while_it_is_connected) {
+    constexpr std::uint32_t slots = 4;
+    const auto device = host::make_cpu_device();
+    engine::cache_view view{};
+    view.file_slots = slots;
+    view.neighbours = static_cast<engine::neighbour_view*>(
+        device->allocate_device(sizeof(engine::neighbour_view)));
+    view.neighbour_entries = static_cast<engine::neighbour_entry*>(
+        device->allocate_device(slots * sizeof(engine::neighbour_entry)));
+    host::links all({{device.get(), view}}, 1);
+    const host::file_life life{0, 1, 2, false, {1, 2, 3, 4, 5}};
+    all.observer(0).entered(life);
+    const auto shared_now = [&] {
+        all.guest_has(0, life, false);
+        all.settle();
+        return all.shared_lives();
+    };
+    for (int round = 0; round < 2; ++round) {
+        ASSERT_EQ(all.place(0, engine::neighbour_view{}), 0);
+        EXPECT_EQ(shared_now(), 0u) << round;
+        all.connect_guest(0);
+        EXPECT_EQ(shared_now(), 1u) << round;
+        all.withdraw(0);
+        EXPECT_EQ(all.shared_lives(), 0u) << round;
+    }
+}
+
 TEST(links, none_where_the_option_is_off) {
     const temporary_folder folder;
     const auto bytes = pattern(1, 20 * page + 100);
