@@ -275,6 +275,28 @@ TEST_F(hostile_share, open_for_writing_does_not_wait_for_ever) {
     }));
 }
 
+// It answers ahead of time for all that is to come, and nothing when it is asked.
+TEST_F(hostile_share, answer_of_more_than_there_is_counts_for_no_later_open) {
+    const std::string path = make_file("data", pattern(1, 2 * page));
+    const auto rt = make_runtime(quick());
+    pretender other;
+    other.connect(sockets());
+    other.greet();
+    ASSERT_TRUE(comes_true([&] { return linked(*rt) == 1; }));
+    other.say(link_verb::seen, UINT64_MAX);
+    other.say(link_verb::changed, 1);  // which is answered after the words before it were heard
+    EXPECT_TRUE(comes_true([&] {
+        link_hello room;  // the largest message
+        received_fds fds;
+        return receive_message(other.socket.get(), &room, sizeof room, fds) ==
+               static_cast<std::int64_t>(sizeof(link_message));
+    }));
+    const int fd = rt->open(path, open_read_write);
+    EXPECT_GE(fd, 0) << error_text(fd);
+    EXPECT_TRUE(says("did not answer for 1000 ms when a file was opened for writing"));
+    rt->close(fd);
+}
+
 // An answer that says more than what was asked would count for a later open for writing, though
 // the link was made in between and has entries of that one's file.
 TEST_F(hostile_share, answer_of_one_that_is_not_linked_is_of_what_was_asked) {
