@@ -116,6 +116,7 @@ protected:
         settings.local_files = true;
         settings.wait_ns = wait_ns;
         settings.pause_ns = pause_ns;
+        settings.most_blocks = most_blocks;
         reader = std::make_unique<host::block_reader>(
             env, settings, [this] { return std::make_unique<counted_store>(store); });
     }
@@ -170,6 +171,7 @@ protected:
     std::shared_ptr<host::shared_handle> file;
     host::file_identity version;
     std::uint64_t pause_ns = 600'000'000'000;
+    std::uint32_t most_blocks = 32;
     common_store store;
     std::unique_ptr<host::block_reader> reader;
 };
@@ -365,6 +367,36 @@ TEST_F(block_readers, a_block_that_is_brought_ahead_alone_is_not_read_from_the_f
     reader.reset();
     EXPECT_EQ(store.gets[key(3)], 2);
     EXPECT_EQ(store.objects.size(), 4u);
+}
+
+// A reader that asks for it again waits for the same answer, however many blocks came since.
+TEST_F(block_readers, a_block_under_way_is_kept_and_others_leave_for_it) {
+    most_blocks = 1;
+    start();
+    {
+        const std::lock_guard lock(store.mutex);
+        store.held = key(5);
+        store.is_held = true;
+    }
+    const auto held = fetch(5);
+    for (const std::uint64_t number : {0, 2, 0}) EXPECT_EQ(end_of(fetch(number)), state::there);
+    EXPECT_EQ(fetch(5), held);
+    release();
+    EXPECT_EQ(end_of(held), state::there);
+    reader.reset();
+    EXPECT_EQ(store.gets[key(5)], 1);
+    EXPECT_EQ(store.gets[key(0)], 2) << "it had left";
+}
+
+// Its bytes are those of the version in which the reader opened the file.
+TEST_F(block_readers, a_block_that_is_kept_is_given_only_while_the_file_is_as_it_was) {
+    constexpr std::uint64_t looks_again_ns = 100'000'000;
+    start();
+    ASSERT_EQ(end_of(fetch(0)), state::there);
+    write_file(folder / "data", pattern(43, blocks * block_bytes));
+    const std::uint64_t changed = detail::host_now_ns();
+    while (detail::host_now_ns() < changed + 2 * looks_again_ns) std::this_thread::yield();
+    EXPECT_EQ(end_of(fetch(0)), state::failed);
 }
 
 // A store that stops: no more asks than it takes to know, each with the set time, and after a pause
