@@ -29,6 +29,7 @@ enum class manner {
     other_block,  // hands out the whole object of another key
     silent,       // answers no get
     late,         // answers the first get when release() is called
+    misnumbers,   // answers every get and put as if it were the one before
     fails         // answers every get and put with an error
 };
 
@@ -107,6 +108,8 @@ private:
                 break;
             host::agent_answer answer;
             answer.number = request.number;
+            if (manner_ == manner::misnumbers && request.op != host::agent_op::hello)
+                --answer.number;
             if (request.op == host::agent_op::hello) {
                 bytes = request.bytes;
                 memory = static_cast<std::byte*>(
