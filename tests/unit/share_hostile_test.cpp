@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <fstream>
 #include <random>
 #include <thread>
 
@@ -81,6 +83,17 @@ struct pretender {
         std::swap(socket, other_socket);
         greet();
         std::swap(socket, other_socket);
+    }
+    // How often its directory is mapped in this process, by itself too.
+    [[nodiscard]] int mappings() const {
+        struct stat facts {};
+        EXPECT_EQ(::fstat(directory.memory().fd(), &facts), 0);
+        int count = 0;
+        std::ifstream all("/proc/self/maps");
+        for (std::string line; std::getline(all, line);)
+            count += line.find(" " + std::to_string(facts.st_ino) + " ") != std::string::npos &&
+                     line.find("/memfd:") != std::string::npos;
+        return count;
     }
     void say(link_verb verb, std::uint64_t version) const {
         const link_message message{verb, version};
@@ -295,6 +308,39 @@ TEST_F(hostile_share, answer_of_more_than_there_is_counts_for_no_later_open) {
     EXPECT_GE(fd, 0) << error_text(fd);
     EXPECT_TRUE(says("did not answer for 1000 ms when a file was opened for writing"));
     rt->close(fd);
+}
+
+// A group that is inside may have looked at the view that the place had before, and may read on
+// from the memory of one that has left.
+TEST_F(hostile_share, link_and_end_of_a_link_wait_for_readers_that_began_before) {
+    const auto rt = make_runtime(quick());
+    engine::neighbour_visits& visits = *rt->ref(0).view.visits;
+    const auto inside = [&] {
+        const std::uint64_t round = std::atomic_ref(visits.round).load();
+        return std::atomic_ref(visits.shards[3].inside[round & 1]);
+    };
+    pretender stays, other;  // for one that is there the thread looks around often
+    stays.hello.message.id = 2;
+    stays.connect(sockets());
+    stays.greet();
+    ASSERT_TRUE(comes_true([&] { return linked(*rt) == 1; }));
+    other.connect(sockets());
+    auto reader = inside();
+    ++reader;
+    other.greet();
+    EXPECT_TRUE(comes_true([&] { return other.mappings() == 2; }));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    EXPECT_EQ(linked(*rt), 1u);
+    --reader;
+    ASSERT_TRUE(comes_true([&] { return linked(*rt) == 2; }));
+    auto last_reader = inside();
+    ++last_reader;
+    other.socket.reset();
+    EXPECT_TRUE(comes_true([&] { return linked(*rt) == 1; }));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    EXPECT_EQ(other.mappings(), 2);
+    --last_reader;
+    EXPECT_TRUE(comes_true([&] { return other.mappings() == 1; }));
 }
 
 // An answer that says more than what was asked would count for a later open for writing, though
