@@ -204,6 +204,24 @@ def appended_records_are_whole(policy, rounds=3000):
         mount.end()
 
 
+def appends_where_others_cut_are_seen(policy):
+    """A program appends at the end that the source has by now, which lies before the one that the
+    kernel knows. A reader that has the file open, and had read that part, sees it."""
+    source, point, _ = mounted.folders()
+    (source / "f").write_bytes(b"a" * 40_000)
+    with mounted.Mount(source, point, *mounted.buffer_flags(policy, "1MiB", "1MiB")) as mount:
+        with (open(point / "f", "rb", buffering=0) as reader,
+              open(point / "f", "ab", buffering=0) as writer):
+            check(os.pread(reader.fileno(), 1 << 20, 0) == b"a" * 40_000, "before the cut")
+            os.truncate(source / "f", 10_000)
+            writer.write(b"new" * 100)
+            check((source / "f").read_bytes() == b"a" * 10_000 + b"new" * 100,
+                  "appended where the file does not end")
+            check(os.pread(reader.fileno(), 300, 10_000) == b"new" * 100,
+                  "what was appended is not seen by the reader that has the file open")
+        mount.end()
+
+
 def allocate(fd, mode, offset, length):
     if (libc.fallocate(fd, mode, ctypes.c_long(offset), ctypes.c_long(length)) != 0
         and ctypes.get_errno() != errno.EOPNOTSUPP):
@@ -420,8 +438,8 @@ def main():
     policy = parser.parse_args().policy
     mounted.need_fuse()
     for test in (compare_policies, changes_are_seen, mappings_and_reads_agree,
-                 writers_see_their_writes, appended_records_are_whole, source_changes, many_files,
-                 in_the_background):
+                 writers_see_their_writes, appended_records_are_whole,
+                 appends_where_others_cut_are_seen, source_changes, many_files, in_the_background):
         test(policy)
         print(f"{test.__name__}: as it must be")
 
