@@ -525,11 +525,15 @@ void allocate(fuse_req_t request, fuse_ino_t number, int mode, off_t offset, off
     reply(request, code);
 }
 
+// The kernel asks for holes and data alone. Where a program stored to a mapping of a hole, the
+// source has data only after the kernel wrote that back, and cp copies no holes.
 void seek(fuse_req_t request, fuse_ino_t number, off_t offset, int whence, fuse_file_info* open) {
-    begin(request, number);
-    const off_t at = ::lseek(handle_of(open), offset, whence);
-    if (at < 0) return reply(request, errno);
-    fuse_reply_lseek(request, at);
+    const node& file_node = begin(request, number);
+    after_stores_to(request, file_node, [request, fd = handle_of(open), offset, whence] {
+        const off_t at = ::lseek(fd, offset, whence);
+        if (at < 0) reply(request, errno);
+        else fuse_reply_lseek(request, at);
+    });
 }
 
 // An answer has 32 bits for the count, so at most as much at once as the kernel writes in one call.

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Promises of docs/guide/mount.md: promises_test.py PROGRAM.
 
-Limits, locks, set-id programs, devices, files without a name and older kernels.
+Limits, locks, holes, set-id programs, devices, files without a name and older kernels.
 """
 
 import ctypes
 import errno
 import fcntl
+import mmap
 import os
 import re
 import resource
@@ -46,6 +47,11 @@ def code_of(call):
         return "done"
     except OSError as e:
         return errno.errorcode[e.errno]
+
+
+def run_cp(origin, target):
+    subprocess.run(["cp", origin, target], check=True)
+    return target.read_bytes()
 
 
 def has_right(number):
@@ -201,6 +207,28 @@ class Promises(unittest.TestCase):
                     os.lstat(self.point / f"f{299 - i}")
                 self.assertEqual(code_of(lambda n=name, m=make: m(known / n)), "EMFILE")
                 self.assertFalse(os.path.lexists(self.source / "known" / name), name)
+
+    def test_no_hole_is_told_where_programs_stored(self):
+        bytes_, at = 1 << 20, 300000
+        served = [] if mounted.PASSING else ["--pass-through=off"]
+        with mounted.Mount(self.source, self.point, *served):
+            path = self.point / "a"
+            fd = os.open(path, os.O_RDWR | os.O_CREAT)
+            os.ftruncate(fd, bytes_)
+            with mmap.mmap(fd, bytes_) as memory:
+                for i, look in enumerate(
+                    (
+                        lambda: os.lseek(fd, at, os.SEEK_DATA) == at,
+                        lambda: os.lseek(fd, at, os.SEEK_HOLE) > at + 9,
+                        lambda: run_cp(path, self.point / "b")[at : at + 10],
+                    )
+                ):
+                    for _ in range(2):
+                        path.read_bytes()
+                    memory[at : at + 10] = b"0123456789"
+                    self.assertEqual(look(), True if i < 2 else b"0123456789")
+                    at += 200000
+            os.close(fd)
 
     def test_a_folder_is_listed_whole_beyond_the_limit(self):
         for i in range(300):
