@@ -203,7 +203,7 @@ struct session_parts {
     }
     [[nodiscard]] mount_place place() const {
         if (device.empty()) return {files.point, true};  // the table of mounts could not be read
-        return is_connected() ? place_of(device, files.point) : mount_place{};
+        return is_connected() ? place_of(mounts.get(), device, files.point) : mount_place{};
     }
     // libfuse unmounts by name, but nothing if the connection has ended. What lies at the name by
     // now may be another's mount, and this one may have another name. Without the session nothing
@@ -222,6 +222,7 @@ struct session_parts {
     host::hub* hub = nullptr;
     std::string source;
     std::atomic<std::uint64_t> own{0};  // the number of it among the process's mounts; 0: none
+    host::owned_fd mounts;              // open_mount_table(), from before it is mounted
     std::string device;  // the number of the mount's file system, as mounted_at() has it
     thread_counts threads;
     std::unique_ptr<fuse_session, end_session> session;
@@ -290,6 +291,10 @@ status background_session::open(const serve_options& wanted,
     parts->files.read_ahead_bytes =
         wanted.read_ahead_bytes.value_or(usual_read_ahead(std::thread::hardware_concurrency()));
     raise_file_limit();
+    parts->mounts = open_mount_table();
+    if (!parts->mounts && (errno == EMFILE || errno == ENFILE))
+        return {-errno, "'" + wanted.point + "': " + error_text(-errno) +
+                            "; raise the limit on open files (ulimit -n)"};
     // Before anything is mounted, for it may be refused.
     if (wanted.own_buffer || wanted.buffer != nullptr)
         if (status s = make_buffer(wanted, parts->files); !s) return s;
@@ -315,7 +320,7 @@ status background_session::open(const serve_options& wanted,
         return s;
     }
     parts->source = absolute(wanted.source);
-    parts->device = mounted_at(parts->files.point).device;
+    parts->device = mounted_at(parts->mounts.get(), parts->files.point).device;
     parts->threads = threads_of(wanted.threads);
     parts->views = std::make_shared<mounted_views>(
         parts->files, parts->session.get(), parts->files.point, device_number(parts->device));

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
+#include <optional>
 #include <sstream>
 
 #include "mount/mount.hpp"
@@ -32,11 +32,32 @@ std::string unescaped(const std::string& text) {
     return out;
 }
 
+// From its beginning, whichever part of it was read before. None: it cannot be read.
+std::optional<std::string> whole_text(int fd) {
+    std::string out;
+    char part[4096];
+    for (;;) {
+        const ssize_t got = ::pread(fd, part, sizeof part, static_cast<off_t>(out.size()));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return std::nullopt;
+        if (got == 0) return out;
+        out.append(part, static_cast<std::size_t>(got));
+    }
+}
+
 }  // namespace
 
+host::owned_fd open_mount_table() {
+    return host::owned_fd(::open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC));
+}
+
 mount_entry mounted_at(const std::string& path) {
+    return mounted_at(open_mount_table().get(), path);
+}
+
+mount_entry mounted_at(int mount_table, const std::string& path) {
     mount_entry found;
-    std::ifstream table("/proc/self/mountinfo");
+    std::istringstream table(whole_text(mount_table).value_or(""));
     for (std::string line; std::getline(table, line);) {
         std::istringstream words(line);
         std::string word, point;
@@ -67,11 +88,13 @@ std::uint64_t device_at(const std::string& path) {
     return makedev(facts.stx_dev_major, facts.stx_dev_minor);
 }
 
-mount_place place_of(const std::string& device, const std::string& usual) {
+mount_place place_of(int mount_table, const std::string& device, const std::string& usual) {
     const std::uint64_t number = device_number(device);
     mount_place found;
     if (number == 0) return found;
-    std::ifstream table("/proc/self/mountinfo");
+    const std::optional<std::string> text = whole_text(mount_table);
+    if (!text) return {usual, true};
+    std::istringstream table(*text);
     for (std::string line; std::getline(table, line);) {
         std::istringstream words(line);
         std::string id, parent, its_device, root, point;

@@ -17,6 +17,7 @@
 #include "penstock/error.hpp"
 #include "penstock/mount.hpp"
 #include "penstock/options.hpp"
+#include "os/shared_memory.hpp"
 
 namespace penstock::mount {
 
@@ -57,7 +58,12 @@ struct mount_entry {
     std::string device, type;  // "0:52", "fuse.penstock"; empty: nothing is mounted there
 };
 
+// The table of this process's mounts. Open, it can be read also when no descriptor is free any
+// more.
+host::owned_fd open_mount_table();
+
 // At this very path, which has no links in it; of several that on top.
+mount_entry mounted_at(int mount_table, const std::string& path);
 mount_entry mounted_at(const std::string& path);
 
 // "0:52" as st_dev has it; 0: that is no such number.
@@ -73,8 +79,9 @@ struct mount_place {
     std::string point;       // empty: at no place that this process sees
     bool is_on_top = false;  // its path leads to it
 };
-// `usual` before other places, and such as lead to it before all.
-mount_place place_of(const std::string& device, const std::string& usual);
+// `usual` before other places, and such as lead to it before all. Where the table cannot be read
+// it is taken to be at `usual` still.
+mount_place place_of(int mount_table, const std::string& device, const std::string& usual);
 
 // Is this built with libfuse, and may this process use it? Else why not.
 status can_mount();

@@ -1,14 +1,19 @@
 // A mount whose point belongs to another file system by now, or has another name: that one stays as
 // it is, and stores of programs come home all the same.
 #include <gtest/gtest.h>
+#include <fcntl.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <filesystem>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "mount/mounted_backend.hpp"
+#include "os/shared_memory.hpp"
 
 namespace penstock::test {
 
@@ -153,6 +158,26 @@ TEST_P(mounted_places, a_relative_point_is_that_of_the_beginning) {
     }
     std::filesystem::current_path(before);
     EXPECT_EQ(detach(folder_ / "else/point"), 0);
+}
+
+// A process that uses up its descriptors while it serves: the mount needs none to find its place.
+TEST_P(mounted_places, a_mount_goes_where_no_descriptor_is_free) {
+    rlimit usual{};
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &usual), 0);
+    const rlimit low{200, usual.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+    std::vector<host::owned_fd> all;
+    for (;;) {
+        host::owned_fd next(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+        if (!next) break;
+        all.push_back(std::move(next));
+    }
+    const int code = mount_->unmount();
+    all.clear();
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &usual), 0);
+    EXPECT_EQ(code, 0);
+    EXPECT_EQ(type_at(point()), "");
+    if (type_at(point()) != "") detach(point());
 }
 
 INSTANTIATE_TEST_SUITE_P(on, mounted_places,
