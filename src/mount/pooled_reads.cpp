@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <chrono>
 #include <exception>
+#include <iterator>
 #include <new>
 #include <utility>
 
@@ -26,6 +27,8 @@ constexpr std::size_t most_orders = 256;
 constexpr std::uint32_t direct_grain = 4096;
 // Of reads that the pool answered: pages that are used stay in it, if a session reads them too.
 constexpr std::uint64_t told_reads = 4;
+// A file that has no name any more keeps its space on the disk while it has a descriptor.
+constexpr auto longest_kept = std::chrono::seconds(1);
 constexpr auto longest_copy = std::chrono::milliseconds(20),
                no_copies = std::chrono::milliseconds(100);
 
@@ -142,20 +145,44 @@ void pooled_reads::run() {
     sigset_t all;
     ::sigfillset(&all);
     ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
-    for (;;) {
-        order next;
-        {
-            std::unique_lock hold(mutex_);
-            news_.wait(hold, [&] { return stops_ || !queue_.empty(); });
-            if (stops_) return;
-            next = std::move(queue_.front());
-            queue_.pop_front();
+    auto looked = std::chrono::steady_clock::now();
+    for (order next; wait_for_order(next); next = {}) {
+        if (const auto now = std::chrono::steady_clock::now(); now - looked >= longest_kept) {
+            drop_removed();
+            looked = now;
         }
         try {
             carry_out(next);
         } catch (const std::bad_alloc&) {
             // Programs read the source.
         }
+    }
+}
+
+// False: it is over. An order of no file after a while without others, if there are files.
+bool pooled_reads::wait_for_order(order& next) {
+    std::unique_lock hold(mutex_);
+    const auto is_news = [&] { return stops_ || !queue_.empty(); };
+    if (files_.empty()) news_.wait(hold, is_news);
+    else if (!news_.wait_for(hold, longest_kept, is_news)) return true;
+    if (stops_) return false;
+    next = std::move(queue_.front());
+    queue_.pop_front();
+    return true;
+}
+
+// Not those that were read since the last look: a program has such a file open. No server is asked:
+// what this machine knows of the names is enough, and comes at once.
+void pooled_reads::drop_removed() {
+    const std::uint64_t before = std::exchange(orders_at_look_, orders_);
+    for (auto at = files_.begin(); at != files_.end();) {
+        struct statx facts {};
+        const bool is_removed = at->second.used <= before &&
+                                ::statx(at->second.fd.get(), "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC,
+                                        STATX_NLINK, &facts) == 0 &&
+                                facts.stx_nlink == 0;
+        if (is_removed) drop(at->second);
+        at = is_removed ? files_.erase(at) : std::next(at);
     }
 }
 

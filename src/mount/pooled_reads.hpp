@@ -71,6 +71,8 @@ private:
     void post(const host::passed_files& passed, const inode_key& key, int fd, std::uint64_t offset,
               std::uint64_t bytes);
     void run();
+    bool wait_for_order(order& next);
+    void drop_removed();
     void carry_out(const order& wanted);
     pooled_file* find(const order& wanted);
     bool bring_up_to_date(pooled_file& file, const order& wanted);
@@ -90,7 +92,7 @@ private:
     std::unique_ptr<buffer::session> session_;
     std::unordered_map<inode_key, pooled_file, inode_key_hash> files_;
     std::vector<std::byte> room_;
-    std::uint64_t orders_ = 0;
+    std::uint64_t orders_ = 0, orders_at_look_ = 0;
 
     std::mutex mutex_;
     std::condition_variable news_;

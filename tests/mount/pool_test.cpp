@@ -9,6 +9,7 @@
 #include "buffer/pool/manager.hpp"
 #include "mount/mounted_backend.hpp"
 #include "os/shared_memory.hpp"
+#include "soon.hpp"
 
 namespace penstock::test::mount_pool {
 
@@ -142,6 +143,14 @@ TEST_P(pooled_mount, lets_go_of_a_file_that_has_no_name) {
     for (int tries = 0; pool_->counts().pages != 0 && tries < 20'000; ++tries)
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     EXPECT_EQ(pool_->counts().pages, 0u);
+}
+
+// Its space on the disk is free only when no descriptor is left, and no call tells of the removal.
+TEST_P(pooled_mount, lets_go_of_a_file_that_is_removed_after_its_close) {
+    make_files();
+    read_until_buffered(folder_ / "point/own", pattern(2, 16 * page));
+    ASSERT_TRUE(std::filesystem::remove(folder_ / "point/own"));
+    EXPECT_TRUE(soon([&] { return pool_->counts().pages == 0; }));
 }
 
 // Whose last page is not whole.
