@@ -208,6 +208,19 @@ class Promises(unittest.TestCase):
                 self.assertEqual(code_of(lambda n=name, m=make: m(known / n)), "EMFILE")
                 self.assertFalse(os.path.lexists(self.source / "known" / name), name)
 
+    def test_a_close_at_the_limit_tells_no_error_of_the_mount(self):
+        with mounted.Mount(self.source, self.point) as mount:
+            fd = os.open(self.point / "f", os.O_WRONLY | os.O_CREAT)
+            os.write(fd, b"abc")
+            usual = resource.prlimit(mount.process.pid, resource.RLIMIT_NOFILE)
+            resource.prlimit(mount.process.pid, resource.RLIMIT_NOFILE, (3, usual[1]))
+            try:
+                code = code_of(lambda: os.close(fd))
+            finally:
+                resource.prlimit(mount.process.pid, resource.RLIMIT_NOFILE, usual)
+            self.assertEqual(code, "done")
+            self.assertEqual((self.source / "f").read_bytes(), b"abc")
+
     def test_no_hole_is_told_where_programs_stored(self):
         bytes_, at = 1 << 20, 300000
         served = [] if mounted.PASSING else ["--pass-through=off"]
