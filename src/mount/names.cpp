@@ -23,6 +23,7 @@ int entry_of(tree& t, int path_fd, fuse_entry_param& out) {
     const node* const found = t.nodes.remember(path_fd, out.attr, code);
     if (found == nullptr) return code;
     out.ino = t.nodes.number_of(*found);
+    out.generation = found->generation;
     return 0;
 }
 

@@ -1,10 +1,12 @@
 #include "mount/tree.hpp"
 
 #include <fcntl.h>
+#include <sys/random.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <new>
 #include <utility>
 
@@ -71,6 +73,18 @@ std::uint64_t limits_of(int path_fd) {
     return ((facts.f_flag & ST_RDONLY) != 0 ? 1 : 0) | ((facts.f_flag & ST_NOEXEC) != 0 ? 2 : 0);
 }
 
+// Its lowest bits, which no address of a node has, make no number 0 or 1.
+std::uint64_t make_key() {
+    constexpr std::uint64_t in_no_address = alignof(node) - 1;
+    static_assert(in_no_address >= 3);
+    std::uint64_t key = 0;
+    if (::getrandom(&key, sizeof key, 0) != sizeof key)
+        key = static_cast<std::uint64_t>(
+                  std::chrono::steady_clock::now().time_since_epoch().count()) *
+              0x9e3779b97f4a7c15ull;
+    return (key & ~in_no_address) | 2;
+}
+
 // The kernel goes by the size when it copies within itself (sendfile), so the file's claim is
 // hidden meanwhile.
 void show_told_bytes(const node& file_node, struct stat& facts) {
@@ -89,7 +103,10 @@ known_file inode_table::known(const node& file_node) {
 }
 
 inode_table::inode_table(int root_fd)
-    : own_mount_(mount_of(root_fd)), own_limits_(limits_of(root_fd)), numbers_(device_of(root_fd)) {
+    : key_(make_key()),
+      own_mount_(mount_of(root_fd)),
+      own_limits_(limits_of(root_fd)),
+      numbers_(device_of(root_fd)) {
     root_.fd = root_fd;
     root_.device = device_of(root_fd);
     root_.lookups = 1;
@@ -97,11 +114,11 @@ inode_table::inode_table(int root_fd)
 }
 
 node& inode_table::at(std::uint64_t number) {
-    return number == 1 ? root_ : *reinterpret_cast<node*>(number);
+    return number == 1 ? root_ : *reinterpret_cast<node*>(number ^ key_);
 }
 
 std::uint64_t inode_table::number_of(const node& file_node) const {
-    return &file_node == &root_ ? 1 : reinterpret_cast<std::uint64_t>(&file_node);
+    return &file_node == &root_ ? 1 : reinterpret_cast<std::uint64_t>(&file_node) ^ key_;
 }
 
 std::uint64_t inode_table::shown(dev_t device, ino_t inode) try {
@@ -152,7 +169,10 @@ node* inode_table::remember(int path_fd, struct stat& facts, int& code) {
     try {
         const std::lock_guard hold(lock_);
         std::unique_ptr<node>& place = nodes_[made->key()];
-        if (!place) place = std::move(made);  // else the descriptor goes with what was made
+        if (!place) {  // else the descriptor goes with what was made
+            made->generation = ++generation_;
+            place = std::move(made);
+        }
         ++place->lookups;
         found = place.get();
     } catch (const std::bad_alloc&) {

@@ -52,7 +52,8 @@ struct node {
     int fd = -1;
     dev_t device = 0;
     ino_t inode = 0;
-    std::uint64_t way = 0;  // node_key
+    std::uint64_t way = 0;         // node_key
+    std::uint64_t generation = 0;  // of no other node, which may get the same number later
     const host::file_system_kind* lies_on = nullptr;
     std::uint64_t lookups = 0;  // that the kernel has not forgotten; guarded by the table's lock
     std::mutex lock;
@@ -102,7 +103,8 @@ public:
     // Takes `root_fd`, whose node is never forgotten.
     explicit inode_table(int root_fd);
 
-    // The kernel's number for a node, which is its address; 1 is the root.
+    // The kernel's number for a node; 1 is the root. Of the others it is the address, which
+    // programs are not to learn from a file handle, under a key.
     [[nodiscard]] node& at(std::uint64_t number);
     [[nodiscard]] std::uint64_t number_of(const node& file_node) const;
 
@@ -126,11 +128,14 @@ private:
     void find_way(int path_fd, mode_t mode, node& out) const;
 
     node root_;
+    const std::uint64_t key_;
     const mount_number own_mount_;
     const std::uint64_t own_limits_;
     file_numbers numbers_;
     std::mutex lock_;
+    // Guarded by lock_:
     std::unordered_map<node_key, std::unique_ptr<node>, node_key_hash> nodes_;
+    std::uint64_t generation_ = 0;
 };
 
 // What was done, for the report at the end. Hints, relaxed.

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Promises of docs/guide/mount.md: promises_test.py PROGRAM.
 
-Limits, locks, holes, set-id programs, devices, files without a name and older kernels.
+Limits, locks, holes, file handles, set-id programs, devices, files without a name and older
+kernels.
 """
 
 import ctypes
@@ -64,6 +65,27 @@ def has_right(number):
 def limit_of(process):
     with open(f"/proc/{process.pid}/limits") as table:
         return next(int(line.split()[3]) for line in table if line.startswith("Max open files"))
+
+
+class FileHandle(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_uint), ("kind", ctypes.c_int), ("data", ctypes.c_ubyte * 128)]
+
+
+def handle_of(path):
+    """What a file is found by without a name (NFS servers, fanotify)."""
+    handle, mount = FileHandle(128), ctypes.c_int()
+    if libc.name_to_handle_at(
+        -100, os.fsencode(path), ctypes.byref(handle), ctypes.byref(mount), 0
+    ):
+        raise OSError(ctypes.get_errno(), "name_to_handle_at")
+    return bytes(handle.data[: handle.bytes])
+
+
+def mapped_by(process):
+    with open(f"/proc/{process.pid}/maps") as table:
+        for line in table:
+            first, last = line.split()[0].split("-")
+            yield range(int(first, 16), int(last, 16))
 
 
 class Other:
@@ -242,6 +264,25 @@ class Promises(unittest.TestCase):
                     self.assertEqual(look(), True if i < 2 else b"0123456789")
                     at += 200000
             os.close(fd)
+
+    def test_a_file_handle_is_of_one_file_and_shows_no_address(self):
+        path = self.point / "f"
+        with mounted.Mount(self.source, self.point, "--threads", "1") as mount:
+            handles = set()
+            for _ in range(200):
+                path.touch()
+                try:
+                    handles.add(handle_of(path))
+                except OSError as e:
+                    self.skipTest(f"no file handles here: {e}")
+                path.unlink()
+            self.assertEqual(len(handles), 200)
+            numbers = [upper << 32 | lower for upper, lower in
+                       (struct.unpack("II", handle[:8]) for handle in handles)]
+            mapped = list(mapped_by(mount.process))
+            self.assertEqual(
+                [number for number in numbers if any(number in each for each in mapped)], []
+            )
 
     def test_a_folder_is_listed_whole_beyond_the_limit(self):
         for i in range(300):
