@@ -98,8 +98,18 @@ int version_at_open(tree& t, node& file_node, const fuse_file_info* open, source
 // The kernel keeps the pages it has of a file that did not change since they came.
 void keep_cache_if_unchanged(node& file_node, const source_version& now, fuse_file_info* open) {
     const std::lock_guard hold(file_node.lock);
-    open->keep_cache = now.is_proof && file_node.cached == now.identity;
-    file_node.cached = now.is_proof ? now.identity : host::file_identity{};
+    if (!now.is_proof) return file_node.pages.forget();
+    const kept_pages::answer told = file_node.pages.opened(now.identity);
+    open->keep_cache = told.keeps;
+    open->fh |= std::uint64_t{told.dropping} << dropping_shift;
+}
+
+// The program that has it open so closes it: its open dropped the kernel's pages, if it was to.
+void note_dropped(node& file_node, const fuse_file_info* open) {
+    const auto number = static_cast<std::uint32_t>(open->fh >> dropping_shift);
+    if (number == 0) return;
+    const std::lock_guard hold(file_node.lock);
+    file_node.pages.dropped(number);
 }
 
 // Marks files that bypass the kernel's cache. One of a false size, because the kernel would believe
@@ -186,6 +196,7 @@ bool reply_told_open(fuse_req_t request, tree& t, node& file_node, const fuse_fi
     file_node.told_bytes = bytes.size();
     fuse_file_info told = open;
     told.keep_cache = 1;
+    told.fh &= (1ull << dropping_shift) - 1;
     return t.late->after_telling(
         t.nodes.number_of(file_node), std::move(bytes),
         [request, &t, &file_node, told] { reply_open(request, t, file_node, told); });
@@ -486,7 +497,8 @@ void write_file(fuse_req_t request, fuse_ino_t number, fuse_bufvec* from, off_t 
 // the mount's limit on open files there is no copy, which is no error of the file. File systems
 // that have a server write at a close what they write at an fsync.
 void flush_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
-    const node& file_node = begin(request, number);
+    node& file_node = begin(request, number);
+    note_dropped(file_node, open);
     const int copy = ::fcntl(handle_of(open), F_DUPFD_CLOEXEC, 0);
     if (copy >= 0) return reply(request, ::close(copy) != 0 ? errno : 0);
     const host::file_system_kind& kind = *file_node.lies_on;
@@ -498,9 +510,10 @@ void flush_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
 // next open has the kernel read again.
 void release_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
     node& file_node = begin(request, number);
+    note_dropped(file_node, open);
     if (may_write(open)) {
         const std::lock_guard hold(file_node.lock);
-        file_node.cached = {};
+        file_node.pages.forget();
     }
     end_use(tree_of(request), file_node, open);
     reply(request, 0);

@@ -185,7 +185,7 @@ file_way begin_way(tree& t, node& file_node, const fuse_file_info& open) {
     }
     ++state.passed;
     // The kernel's pages of the node, if it has any, stay and grow old.
-    file_node.cached = {};
+    file_node.pages.forget();
     if (may_write(open)) {
         state.told = &t.shared->hub().passed;
         state.told->begin(key_of(file_node));

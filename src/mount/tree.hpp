@@ -26,6 +26,7 @@
 #include "os/file_system.hpp"
 #include "mount/file_numbers.hpp"
 #include "mount/first_exchange.hpp"
+#include "mount/kept_pages.hpp"
 #include "mount/late_answers.hpp"
 #include "mount/pass_through.hpp"
 #include "mount/waiting_requests.hpp"
@@ -57,7 +58,7 @@ struct node {
     const host::file_system_kind* lies_on = nullptr;
     std::uint64_t lookups = 0;  // that the kernel has not forgotten; guarded by the table's lock
     std::mutex lock;
-    host::file_identity cached;  // version of the kernel's pages; device 0: none; guarded by lock
+    kept_pages pages;  // guarded by lock
     // Version of the attributes that the kernel may go by: those that it was told last; guarded by
     // lock, with which they are read, so that no answer brings older ones after an open.
     host::file_identity told;
@@ -208,6 +209,8 @@ constexpr std::uint64_t has_false_size = 1ull << 33;  // read until no bytes com
 constexpr std::uint64_t only_appends = 1ull << 34;    // append-only in the source (chattr +a)
 constexpr std::uint64_t judges_reader = 1ull << 35;   // bytes depend on the reader (is_made_up)
 constexpr std::uint64_t is_passed = 1ull << 36;       // the kernel reads and writes it itself
+// Above these bits: kept_pages::answer::dropping.
+constexpr unsigned dropping_shift = 40;
 inline int handle_of(const fuse_file_info* open) {
     return static_cast<int>(open->fh & (is_ours - 1));
 }

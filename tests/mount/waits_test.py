@@ -5,7 +5,10 @@ Leases, files of /proc that have no bytes yet, a source that does not answer.
 """
 
 import fcntl
+import mmap
 import os
+import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +23,11 @@ CUT = "import os, sys; os.truncate(sys.argv[1], 1)"
 HASTY = "import os, sys; os.close(os.open(sys.argv[1], os.O_WRONLY | os.O_NONBLOCK))"
 LOOK = "import os, sys; print(flush=True); os.stat(sys.argv[1])"
 HOLD = "import os, sys, time; os.open(sys.argv[1], os.O_RDWR); print(flush=True); time.sleep(9999)"
+READ = (
+    "import os, sys; sys.stdin.readline();"
+    "print(os.pread(os.open(sys.argv[1], os.O_RDONLY), 3, 500000), flush=True)"
+)
+FREEZE, THAW = 0xC0045877, 0xC0045878
 LONG = 15  # seconds in which a machine that is busy answers
 
 
@@ -29,9 +37,12 @@ class Waits(unittest.TestCase):
         self.started = []
         self.addCleanup(self.end_all)
 
-    def start(self, script, path):
+    def start(self, script, path, stdin=None):
         process = subprocess.Popen(
-            [sys.executable, "-c", script, path], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [sys.executable, "-c", script, path],
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
         self.started.append(process)
         return process
@@ -151,6 +162,60 @@ class Waits(unittest.TestCase):
                 reader.wait(LONG)
             self.assertTrue(self.answers(["cat", self.point / "version"]))
             mount.end()
+
+    def mount_disk(self, at):
+        """A file system that can be frozen: reads go on, and writes wait. Its root, open."""
+        image = self.plain / "image"
+        with open(image, "wb") as f:
+            f.truncate(24 << 20)
+        for command in (["mkfs.ext4", "-q", "-F", image], ["mount", "-o", "loop", image, at]):
+            if not shutil.which(command[0]) or subprocess.run(command, check=False).returncode:
+                self.skipTest(f"{command[0]} is not there, or not allowed")
+        self.addCleanup(subprocess.run, ["umount", "-l", at], check=False)
+        root = os.open(at, os.O_RDONLY)
+        self.addCleanup(os.close, root)
+        return root
+
+    def rests(self, process):
+        """It ended, or waits for something that no signal ends."""
+        at = pathlib.Path(f"/proc/{process.pid}/stat")
+        return process.poll() is not None or all(
+            at.read_text().rpartition(")")[2].split()[0] == "D" and time.sleep(0.1) is None
+            for _ in range(5)
+        )
+
+    def test_no_open_keeps_old_pages_while_another_open_drops_them(self):
+        if os.geteuid() != 0:
+            self.skipTest("only root mounts other file systems")
+        root = self.mount_disk(self.source)
+        (self.source / "f").write_bytes(bytes(1 << 20))
+        served = [] if mounted.PASSING else ["--pass-through=off"]
+        with mounted.Mount(self.source, self.point, *served):
+            path = self.point / "f"
+            # The first may be held up as it looks at the name, the next as it opens or reads.
+            readers = [self.start(READ, path, subprocess.PIPE) for _ in range(4)]
+            fd = os.open(path, os.O_RDWR)
+            memory = mmap.mmap(fd, 1 << 20)
+            self.assertEqual(path.read_bytes(), bytes(1 << 20))
+            # The kernel writes it before it drops the page. A process that is started here would
+            # have it written at once, by closing its copy of the descriptor.
+            memory[0] = 1
+            with open(self.source / "f", "r+b") as f:
+                f.seek(500000)
+                f.write(b"new")
+            fcntl.ioctl(root, FREEZE, 0)
+            try:
+                for reader in readers:
+                    reader.stdin.write(b"\n")
+                    reader.stdin.close()
+                    mounted.wait_until(lambda each=reader: self.rests(each), 60)
+            finally:
+                fcntl.ioctl(root, THAW, 0)
+            self.assertEqual([each.stdout.readline() for each in readers], [b"b'new'\n"] * 4)
+            for each in readers:
+                each.wait(300)
+            memory.close()
+            os.close(fd)
 
     def use_stopped_source(self, mount, below, count):
         os.kill(below.process.pid, signal.SIGSTOP)
