@@ -22,7 +22,8 @@ void say_ready(const mount::serve_options& wanted, const mount::serve_report& no
     noted_mount.mount(wanted.point);
     if (!says_ready) return;
     apps::say(apps::shown(wanted.source) + " is at " + apps::shown(wanted.point) +
-              "; it goes with: fusermount3 -u " + wanted.point + ", or Ctrl-C");
+              "; it goes with: " + mount::unmount_command(wanted.point) +
+              (wanted.background ? "" : ", or Ctrl-C"));
     apps::say(now.passes_through
                   ? "mount: files are passed through: the kernel reads and writes them itself"
                   : "mount: files are not passed through: " + now.not_passing);

@@ -82,7 +82,7 @@ status mounted_folder::close() {
     if (mount_ != nullptr)
         if (const int code = mount_->unmount(); code != 0)
             ended = {code, "the mount at " + apps::shown(point_) + ": " + error_text(code) +
-                               "; take it away with: fusermount3 -u " + point_};
+                               "; take it away with: " + mount::unmount_command(point_)};
     mount_.reset();
     noted_mount_.forget();
     noted_point_.forget();

@@ -460,8 +460,8 @@ void unmount_by_force(const std::string& point, const std::string& device) {
 
 std::string covered(const std::string& point) {
     return "is still mounted, and answers nothing any more: another file system lies over it; take "
-           "that away first, and then this mount with: fusermount3 -u " +
-           point;
+           "that away first, and then this mount with: " +
+           unmount_command(point);
 }
 
 // Of a session whose threads did not end: they wait for requests, where no path leads to the mount

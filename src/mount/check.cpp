@@ -12,6 +12,7 @@
 
 #include "mount/mount.hpp"
 #include "os/own_mounts.hpp"
+#include "os/shell_word.hpp"
 
 namespace penstock::mount {
 
@@ -71,6 +72,10 @@ mount_entry mounted_at(int mount_table, const std::string& path) {
     return found;
 }
 
+std::string unmount_command(const std::string& point) {
+    return "fusermount3 -u " + host::shell_word(point);
+}
+
 std::uint64_t device_number(const std::string& device) {
     const std::size_t colon = device.find(':');
     if (colon == std::string::npos) return 0;
@@ -122,10 +127,9 @@ status check_directory(const std::string& path, const char* role) {
     struct stat facts {};
     if (::stat(path.c_str(), &facts) != 0) {
         if (errno == ENOTCONN)
-            return wrong(
-                ENOTCONN,
-                quoted(path) +
-                    " is a mount whose service is gone; take it away with: fusermount3 -u " + path);
+            return wrong(ENOTCONN, quoted(path) +
+                                       " is a mount whose service is gone; take it away with: " +
+                                       unmount_command(path));
         return wrong(errno, std::string(role) + " " + quoted(path) + ": " + error_text(-errno) +
                                 "; name a directory that is there");
     }
@@ -167,7 +171,7 @@ status check(const serve_options& wanted) {
     if (there.type.rfind("fuse", 0) == 0 &&
         device_number(there.device) == device_at(point.string()))
         return wrong(EBUSY, quoted(wanted.point) + " is mounted already (" + there.type +
-                                "); take that away with: fusermount3 -u " + point.string());
+                                "); take that away with: " + unmount_command(point.string()));
     if (is_inside(point, source))
         return wrong(EINVAL, "the mount point " + quoted(wanted.point) + " lies in the source " +
                                  quoted(wanted.source) +

@@ -83,6 +83,9 @@ struct mount_place {
 // it is taken to be at `usual` still.
 mount_place place_of(int mount_table, const std::string& device, const std::string& usual);
 
+// The command for a shell that takes away what is mounted there.
+std::string unmount_command(const std::string& point);
+
 // Is this built with libfuse, and may this process use it? Else why not.
 status can_mount();
 

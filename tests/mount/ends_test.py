@@ -3,6 +3,7 @@
 PROGRAM."""
 import errno
 import os
+import shlex
 import signal
 import subprocess
 import threading
@@ -167,6 +168,26 @@ class Ends(unittest.TestCase):
             self.assertEqual((self.source / "file").read_text(), "abc")
         finally:
             subprocess.run(["fusermount3", "-u", str(self.point)], check=True)
+
+    def test_commands_that_are_said_work_for_names_of_all_kinds(self):
+        for name in ("plain-1.2_3", "a b", "it's", "$HOME;x", "line\nend\ttab's", "\x1b[1mä\\n"):
+            point = self.plain / name
+            point.mkdir()
+            self.addCleanup(subprocess.run, ["umount", "-q", "-l", str(point)], check=False)
+            told = penstock("--background", self.source, point).stderr.decode()
+            self.assertTrue(mounted.is_mounted(point), told)
+            for more in (told.splitlines()[0],
+                         penstock(self.source, point).stderr.decode().splitlines()[0]):
+                command = "fusermount3 -u" + more.partition("fusermount3 -u")[2]
+                done = subprocess.run(
+                    ["bash", "-c", command.replace("fusermount3 -u", "printf %s", 1)],
+                    stdout=subprocess.PIPE, check=True)
+                self.assertEqual(done.stdout.decode(), str(point), command)
+            self.assertNotIn("Ctrl-C", told)
+            subprocess.run(["bash", "-c", command], check=True)
+            self.assertFalse(mounted.is_mounted(point), command)
+            if shlex.quote(str(point)) == str(point):
+                self.assertIn(f"fusermount3 -u {point}", told)
 
     def test_in_the_background_what_is_wrong_is_said_before_the_program_returns(self):
         self.refused(self.source, self.point, "--background",
