@@ -131,6 +131,19 @@ TEST_P(direct_region, a_large_cold_fill_comes_by_the_direct_path) {
     expect_all_right(*r);
 }
 
+// The page in which the file ends has zeros behind its bytes, which the library would not bring:
+// its read would end early, and nothing more would be read by it.
+TEST_P(direct_region, the_end_of_an_odd_file_is_not_asked_for) {
+    for (std::uint64_t size = mib; size <= 8 * mib; size += mib) {
+        make(size - 100);
+        const auto r = map();
+        expect_all_right(*r);
+        EXPECT_EQ(library_.bytes, r->traffic().pages_direct * grain) << size;
+        EXPECT_EQ(log().find("cuFile did not read it"), std::string::npos) << size << log();
+        library_.bytes = 0;
+    }
+}
+
 TEST_P(direct_region, a_warm_or_a_small_file_loads_nothing) {
     options_.direct_storage = direct_mode::automatic;
     has_nvidia_fs();
