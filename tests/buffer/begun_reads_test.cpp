@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "buffer/buffered_file.hpp"
+#include "buffer/pool/page_io.hpp"
 
 namespace penstock::test::begun_reads {
 
@@ -291,6 +292,27 @@ TEST_P(begun_reads, of_many_threads_bring_what_the_file_has) {
         f.env.clear();
         f.expect_right();
     }
+}
+
+namespace {
+
+// Has so many bytes, and past the page cache no read may begin at an odd place.
+struct odd_end final : fault::faulty_environment {
+    std::int64_t read(int, std::byte*, std::uint64_t, std::uint64_t offset) override {
+        return offset % page_bytes == 0 && offset < size ? static_cast<std::int64_t>(size - offset)
+                                                         : -EINVAL;
+    }
+    std::uint64_t size = 100;
+};
+
+}  // namespace
+
+TEST(whole_reads, of_a_file_that_became_shorter_say_so_also_past_the_page_cache) {
+    odd_end env;
+    std::byte room[page_bytes];
+    EXPECT_EQ(buffer::read_whole(env, -1, room, 100, page_bytes, 0), 0);
+    EXPECT_EQ(buffer::read_whole(env, -1, room, 101, page_bytes, 0), -ESTALE);
+    EXPECT_EQ(buffer::read_whole(env, -1, room, 1, page_bytes, 100), -EINVAL);
 }
 
 INSTANTIATE_TEST_SUITE_P(on, begun_reads,
