@@ -1,4 +1,5 @@
-// A mount's buffer without the mount: what it gives beside changes, errors and second nodes.
+// Parts of a mount without the mount: what its buffer gives beside changes, errors and second
+// nodes, and what those that open its files tell.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "mount/file_buffer.hpp"
+#include "mount/own_files.hpp"
 #include "os/shared_memory.hpp"
 #include "unit/support.hpp"
 
@@ -190,6 +192,28 @@ TEST_P(buffered_source, hears_of_changes_by_another_node_of_the_file) {
     EXPECT_EQ(read(other, out.get(), 0, room), page_bytes);
     EXPECT_EQ(room[0], std::byte{2}) << "what the file had before";
     buffer_->closed(other);
+}
+
+// A pipe has nothing that could be brought to storage, which is an error.
+TEST(own_files, tell_what_became_of_a_write_back) {
+    const temporary_folder folder;
+    const std::string file = folder / "f", pipe = folder / "p";
+    write_file(file, {1});
+    ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+    const auto facts_of = [](const std::string& path) {
+        struct stat out {};
+        EXPECT_EQ(::stat(path.c_str(), &out), 0);
+        return out;
+    };
+    std::atomic<pid_t> opener{0};
+    mount::own_files own(opener, facts_of(file).st_dev);
+    own.begin();
+    EXPECT_EQ(own.write_back(file, facts_of(file).st_ino), std::optional(0));
+    EXPECT_EQ(own.write_back(pipe, facts_of(pipe).st_ino), std::optional(-EINVAL));
+    EXPECT_EQ(own.write_back(file, facts_of(pipe).st_ino), std::nullopt) << "another file";
+    EXPECT_EQ(own.write_back(folder / "none", facts_of(file).st_ino), std::nullopt);
+    own.end();
+    EXPECT_EQ(own.write_back(file, facts_of(file).st_ino), std::nullopt);
 }
 
 INSTANTIATE_TEST_SUITE_P(with, buffered_source,
