@@ -131,7 +131,7 @@ TEST_F(registry_proof, is_none_with_another_size) {
     EXPECT_EQ(close_written(must_open_to_write()), 1u);
 }
 
-// Who stores to a mapping of a file that the kernel passes through leaves no event.
+// A program that stores to a mapping of a file that the kernel passes through leaves no event.
 TEST_F(registry_proof, is_none_after_the_file_was_passed_to_a_writer) {
     const open_reply a = must_open("a");
     const open_reply written = must_open_to_write();
