@@ -33,7 +33,7 @@ from torch_geometric.data import FeatureStore as _FeatureStore
 from torch_geometric.data import TensorAttr
 
 from ._array import Array
-from .torch import _as_tensor, _device_of, _tensor_of, gather
+from .torch import _as_tensor, _chosen, _device_of, _tensor_of, gather
 
 __all__ = ["FeatureStore"]
 
@@ -152,8 +152,7 @@ class FeatureStore(_FeatureStore):
         if index is None:
             index = slice(None)
         if isinstance(index, slice):
-            chosen = range(*index.indices(rows)) or range(0)  # torch: no empty range backwards
-            return torch.arange(chosen.start, chosen.stop, chosen.step, device=device)
+            return _chosen(index, rows, device)
         numbers = _tensor_of(index)
         if not isinstance(index, Tensor) and numbers.numel() == 0:
             numbers = numbers.to(torch.int64)  # of an empty list torch makes float32

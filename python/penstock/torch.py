@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Optional, Union
 
 import torch
@@ -57,6 +57,11 @@ def _gather(table: int, ids: Tensor, out: Tensor, pad: Optional[int] = None) -> 
                          "Embedding) as long as a compiled function or a graph uses it; for a "
                          "saved program open the same files, unchanged, in the same way before")
     array.gather(ids, out=out, pad=pad)
+
+
+def _require_array(array: object) -> None:
+    if not isinstance(array, Array):
+        raise TypeError(f"array: {type(array).__name__} is no Array; give what open_array returned")
 
 
 def _not_dense() -> ValueError:
@@ -179,6 +184,7 @@ class Embedding(nn.Module):
                  pad: Optional[int] = None, dtype: Optional[torch.dtype] = None,
                  scale: Optional[float] = None) -> None:
         super().__init__()
+        _require_array(array)
         if len(array.shape) != 2:
             raise ValueError(f"{array!r}: an Embedding needs rows of one dimension")
         if padding_idx is not None and not -len(array) <= padding_idx < len(array):
@@ -294,40 +300,82 @@ def _as_tensor(what: str, given: Any) -> Tensor:
                         "numbers of numpy or a list of them") from error
 
 
+def _chosen(part: slice, rows: int, device: torch.device) -> Tensor:
+    """The numbers of a slice of so many rows."""
+    numbers = range(*part.indices(rows)) or range(0)  # torch knows no empty range backwards
+    return torch.arange(numbers.start, numbers.stop, numbers.step, device=device)
+
+
+class _Batch(Sequence[Any]):
+    """Rows and labels as a sequence of samples, which torch expects of ``__getitems__``: so none of
+    its classes takes the two for samples. ``whole`` has them together."""
+
+    def __init__(self, rows: Tensor, labels: Tensor) -> None:
+        self.whole = (rows, labels)
+
+    def __len__(self) -> int:
+        return len(self.whole[0])
+
+    def __getitem__(self, index: Any) -> Any:
+        rows, labels = self.whole
+        chosen = (rows[index], labels[index])
+        return _Batch(*chosen) if isinstance(index, slice) else chosen
+
+    def __iter__(self) -> Iterator[Any]:
+        return zip(*self.whole)
+
+
 class RowDataset(torch.utils.data.Dataset[Any]):
     """Rows of an array, and labels, for a DataLoader that hands out batches on the device:
 
         data = RowDataset(array, labels, device="cuda")
         for rows, labels in DataLoader(data, batch_size=1024, shuffle=True, collate_fn=data.as_is):
 
-    ``__getitems__`` gets the numbers of a batch and returns all of it, by one gather on the current
-    stream. ``device`` None is that of the runtime: of several GPUs torch's current one, if it is of
-    them, else the first. Leave ``num_workers`` at 0: the GPU does the fetching, and a forked worker
-    cannot use the runtime of its parent (ChildProcessError)."""
+    ``data[3]`` is a row and its label, ``data[ids]`` (a list, a tensor or a slice) rows and labels,
+    by one gather on the current stream. A loader gets all of a batch by one too. Without ``as_is``
+    it takes the batch apart into samples and makes another of them: that is right, but slow.
 
-    def __init__(self, array: Array, labels: Optional[Tensor] = None, *,
+    ``labels`` lie in memory: a tensor, or what becomes one (numbers of numpy, a list, an Array,
+    which is read at once). ``device`` None is that of the runtime: of several GPUs torch's current
+    one, if it is of them, else the first. Leave ``num_workers`` at 0: the GPU does the fetching,
+    and a forked worker cannot use the runtime of its parent (ChildProcessError)."""
+
+    def __init__(self, array: Array, labels: Any = None, *,
                  device: Optional[Union[str, torch.device]] = None) -> None:
-        if labels is not None and len(labels) != len(array):
-            raise ValueError(f"labels: there are {len(labels)}, and {len(array)} rows")
+        _require_array(array)
+        made = None if labels is None else _as_tensor("labels", labels)
+        if made is not None and made.shape[:1] != array.shape[:1]:
+            raise ValueError(f"labels: their shape is {tuple(made.shape)}, and there are "
+                             f"{len(array)} rows; give one for each")
         if device is None:
             device = _device_of(array.runtime)
         self.array = array
         self.device = torch.device(device)
-        self.labels = None if labels is None else labels.to(self.device)
+        self.labels = None if made is None else made.to(self.device)
 
     def __len__(self) -> int:
         return len(self.array)
 
-    def __getitem__(self, index: int) -> Any:
-        row = index + len(self) if index < 0 else index
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return self._batch(_chosen(index, len(self), self.device))
+        number = _frameworks.row_of(index)
+        if number is None:
+            return self._batch(index)
+        row = number + len(self) if number < 0 else number
         if not 0 <= row < len(self):
-            raise IndexError(f"row {index} of {len(self)}")
-        batch = self.__getitems__([row])
+            raise IndexError(f"row {number} of {len(self)}")
+        batch = self._batch([row])
         return batch[0] if self.labels is None else (batch[0][0], batch[1][0])
 
     def __getitems__(self, ids: Union[Tensor, Sequence[int]]) -> Any:
-        """The batch: rows, or rows and labels."""
-        given = _tensor_of(ids)
+        """For loaders: the samples of a batch, of which ``as_is`` makes rows, or rows and
+        labels."""
+        batch = self._batch(ids)
+        return batch if self.labels is None else _Batch(*batch)
+
+    def _batch(self, ids: Any) -> Any:
+        given = _as_tensor("ids", ids)
         if given.is_nested or given.layout != torch.strided:
             raise _not_dense()
         if given.numel() and (given.dtype == torch.bool or given.is_floating_point()
@@ -341,5 +389,5 @@ class RowDataset(torch.utils.data.Dataset[Any]):
 
     @staticmethod
     def as_is(batch: Any) -> Any:
-        """For ``collate_fn``: the batch is complete already."""
-        return batch
+        """For ``collate_fn``: the batch as it was gathered, rows, or rows and labels."""
+        return batch.whole if isinstance(batch, _Batch) else batch

@@ -224,7 +224,7 @@ def dataset(w):
     if seen != ROWS:
         raise AssertionError(f"{seen} rows of {ROWS}")
     ids = [5, 9, 77]
-    common.equal(data.__getitems__(ids)[0], w.weight[torch.tensor(ids, device=WHERE)])
+    common.equal(data[ids][0], w.weight[torch.tensor(ids, device=WHERE)])
 
 
 def tensors_tell(w):

@@ -4,6 +4,7 @@ torch is missing."""
 import copy
 import json
 import pathlib
+import pickle
 import struct
 import sys
 import tempfile
@@ -330,6 +331,83 @@ class Dataset(WithTable):
             seen.extend(numbers.tolist())
         self.assertEqual(sorted(seen), list(range(500)))
 
+    def same(self, got, ids):
+        """Rows and labels of the batch, where the label of a row is all of it."""
+        self.assertEqual(len(got), 2)
+        for part in got:
+            self.assertTrue(torch.equal(part, self.weight[torch.as_tensor(ids).long()]))
+
+    def test_a_batch_is_its_samples_where_it_is_not_unpacked(self):
+        """Rows and labels of one shape would be mixed without a word by what expects samples."""
+        data = pt.RowDataset(self.open(), self.weight)
+        for ids in ([3, 7], [3], [3, 7, 3]):
+            batch = pickle.loads(pickle.dumps(data.__getitems__(ids)))
+            self.same(data.as_is(batch), ids)
+            self.assertEqual(len(batch), len(ids))
+            for at, row in enumerate(ids):
+                self.same(batch[at], row)
+            self.same(batch[-1], ids[-1])
+            self.assertRaises(IndexError, lambda batch=batch, ids=ids: batch[len(ids)])
+            self.same(batch[1:].whole, ids[1:])
+            for sample, row in zip(batch, ids, strict=True):
+                self.same(sample, row)
+
+    def test_loaders_without_its_collate_fn(self):
+        data = pt.RowDataset(self.open(), self.weight)
+        loader = torch.utils.data.DataLoader
+        first = [0, 1]
+        for name, batches in (
+                ("forgotten", loader(data, batch_size=2)),
+                ("subset", loader(torch.utils.data.Subset(data, range(500)), batch_size=2)),
+                ("subset as it is", loader(torch.utils.data.Subset(data, range(500)), batch_size=2,
+                                           collate_fn=data.as_is))):
+            with self.subTest(name):
+                self.same(next(iter(batches)), first)
+        chosen = torch.utils.data.BatchSampler(range(500), 2, drop_last=False)
+        for options in ({}, {"collate_fn": data.as_is}):
+            self.same(next(iter(loader(data, sampler=chosen, batch_size=None, **options))), first)
+        if hasattr(torch.utils.data, "StackDataset"):
+            stacked = torch.utils.data.StackDataset(data, torch.arange(500))
+            for got, numbers in (next(iter(loader(stacked, batch_size=2))),
+                                 next(iter(loader(stacked, batch_size=3)))):
+                self.same(got, numbers)
+
+    def test_rows_by_lists_tensors_and_slices(self):
+        labelled, plain = pt.RowDataset(self.open(), self.weight), pt.RowDataset(self.open())
+        for index, ids in (([0, 3], [0, 3]), (range(2, 4), [2, 3]), (slice(0, 3), [0, 1, 2]),
+                           (slice(-2, None), [498, 499]), (slice(9, 2, -3), [9, 6, 3]),
+                           (slice(3, 3), []), (torch.tensor([5, 2]), [5, 2]), ([4], [4]),
+                           (torch.tensor([[5], [2]]), [[5], [2]]), (torch.tensor(7), 7)):
+            with self.subTest(index=index):
+                self.same(labelled[index], ids)
+                self.same((plain[index],) * 2, ids)
+        for wrong in (True, torch.tensor(True), [True], 1.5):
+            with self.subTest(wrong=wrong), self.assertRaises(ValueError):
+                plain[wrong]
+        for wrong in (None, "a", ["a"]):
+            with self.subTest(wrong=wrong), self.assertRaisesRegex(TypeError, "^ids: "):
+                plain[wrong]
+
+    def test_labels_of_numpy_lists_and_arrays(self):
+        rows, numbers = self.open(), list(range(500))
+        for given in (numbers, range(500), memoryview(bytes(500)), self.open(), self.open()[:]):
+            kind = type(given)
+            with self.subTest(kind=kind):
+                wanted = self.weight if kind in (ps.Array, ps.View) else torch.as_tensor(given)
+                got = pt.RowDataset(rows, given)[[3, 9]]
+                self.assertTrue(torch.equal(got[1], wanted[[3, 9]]))
+        for wrong in (["a"] * 500, object(), 5, torch.tensor(5)):
+            with self.subTest(wrong=type(wrong)), \
+                    self.assertRaisesRegex((TypeError, ValueError), "^labels: "):
+                pt.RowDataset(rows, wrong)
+
+    def test_it_is_of_an_array(self):
+        for wrong in (self.weight, self.open()[:], self.weight.tolist(), "model.safetensors"):
+            for make in (pt.RowDataset, pt.Embedding):
+                with self.subTest(make=make, wrong=type(wrong)), \
+                        self.assertRaisesRegex(TypeError, "^array: .*open_array"):
+                    make(wrong)
+
     def test_one_row(self):
         data = pt.RowDataset(self.open())
         self.assertTrue(torch.equal(data[-1], self.weight[499]))
@@ -342,9 +420,9 @@ class Dataset(WithTable):
         for wrong in ([1.7], torch.tensor([0.5]), torch.tensor([True, False]), [True]):
             with self.subTest(wrong=wrong), self.assertRaisesRegex(ValueError, "counts no rows"):
                 data.__getitems__(wrong)
-        self.assertEqual(tuple(data.__getitems__([])[0].shape), (0, 24))
+        self.assertEqual(tuple(data.as_is(data.__getitems__([]))[0].shape), (0, 24))
         for right in ([3, 4], torch.tensor([3, 4], dtype=torch.int32), range(3, 5)):
-            rows, labels = data.__getitems__(right)
+            rows, labels = data.as_is(data.__getitems__(right))
             self.assertTrue(torch.equal(rows, self.weight[3:5]))
             self.assertEqual(labels.tolist(), [3, 4])
 
@@ -360,22 +438,16 @@ class Dataset(WithTable):
 
     def test_batches_lie_where_the_runtime_is(self):
         """Of a GPU that is not torch's current one; a runtime of GPUs as its properties look."""
-        class OnGpus:
-            def __init__(self, *numbers):
-                self.runtime = types.SimpleNamespace(backend="gpu", device_numbers=list(numbers))
-
-            def __len__(self):
-                return 3
-
+        array = self.open()
         for numbers, current, wanted in (((1,), 0, 1), ((0,), 1, 0), ((2, 1), 0, 2),
                                          ((0, 1), 1, 1)):
+            runtime = types.SimpleNamespace(backend="gpu", device_numbers=list(numbers))
             with self.subTest(numbers=numbers, current=current), \
+                    mock.patch.object(ps.Array, "runtime", runtime), \
                     mock.patch.object(torch.cuda, "current_device", lambda at=current: at):
-                self.assertEqual(pt.RowDataset(OnGpus(*numbers)).device,
-                                 torch.device("cuda", wanted))
-                self.assertEqual(pt.RowDataset(OnGpus(*numbers), device="cpu").device,
-                                 torch.device("cpu"))
-        self.assertEqual(pt.RowDataset(self.open()).device, torch.device("cpu"))
+                self.assertEqual(pt.RowDataset(array).device, torch.device("cuda", wanted))
+                self.assertEqual(pt.RowDataset(array, device="cpu").device, torch.device("cpu"))
+        self.assertEqual(pt.RowDataset(array).device, torch.device("cpu"))
 
     def test_labels_of_another_length_are_refused(self):
         with self.assertRaisesRegex(ValueError, "labels"):
