@@ -337,8 +337,9 @@ TEST(home_writer, writes_what_is_marked) {
         const int found = env.find(-100, folder / "home");
         const int fd = env.open_writing(found);
         ASSERT_GE(fd, 0);
-        const written_pages out =
-            write_marked(env, fd, {numbers, bytes.data(), marks.data(), end_bytes, round % 2 == 0});
+        const written_pages out = write_marked(
+            env, fd,
+            {numbers, bytes.data(), marks.data(), end_bytes, round % 2 == 0, round % 3 == 0});
         EXPECT_EQ(out.code, 0);
         EXPECT_EQ(out.settled, bytes.size());
         env.close(fd);
