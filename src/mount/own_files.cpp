@@ -25,8 +25,28 @@ constexpr std::size_t most_threads = 16;
 constexpr long close_range_number = 436;  // Linux 5.9; newer than some headers
 constexpr unsigned with_own_table = 2;    // CLOSE_RANGE_UNSHARE
 
+constexpr long openat2_number = 437;  // Linux 5.6; newer than some headers
+
 bool close_from(unsigned first, unsigned flags) {
     return ::syscall(close_range_number, first, ~0u, flags) == 0;
+}
+
+int open_without_links(const std::string& path, int flags) {
+    constexpr std::uint64_t no_links = 0x04;  // RESOLVE_NO_SYMLINKS
+    const struct {
+        std::uint64_t flags, mode, resolve;
+    } how{static_cast<std::uint64_t>(flags), 0, no_links};
+    return static_cast<int>(::syscall(openat2_number, AT_FDCWD, path.c_str(), &how, sizeof how));
+}
+
+// Older kernels and some containers do not have the call.
+bool can_do_without_links() {
+    static const bool can = [] {
+        const int fd = open_without_links("/", O_PATH | O_CLOEXEC);
+        if (fd >= 0) ::close(fd);
+        return fd >= 0;
+    }();
+    return can;
 }
 
 }  // namespace
@@ -109,11 +129,15 @@ void own_files::add_thread() try {
 } catch (const std::system_error&) {
 }
 
-// Opened so that the mount knows that it is ours. A descriptor, or -1.
+// Opened so that the mount knows that it is ours. A descriptor, or -1. Meanwhile a user of the
+// mount may put a link in the place of a folder of the path. So no link is followed: root's open of
+// a file of that user's choice can do more than give a descriptor.
 int own_files::open(const std::string& path) {
+    constexpr int flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
     const std::lock_guard hold(opening_);
     opener_ = ::gettid();
-    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    const int fd =
+        can_do_without_links() ? open_without_links(path, flags) : ::open(path.c_str(), flags);
     opener_ = 0;
     return fd;
 }
