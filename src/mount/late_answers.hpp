@@ -1,9 +1,9 @@
-// A thread that answers requests for which the kernel must first do something with its pages of a
-// file.
+// Threads that answer requests for which the kernel must first do something with its pages of a
+// file: one, and more while the source keeps that one waiting.
 //
 // Meanwhile the kernel may send requests of its own (it writes changed pages back) or wait for
-// pages that other programs asked for. The serving threads must be free to answer those, so this
-// thread asks the kernel, and then answers.
+// pages that other programs asked for. The serving threads must be free to answer those, so these
+// threads ask the kernel, and then answer.
 //
 // after_stores: a program sets a time stamp after it stored to a mapping. A page that is written
 // back later would set the time anew. fsync is no help: it takes the lock that the request holds.
@@ -52,13 +52,15 @@ private:
     };
     bool put(item&& next);
     void serve();
+    void add_thread();
 
     fuse_session* const session_;
     std::mutex lock_;
     std::condition_variable changed_;
     // Guarded by lock_:
     std::deque<item> waiting_;
-    std::thread worker_;  // from the first answer on
+    std::vector<std::thread> threads_;  // from the first answer on
+    unsigned idle_ = 0;
     bool is_ending_ = false;
 };
 

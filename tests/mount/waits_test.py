@@ -28,6 +28,16 @@ READ = (
     "print(os.pread(os.open(sys.argv[1], os.O_RDONLY), 3, 500000), flush=True)"
 )
 FREEZE, THAW = 0xC0045877, 0xC0045878
+STORE = """
+import mmap, os, sys
+fd = os.open(sys.argv[1], os.O_RDWR)
+page = mmap.mmap(fd, 4096)
+page[0] = 1
+print(flush=True)
+sys.stdin.readline()
+print(flush=True)
+os.utime(fd)
+"""
 LONG = 15  # seconds in which a machine that is busy answers
 
 
@@ -51,7 +61,7 @@ class Waits(unittest.TestCase):
         for process in self.started:
             process.kill()
             process.wait()
-            for pipe in (process.stdout, process.stderr):
+            for pipe in (process.stdin, process.stdout, process.stderr):
                 if pipe is not None:
                     pipe.close()
 
@@ -272,6 +282,38 @@ class Waits(unittest.TestCase):
                 self.assertEqual(mount.process.returncode, 1)
                 self.assertIn("requests of programs still wait for the source", told)
                 self.assertIn("stored to mapped pages may not all have come", told)
+
+    def use_beside_a_stopped_source(self, script, paths, used):
+        """Programs of this script get as far as its second line, with a source that has stopped."""
+        served = [] if mounted.PASSING else ["--pass-through=off"]
+        with mounted.Mount(self.plain, self.source / "inner", *served) as below:
+            with mounted.Mount(self.source, self.point, *served):
+                fd = os.open(self.point / "free", os.O_RDWR)
+                started = [
+                    self.start(script, self.point / "inner" / path, subprocess.PIPE)
+                    for path in paths
+                ]
+                for each in started:
+                    self.assertEqual(each.stdout.readline(), b"\n")
+                os.kill(below.process.pid, signal.SIGSTOP)
+                try:
+                    for each in started:
+                        each.stdin.write(b"\n")
+                        each.stdin.flush()
+                        self.assertEqual(each.stdout.readline(), b"\n")
+                    time.sleep(1)  # from there to their calls
+                    self.assertTrue(self.answers([*used, self.point / "free"]))
+                finally:
+                    os.kill(below.process.pid, signal.SIGCONT)
+                    self.end_all()
+                    os.close(fd)
+
+    def test_stores_that_cannot_be_written_back_hold_up_no_time_stamp_of_others(self):
+        (self.source / "inner").mkdir()
+        (self.source / "free").touch()
+        for i in range(4):
+            (self.plain / str(i)).write_bytes(bytes(4096))
+        self.use_beside_a_stopped_source(STORE, map(str, range(4)), ["touch"])
 
 
 if __name__ == "__main__":
