@@ -51,8 +51,10 @@ void agree(void* files, fuse_conn_info* kernel) {
     kernel->want &= ~static_cast<unsigned>(FUSE_CAP_HANDLE_KILLPRIV | FUSE_CAP_ATOMIC_O_TRUNC);
     kernel->want |=
         kernel->capable & static_cast<unsigned>(FUSE_CAP_POSIX_ACL | FUSE_CAP_DONT_MASK);
-    // The kernel takes the smaller of what it allows and what it is answered.
     const tree& t = *static_cast<const tree*>(files);
+    kernel->max_background = t.agreed.background_requests;
+    kernel->congestion_threshold = t.agreed.background_requests / 4 * 3;
+    // The kernel takes the smaller of what it allows and what it is answered.
     allow_read_ahead(t.point, t.read_ahead_bytes);
     kernel->max_readahead =
         static_cast<unsigned>(std::min<std::uint64_t>(t.read_ahead_bytes, UINT32_MAX));
@@ -144,6 +146,13 @@ thread_counts threads_of(std::optional<std::uint32_t> wanted) {
     const std::uint32_t usual = serving_threads(wanted);
     if (wanted) return {usual, usual};
     return {std::max(usual, 16u), std::max(usual, 128u)};
+}
+
+// By its own choice the kernel sends 12, and no read by way of its pages while 12 wait for a server
+// that does not answer.
+std::uint32_t background_requests_of(thread_counts threads) {
+    constexpr std::uint32_t usual = 12;
+    return std::max(threads.most, usual);
 }
 
 int run_loop(fuse_session* session, thread_counts threads) {
@@ -315,13 +324,14 @@ status background_session::open(const serve_options& wanted,
                                  : "")};
     parts->files.session = parts->session.get();
     parts->files.late = std::make_unique<late_answers>(parts->session.get());
+    parts->threads = threads_of(wanted.threads);
+    parts->files.agreed.background_requests = background_requests_of(parts->threads);
     if (status s = greet(wanted, *parts->session, parts->files, root); !s) {
         fuse_session_unmount(parts->session.get());
         return s;
     }
     parts->source = absolute(wanted.source);
     parts->device = mounted_at(parts->mounts.get(), parts->files.point).device;
-    parts->threads = threads_of(wanted.threads);
     parts->views = std::make_shared<mounted_views>(
         parts->files, parts->session.get(), parts->files.point, device_number(parts->device));
     out.reset(new background_session);

@@ -40,6 +40,9 @@ struct passing_agreement {
 struct agreements {
     uncached_agreement uncached;
     passing_agreement passing;
+    // How many requests that no call waits for (reads ahead, closes) the kernel sends before it has
+    // answers. Reads by way of its pages are among these.
+    std::uint32_t background_requests = 0;
 };
 
 // Answers the kernel's first request, which is there as soon as `session` is mounted. Once, before

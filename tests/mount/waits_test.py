@@ -38,6 +38,16 @@ sys.stdin.readline()
 print(flush=True)
 os.utime(fd)
 """
+AHEAD = """
+import os, sys, time
+files = [os.open(f"{sys.argv[1]}/{i}", os.O_RDONLY) for i in range(16)]
+print(flush=True)
+sys.stdin.readline()
+print(flush=True)
+for fd in files:
+    os.posix_fadvise(fd, 0, 65536, os.POSIX_FADV_WILLNEED)
+time.sleep(9999)
+"""
 LONG = 15  # seconds in which a machine that is busy answers
 
 
@@ -314,6 +324,13 @@ class Waits(unittest.TestCase):
         for i in range(4):
             (self.plain / str(i)).write_bytes(bytes(4096))
         self.use_beside_a_stopped_source(STORE, map(str, range(4)), ["touch"])
+
+    def test_reads_ahead_that_wait_hold_up_no_reads_of_others(self):
+        (self.source / "inner").mkdir()
+        (self.source / "free").write_bytes(bytes(1 << 20))
+        for i in range(16):
+            (self.plain / str(i)).write_bytes(bytes(1 << 20))
+        self.use_beside_a_stopped_source(AHEAD, ["."], ["cat"])
 
 
 if __name__ == "__main__":
