@@ -31,11 +31,29 @@ void get_attributes(fuse_req_t request, fuse_ino_t number, fuse_file_info*) {
     reply_attributes(request, begin(request, number));
 }
 
+// An owner outside the file's group loses the set-group bit by some changes. Root would keep it.
+bool is_to_lose_group_bit(fuse_req_t request, const node& file_node) {
+    struct stat facts {};
+    return fuse_req_ctx(request)->uid != 0 &&
+           ::fstatat(file_node.fd, "", &facts, AT_EMPTY_PATH) == 0 &&
+           (facts.st_mode & S_ISGID) != 0 && !is_caller_in_group(request, facts.st_gid);
+}
+
+// The kernel has taken the bits that go whatever the owner's groups are. An owner with more rights
+// than an owner has (CAP_CHOWN) still changes the file, and keeps the bit.
 int change_owner(fuse_req_t request, const node& file_node, const struct stat& to, int which) {
-    const as_ordinary owner(request);
     const uid_t user = which & FUSE_SET_ATTR_UID ? to.st_uid : static_cast<uid_t>(-1);
     const gid_t group = which & FUSE_SET_ATTR_GID ? to.st_gid : static_cast<gid_t>(-1);
-    return ::fchownat(file_node.fd, "", user, group, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW);
+    const auto change = [&] {
+        return ::fchownat(file_node.fd, "", user, group, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW);
+    };
+    if (is_to_lose_group_bit(request, file_node)) {
+        const as_caller owner(request, S_ISGID);
+        const int result = change();
+        if (result == 0 || errno != EPERM) return result;
+    }
+    const as_ordinary owner(request);
+    return change();
 }
 
 int change_times(const node& file_node, const struct stat& to, int which) {
@@ -75,7 +93,7 @@ int change_size(fuse_req_t request, node& file_node, const fuse_file_info* open,
     int result = 0, code = 0;
     {
         std::optional<as_caller> caller;
-        if (is_to_take_bits(request, file_node.fd)) caller.emplace(request);
+        if (is_to_take_bits(request, file_node.fd)) caller.emplace(request, S_ISGID);
         result = set_size(file_node, open, writing.get(), size == facts.st_size, size);
         code = errno;
     }
@@ -171,14 +189,6 @@ void list_xattr(fuse_req_t request, fuse_ino_t number, std::size_t room) {
 // only. It leaves the others to the mount, which is not the caller, so they are refused.
 bool is_changeable(std::string_view name) { return name.rfind("system.", 0) != 0 || is_list(name); }
 
-// An owner outside the file's group loses the set-group bit by changing a list. Root would keep it.
-bool is_to_take_group_bit(fuse_req_t request, const node& file_node, std::string_view name) {
-    struct stat facts {};
-    return name == access_list && fuse_req_ctx(request)->uid != 0 &&
-           ::fstatat(file_node.fd, "", &facts, AT_EMPTY_PATH) == 0 &&
-           (facts.st_mode & S_ISGID) != 0 && !is_caller_in_group(request, facts.st_gid);
-}
-
 void set_xattr(fuse_req_t request, fuse_ino_t number, const char* name, const char* value,
                std::size_t bytes, int flags) {
     const node& file_node = begin(request, number);
@@ -198,7 +208,8 @@ void set_xattr(fuse_req_t request, fuse_ino_t number, const char* name, const ch
     {
         std::optional<as_caller> caller;
         std::optional<as_ordinary> owner;
-        if (is_to_take_group_bit(request, file_node, name)) caller.emplace(request);
+        if (name == access_list && is_to_lose_group_bit(request, file_node))
+            caller.emplace(request, S_ISGID);
         else owner.emplace(request);
         code = ::setxattr(path_of(file_node.fd).c_str(), name, value, bytes, flags) < 0 ? errno : 0;
     }

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "os/file_kind.hpp"
@@ -83,21 +84,34 @@ bool is_caller_in_group(fuse_req_t request, gid_t group) {
     return std::find(groups.begin(), groups.end(), group) != groups.end();
 }
 
-as_caller::as_caller(fuse_req_t request)
+bool lent_groups::take(const std::vector<gid_t>& groups) {
+    const int count = ::getgroups(0, nullptr);
+    own_.resize(static_cast<std::size_t>(std::max(count, 0)));
+    changed_ = count >= 0 && ::getgroups(count, own_.data()) == count &&
+               ::syscall(SYS_setgroups, groups.size(), groups.data()) == 0;
+    return changed_;
+}
+
+void lent_groups::give_back() {
+    if (std::exchange(changed_, false)) ::syscall(SYS_setgroups, own_.size(), own_.data());
+}
+
+as_caller::as_caller(fuse_req_t request, mode_t mode)
     : has_mask_(has_own_mask()), mask_(fuse_req_ctx(request)->umask & 0777) {
     const fuse_ctx* const context = fuse_req_ctx(request);
     if (has_mask_) ::umask(mask_);
     if (::geteuid() != 0 || (context->uid == 0 && context->gid == 0)) return;
     changed_ = true;
     rights_in_force(own_rights_);
+    if (context->uid != 0 && (mode & S_ISGID) != 0) groups_.take(groups_of(request));
     take(context->uid, context->gid);
     if (context->uid != 0) keep_file_rights();
 }
 
 as_caller::~as_caller() {
     if (changed_) {
-        take(0, 0);
-        put_in_force(own_rights_);
+        take(0, ::getegid());
+        put_in_force(own_rights_);  // with which the groups are given back
     }
     if (has_mask_) ::umask(0);
 }
@@ -164,7 +178,7 @@ bool is_to_take_bits(fuse_req_t request, int fd) {
 }
 
 as_writer::as_writer(fuse_req_t request, int fd) {
-    if (is_to_take_bits(request, fd)) caller_.emplace(request);
+    if (is_to_take_bits(request, fd)) caller_.emplace(request, S_ISGID);
     else ordinary_.emplace(request);
 }
 

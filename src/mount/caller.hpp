@@ -21,9 +21,28 @@ namespace penstock::mount {
 // Whether the caller is in this group. False also where the kernel does not tell.
 bool is_caller_in_group(fuse_req_t request, gid_t group);
 
+// The supplementary groups of this thread, changed for a while.
+class lent_groups {
+public:
+    lent_groups() = default;
+    ~lent_groups() { give_back(); }
+    lent_groups(const lent_groups&) = delete;
+    lent_groups& operator=(const lent_groups&) = delete;
+
+    // False: nothing is changed.
+    bool take(const std::vector<gid_t>& groups);
+    void give_back();
+
+private:
+    std::vector<gid_t> own_;
+    bool changed_ = false;
+};
+
 class as_caller {
 public:
-    explicit as_caller(fuse_req_t request);
+    // `mode`: of what is made or changed. Only where that has a set-group bit do the caller's
+    // further groups count, and reading them takes longer than all else here.
+    explicit as_caller(fuse_req_t request, mode_t mode = 0);
     ~as_caller();
     as_caller(const as_caller&) = delete;
     as_caller& operator=(const as_caller&) = delete;
@@ -34,6 +53,7 @@ public:
     }
 
 private:
+    lent_groups groups_;
     std::uint64_t own_rights_ = 0;  // capabilities in force
     bool changed_ = false;
     bool has_mask_ = false;  // this thread has the caller's umask in force

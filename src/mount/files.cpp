@@ -284,7 +284,7 @@ void open_file(fuse_req_t request, fuse_ino_t number, fuse_file_info* open) {
 int make_in_source(fuse_req_t request, const node& at, const char* name, mode_t mode, int flags) {
     constexpr int most_tries = 50;
     const bool is_to_be_new = (flags & O_EXCL) != 0;
-    const as_caller caller(request);
+    const as_caller caller(request, mode);
     int fd = -1;
     for (int i = 0; i < most_tries && fd < 0; ++i) {
         fd = ::openat(at.fd, name, our_flags(flags | O_CREAT | O_EXCL), caller.mode_of(mode));

@@ -77,7 +77,7 @@ void forget_many(fuse_req_t request, std::size_t count, fuse_forget_data* which)
 void make_node(fuse_req_t request, fuse_ino_t parent, const char* name, mode_t mode, dev_t device) {
     node& at = begin(request, parent);
     make_entry(request, at, name, [&] {
-        const as_caller caller(request);
+        const as_caller caller(request, mode);
         return code_of(::mknodat(at.fd, name, caller.mode_of(mode), device));
     });
 }

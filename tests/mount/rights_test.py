@@ -272,9 +272,10 @@ class Rights(unittest.TestCase):
 
     def test_set_id_bits_go_as_in_the_source(self):
         roles = ("root", "owner", "stranger", "in the file's group by the way")
+        modes = (0o4777, 0o2777, 0o2767, 0o6767)
         served = [] if mounted.PASSING else ["--pass-through=off"]
         with mounted.Mount(self.source, self.point, *served):
-            for role, change, mode in itertools.product(roles, CHANGES, (0o4777, 0o2777, 0o2767)):
+            for role, change, mode in itertools.product(roles, CHANGES, modes):
                 self.change_with_bits(role, change, mode, False, 0)
 
     def test_set_id_bits_of_append_only_files_go_as_in_the_source(self):
