@@ -10,10 +10,15 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
+#include <fstream>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "mount/own_process.hpp"
 #include "os/file_kind.hpp"
 
 namespace penstock::mount {
@@ -116,33 +121,80 @@ as_caller::~as_caller() {
     if (has_mask_) ::umask(0);
 }
 
-as_user::as_user(fuse_req_t request) {
+namespace {
+
+std::string link_at(const std::string& path) {
+    char text[64];
+    const ssize_t length = ::readlink(path.c_str(), text, sizeof text);
+    return {text, static_cast<std::size_t>(std::max<ssize_t>(length, 0))};
+}
+
+// What another process of this user namespace has in force. None of one that is not known here, or
+// whose rights are those over another namespace.
+std::uint64_t rights_of(pid_t process) {
+    const std::string folder = "/proc/" + std::to_string(process);
+    const std::string space = link_at(folder + "/ns/user");
+    if (process == 0 || space.empty() || space != link_at("/proc/self/ns/user")) return 0;
+    std::ifstream facts(folder + "/status");
+    constexpr std::string_view before = "CapEff:\t";
+    for (std::string line; std::getline(facts, line);)
+        if (line.rfind(before, 0) == 0)
+            return std::strtoull(line.c_str() + before.size(), nullptr, 16);
+    return 0;
+}
+
+// Without root among the three, giving the effective user up would be for ever.
+bool may_return() {
+    uid_t real = 0, effective = 0, saved = 0;
+    return ::getresuid(&real, &effective, &saved) == 0 && (real == 0 || saved == 0);
+}
+
+constexpr auto as_it_is = static_cast<unsigned>(-1);
+
+}  // namespace
+
+as_user::as_user(fuse_req_t request) { begin(request, nullptr); }
+
+as_user::as_user(fuse_req_t request, const node& file_node) { begin(request, &file_node); }
+
+as_user::as_user(const node& file_node) {
+    if (::geteuid() != 0) return;
+    is_so_ = !shows_own_process(file_node.fd);
+    if (is_so_) take(other_user, other_user, {}, 0);
+}
+
+void as_user::begin(fuse_req_t request, const node* file_node) {
     const fuse_ctx* const context = fuse_req_ctx(request);
-    if (::geteuid() == 0 && context->uid != 0) take(context->uid, context->gid, groups_of(request));
+    std::uint64_t rights = 0, own = 0;
+    if (::geteuid() != 0) return;
+    if (context->uid == 0 && rights_in_force(own)) {
+        rights = own & rights_of(context->pid);
+        if (rights == own) return;
+    }
+    is_so_ = file_node == nullptr || !shows_own_process(file_node->fd);
+    if (is_so_) take(context->uid, context->gid, groups_of(request), rights);
 }
 
-as_user::as_user() {
-    if (::geteuid() == 0) take(other_user, other_user, {});
-}
-
-// Groups first: changing them takes a capability that is given up at the end.
-void as_user::take(uid_t user, gid_t group, const std::vector<gid_t>& groups) {
-    const int count = ::getgroups(0, nullptr);
-    own_groups_.resize(static_cast<std::size_t>(std::max(count, 0)));
-    is_so_ = count >= 0 && ::getgroups(count, own_groups_.data()) == count &&
-             rights_in_force(own_rights_) &&
-             ::syscall(SYS_setgroups, groups.size(), groups.data()) == 0;
+// Some files go by the effective user, and those of control groups by that of their opener. Groups
+// first: changing them takes a capability that is given up at the end.
+void as_user::take(uid_t user, gid_t group, const std::vector<gid_t>& groups,
+                   std::uint64_t rights) {
+    own_group_ = ::getegid();
+    is_so_ = may_return() && rights_in_force(own_rights_) && groups_.take(groups);
     if (!is_so_) return;
     changed_ = true;
-    mount::take(user, group);
-    is_so_ = put_in_force(0);
+    is_so_ = ::syscall(SYS_setresgid, as_it_is, group, as_it_is) == 0 &&
+             ::syscall(SYS_setresuid, as_it_is, user, as_it_is) == 0 && put_in_force(rights);
 }
 
+// The user first: root has what the rest takes. Both calls set the user and the group for files
+// too.
 as_user::~as_user() {
     if (!changed_) return;
+    ::syscall(SYS_setresuid, as_it_is, 0, as_it_is);
     put_in_force(own_rights_);
-    mount::take(0, 0);
-    ::syscall(SYS_setgroups, own_groups_.size(), own_groups_.data());
+    ::syscall(SYS_setresgid, as_it_is, own_group_, as_it_is);
+    groups_.give_back();
 }
 
 as_ordinary::as_ordinary(fuse_req_t request, sticky_rule rule) {
@@ -222,7 +274,7 @@ void read_what_comes(fuse_req_t request, const fuse_file_info* open, std::size_t
 }
 
 std::vector<char> public_content_of(const node& file_node) {
-    const as_user nobody;
+    const as_user nobody(file_node);
     const open_descriptor file(nobody.is_so() ? ::open(path_of(file_node.fd).c_str(),
                                                        O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
                                               : -1);

@@ -61,12 +61,18 @@ private:
 };
 
 // The rights of one user and no others, in force for this thread: the source judges as if that user
-// called it directly. For files that judge their readers by more than a mode (/proc). Does nothing
-// for root, or where we are not root.
+// called it directly. For files that judge their readers by more than a mode (/proc). For root it
+// leaves in force what the caller has in force too. Does nothing where we are not root.
+//
+// The process stays the mount's. Its real and saved user stay root, so the user cannot send the
+// thread a signal or trace it. Its capabilities stay permitted, so the user cannot change its
+// priority or processors.
 class as_user {
 public:
     explicit as_user(fuse_req_t request);  // the caller
-    as_user();                             // the user nobody
+    // The caller, that is about to open or read this: refused where it would see this process.
+    as_user(fuse_req_t request, const node& file_node);
+    explicit as_user(const node& file_node);  // the same for the user nobody
     ~as_user();
     as_user(const as_user&) = delete;
     as_user& operator=(const as_user&) = delete;
@@ -75,9 +81,11 @@ public:
     [[nodiscard]] bool is_so() const { return is_so_; }
 
 private:
-    void take(uid_t user, gid_t group, const std::vector<gid_t>& groups);
+    void begin(fuse_req_t request, const node* file_node);
+    void take(uid_t user, gid_t group, const std::vector<gid_t>& groups, std::uint64_t rights);
 
-    std::vector<gid_t> own_groups_;
+    lent_groups groups_;
+    gid_t own_group_ = 0;
     std::uint64_t own_rights_ = 0;  // capabilities in force
     bool changed_ = false, is_so_ = true;
 };

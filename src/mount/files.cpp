@@ -208,7 +208,7 @@ bool reply_told_open(fuse_req_t request, tree& t, node& file_node, const fuse_fi
 // mode, the caller opens.
 int open_as_judged(fuse_req_t request, const node& file_node, fuse_file_info* open) {
     std::optional<as_user> caller;
-    if ((open->fh & judges_reader) != 0) caller.emplace(request);
+    if ((open->fh & judges_reader) != 0) caller.emplace(request, file_node);
     if (caller && !caller->is_so()) return -EACCES;
     return open_source(file_node, open->flags, open->fh);
 }

@@ -114,7 +114,7 @@ void make_link(fuse_req_t request, fuse_ino_t number, fuse_ino_t parent, const c
 // Links of /proc tell their targets to some users only.
 ssize_t read_link_as_judged(fuse_req_t request, node& link_node, std::vector<char>& target) {
     std::optional<as_user> caller;
-    if (is_made_up(link_node)) caller.emplace(request);
+    if (is_made_up(link_node)) caller.emplace(request, link_node);
     if (caller && !caller->is_so()) return -EACCES;
     const ssize_t length = ::readlinkat(link_node.fd, "", target.data(), target.size() - 1);
     return length < 0 ? -errno : length;
