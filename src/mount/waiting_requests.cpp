@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
-#include <iterator>
 #include <new>
 #include <system_error>
 #include <utility>
@@ -25,6 +24,9 @@ constexpr milliseconds first_pause{1}, longest_pause{50};
 // meanwhile. In the source its call would go on after most of them.
 constexpr milliseconds no_wait{100};
 
+// Attempts that wait for the source at one time. A further one waits for one of these.
+constexpr std::size_t most_attempts = 16;
+
 }  // namespace
 
 // Called by a serving thread; an answer from here is not allowed.
@@ -39,6 +41,7 @@ bool waiting_requests::add(fuse_req_t request, int fd, attempt again) try {
     if (is_ending_) return false;
     if (!news_) news_ = host::owned_fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!news_) return false;
+    if (attempting_.empty()) attempting_.emplace_back([this] { make_attempts(); });
     if (!worker_.joinable()) worker_ = std::thread([this] { serve(); });
     const clock::time_point now = clock::now();
     new_.push_back({request, fd, std::move(again), now, now + first_pause, first_pause});
@@ -51,38 +54,30 @@ bool waiting_requests::add(fuse_req_t request, int fd, attempt again) try {
 }
 
 // True: it is over, and all that wait are to be answered.
-bool waiting_requests::take_new(std::vector<item>& all) {
+bool waiting_requests::take_new(std::list<item>& all) {
     std::uint64_t told = 0;
     [[maybe_unused]] const auto got = ::read(news_.get(), &told, sizeof told);
-    const std::size_t before = all.size();
+    std::list<item> fresh;
     bool is_over = false;
     {
         const std::lock_guard hold(lock_);
-        std::move(new_.begin(), new_.end(), std::back_inserter(all));
-        new_.clear();
+        fresh.splice(fresh.end(), new_);
         is_over = is_ending_;
     }
     // Calls wake() at once where the program was interrupted before.
-    for (std::size_t i = before; i < all.size(); ++i)
-        fuse_req_interrupt_func(all[i].request, &waiting_requests::wake, this);
+    for (const item& each : fresh)
+        fuse_req_interrupt_func(each.request, &waiting_requests::wake, this);
+    all.splice(all.end(), fresh);
     return is_over;
 }
 
-bool waiting_requests::is_done(item& each, bool is_ready, clock::time_point now) {
-    if (now - each.since >= no_wait && fuse_req_interrupted(each.request) != 0) {
-        reply(each.request, EINTR);
-        return true;
-    }
-    if (!is_ready || now < each.next) return false;
-    if (each.again()) return true;
-    each.pause = std::min<clock::duration>(each.pause * 2, longest_pause);
-    each.next = now + each.pause;
-    return false;
+bool waiting_requests::is_to_end(const item& each, clock::time_point now) {
+    return now - each.since >= no_wait && fuse_req_interrupted(each.request) != 0;
 }
 
 // Until there is news, a file is ready, or an attempt is due. What is not tried before a pause is
 // over is not polled either, since it may be ready all the time.
-void waiting_requests::wait(const std::vector<item>& all, std::vector<bool>& ready) const {
+void waiting_requests::wait(const std::list<item>& all, std::vector<bool>& ready) const {
     const clock::time_point now = clock::now();
     std::vector<pollfd> asked{{news_.get(), POLLIN, 0}};
     clock::duration longest = std::chrono::hours(1);
@@ -95,35 +90,92 @@ void waiting_requests::wait(const std::vector<item>& all, std::vector<bool>& rea
     const auto whole = std::chrono::ceil<milliseconds>(longest).count();
     ::poll(asked.data(), asked.size(), static_cast<int>(std::max<std::int64_t>(whole, 0)));
     ready.resize(all.size());
-    for (std::size_t i = 0; i < all.size(); ++i)
-        ready[i] = all[i].fd < 0 || asked[i + 1].revents != 0;
+    std::size_t i = 0;
+    for (const item& each : all) {
+        ready[i] = each.fd < 0 || asked[i + 1].revents != 0;
+        ++i;
+    }
 }
 
 void waiting_requests::serve() {
-    std::vector<item> all;
+    std::list<item> all, due;
     std::vector<bool> ready;
     while (!take_new(all)) {
         ready.resize(all.size(), false);
         const clock::time_point now = clock::now();
-        std::size_t kept = 0;
-        for (std::size_t i = 0; i < all.size(); ++i) {
-            if (is_done(all[i], ready[i], now)) continue;
-            if (kept != i) all[kept] = std::move(all[i]);
-            ++kept;
+        std::size_t i = 0;
+        for (auto next = all.begin(); next != all.end(); ++i) {
+            const auto each = next++;
+            if (is_to_end(*each, now)) {
+                reply(each->request, EINTR);
+                all.erase(each);
+            } else if (ready[i] && now >= each->next) {
+                due.splice(due.end(), all, each);
+            }
         }
-        all.resize(kept);
+        hand_out(due);
         wait(all, ready);
     }
     for (const item& each : all) reply(each.request, ENOTCONN);
 }
 
+void waiting_requests::hand_out(std::list<item>& due) {
+    if (due.empty()) return;
+    const std::lock_guard hold(lock_);
+    due_.splice(due_.end(), due);
+    if (idle_ == 0) add_thread();
+    wanted_.notify_one();
+}
+
+// A thread that takes one of several sees to it that another one is there for the next.
+void waiting_requests::make_attempts() {
+    for (std::unique_lock hold(lock_);;) {
+        ++idle_;
+        wanted_.wait(hold, [&] { return is_over_ || !due_.empty(); });
+        --idle_;
+        if (due_.empty()) return;
+        std::list<item> mine;
+        mine.splice(mine.end(), due_, due_.begin());
+        if (!due_.empty() && idle_ == 0) add_thread();
+        if (!due_.empty()) wanted_.notify_one();
+        hold.unlock();
+        item& each = mine.front();
+        const bool is_done = each.again();
+        each.pause = std::min<clock::duration>(each.pause * 2, longest_pause);
+        each.next = clock::now() + each.pause;
+        hold.lock();
+        if (is_done) continue;
+        new_.splice(new_.end(), mine);
+        wake(nullptr, this);
+    }
+}
+
+// With lock_. Where there is none to be had, those that are there do the work.
+void waiting_requests::add_thread() try {
+    if (attempting_.size() < most_attempts && !is_over_)
+        attempting_.emplace_back([this] { make_attempts(); });
+} catch (const std::bad_alloc&) {
+} catch (const std::system_error&) {
+}
+
+// The thread that hands attempts out ends before those that make them.
 void waiting_requests::end() {
+    std::vector<std::thread> ending;
     {
         const std::lock_guard hold(lock_);
         is_ending_ = true;
         if (news_) wake(nullptr, this);
     }
     if (worker_.joinable()) worker_.join();
+    {
+        const std::lock_guard hold(lock_);
+        is_over_ = true;
+        ending = std::exchange(attempting_, {});
+    }
+    wanted_.notify_all();
+    for (std::thread& each : ending) each.join();
+    for (const item& each : new_) reply(each.request, ENOTCONN);
+    new_.clear();
 }
 
 }  // namespace penstock::mount

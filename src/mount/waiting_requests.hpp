@@ -1,9 +1,11 @@
-// A thread for requests that the source cannot answer yet.
+// Threads for requests that the source cannot answer yet.
 //
 // A program may open a file that another program holds by a lease, which can take 45 seconds, or
 // read a file of /proc that gives no bytes until something happens. A serving thread would be held
 // up for as long, and a few such programs would stop the mount for all. So a serving thread only
-// tries, in a way that does not wait, and leaves the request to this thread, which tries again.
+// tries, in a way that does not wait, and leaves the request to a thread that knows when to try
+// again. An attempt can wait all the same, where the file's server has stopped meanwhile. So other
+// threads make the attempts: one, and more while that one waits.
 //
 // A program that is killed or interrupted meanwhile gets EINTR. Without an answer the kernel would
 // not let it end.
@@ -12,7 +14,9 @@
 #include <fuse_lowlevel.h>
 
 #include <chrono>
+#include <condition_variable>
 #include <functional>
+#include <list>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -52,15 +56,21 @@ private:
 
     static void wake(fuse_req_t, void* self);
     void serve();
-    bool take_new(std::vector<item>& all);
-    static bool is_done(item& each, bool is_ready, clock::time_point now);
-    void wait(const std::vector<item>& all, std::vector<bool>& ready) const;
+    bool take_new(std::list<item>& all);
+    static bool is_to_end(const item& each, clock::time_point now);
+    void wait(const std::list<item>& all, std::vector<bool>& ready) const;
+    void hand_out(std::list<item>& due);
+    void make_attempts();
+    void add_thread();
 
     std::mutex lock_;
+    std::condition_variable wanted_;
     // Guarded by lock_:
-    std::vector<item> new_;
-    std::thread worker_;  // from the first request on
-    bool is_ending_ = false;
+    std::list<item> new_, due_;  // due: an attempt is to be made now
+    std::thread worker_;         // from the first request on, as the next
+    std::vector<std::thread> attempting_;
+    unsigned idle_ = 0;  // of attempting_
+    bool is_ending_ = false, is_over_ = false;
     host::owned_fd news_;  // an eventfd, from the first request on
 };
 

@@ -332,6 +332,30 @@ class Waits(unittest.TestCase):
             (self.plain / str(i)).write_bytes(bytes(1 << 20))
         self.use_beside_a_stopped_source(AHEAD, ["."], ["cat"])
 
+    def test_an_attempt_that_waits_holds_up_no_others(self):
+        """The server of a file stops while a program waits for another one's lease on the file."""
+        (self.source / "inner").mkdir()
+        (self.source / "free").write_text("abc")
+        (self.plain / "held").write_text("abc")
+        served = [] if mounted.PASSING else ["--pass-through=off"]
+        with mounted.Mount(self.plain, self.source / "inner", *served) as below:
+            with mounted.Mount(self.source, self.point, *served):
+                held, fd = self.lease("inner/held"), self.lease("free")
+                waiting = [self.start(OPEN, self.point / name) for name in ("inner/held", "free")]
+                time.sleep(1)  # from their starts to their calls
+                os.kill(below.process.pid, signal.SIGSTOP)
+                try:
+                    time.sleep(2)  # from there to the next attempts
+                    fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+                    try:
+                        self.assertEqual(waiting[1].wait(LONG), 0)
+                    except subprocess.TimeoutExpired:
+                        self.fail("an open of another file waits")
+                finally:
+                    os.kill(below.process.pid, signal.SIGCONT)
+                    os.dup2(fd, held)  # it would keep the mount busy
+                    self.end_all()
+
 
 if __name__ == "__main__":
     mounted.need_fuse()
