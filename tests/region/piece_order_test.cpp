@@ -21,8 +21,8 @@ using region::placed_piece;
 using region::stream_mark;
 using steps = std::vector<std::string>;
 
-constexpr std::uint64_t piece_bytes = 2 << 20, piece_count = 5,
-                        file_bytes = piece_count * piece_bytes;
+constexpr std::uint64_t small_piece_bytes = 2 << 20, small_piece_count = 5,
+                        small_file_bytes = small_piece_count * small_piece_bytes;
 
 // Marks have names: "fill" or "use", and a number that grows.
 class telling_memory final : public piece_memory {
@@ -75,7 +75,7 @@ private:
 
     steps& told_;
     const std::uint32_t slots_;
-    std::vector<std::byte> bytes_ = std::vector<std::byte>(file_bytes);
+    std::vector<std::byte> bytes_ = std::vector<std::byte>(small_file_bytes);
     int marks_ = 0;
 };
 
@@ -87,12 +87,12 @@ protected:
         host::file_facts facts;
         const int fd = host::open_regular(env_, path_, facts);
         ASSERT_GE(fd, 0);
-        set_ = std::make_unique<region::piece_set>(
-            env_, host::hub::of_process(), fd, facts,
-            std::make_unique<telling_memory>(told_, slots),
-            piece_shape{
-                .pieces = piece_count, .piece_bytes = piece_bytes, .host_places = host_places},
-            path_, [](const std::string&) {});
+        set_ = std::make_unique<region::piece_set>(env_, host::hub::of_process(), fd, facts,
+                                                   std::make_unique<telling_memory>(told_, slots),
+                                                   piece_shape{.pieces = small_piece_count,
+                                                               .piece_bytes = small_piece_bytes,
+                                                               .host_places = host_places},
+                                                   path_, [](const std::string&) {});
     }
     void TearDown() override { set_.reset(); }
     // What the device was asked for meanwhile.
@@ -106,11 +106,13 @@ protected:
         EXPECT_EQ(set_->done({{range_of(number)}}, nullptr), 0);
         return out;
     }
-    static byte_range range_of(std::uint64_t number) { return {number * piece_bytes, piece_bytes}; }
+    static byte_range range_of(std::uint64_t number) {
+        return {number * small_piece_bytes, small_piece_bytes};
+    }
 
     const temporary_folder folder_;
     const std::string path_ = folder_ / "f";
-    const std::vector<std::uint8_t> bytes_ = pattern(3, file_bytes);
+    const std::vector<std::uint8_t> bytes_ = pattern(3, small_file_bytes);
     fault::faulty_environment env_;
     steps told_;
     std::unique_ptr<region::piece_set> set_;
