@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "fault/scenario.hpp"
+#include "soon.hpp"
 
 namespace penstock::fault {
 
@@ -74,9 +75,18 @@ protected:
             ASSERT_EQ(::pwrite(fd, bytes.data(), page, static_cast<off_t>(i * far_bytes)),
                       static_cast<ssize_t>(page));
         }
-        ASSERT_EQ(::fsync(fd), 0);
-        ASSERT_EQ(::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
+        // Pages that the system still has in hand stay, and go a moment later.
+        EXPECT_TRUE(soon([&] {
+            return ::fsync(fd) == 0 && ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0 &&
+                   !any_is_in_memory(fd);
+        }));
         ::close(fd);
+    }
+    static bool any_is_in_memory(int fd) {
+        bool any = false;
+        for (std::uint64_t i = 0; i < spots; ++i)
+            any |= host::linux_environment().in_page_cache(fd, i * far_bytes, page) > 0;
+        return any;
     }
     void read_scattered(int fd) {
         for (std::uint64_t i = 0; i < spots; ++i) {
