@@ -188,6 +188,12 @@ class Torch:
                            "it takes (PyTorch 2.4 and later), or make the call outside of it")
 
     def numbers(self, ids: Any) -> Numbers:
+        if type(ids) is not self.torch.Tensor:
+            held = getattr(ids, "as_tensor", None)  # PyG's Index and EdgeIndex
+            if callable(held):
+                plain = held()
+                found = self.numbers(plain)
+                return found._replace(keep=(plain, ids)) if found.keep is plain else found
         number = self.types.get(ids.dtype)
         if number is None:
             if str(ids.dtype) not in _SHORT:
@@ -206,17 +212,27 @@ class Torch:
             where = -1
         else:
             raise not_numbers(ids, f"they lie on {device}, where nothing can read them")
-        return Numbers(self.address(ids), number, ids.numel(), tuple(ids.shape), where, ids)
+        return Numbers(self.address(ids, "ids"), number, ids.numel(), tuple(ids.shape), where, ids)
 
-    def address(self, tensor: Any) -> int:
-        """ValueError: it stands for other tensors, and none of them is there yet."""
+    def address(self, tensor: Any, what: str) -> int:
+        """ValueError: it stands for other tensors, and none of them is there yet; or its class has
+        no memory of its own."""
         try:
             address = int(tensor.data_ptr())
         except RuntimeError as error:  # whose text speaks of kernels of torch
-            raise no_memory() from error
+            raise self.without_memory(tensor, what) from error
         if address == 0 and tensor.numel():
-            raise no_memory()
+            raise self.without_memory(tensor, what)
         return address
+
+    def without_memory(self, tensor: Any, what: str) -> ValueError:
+        kind = type(tensor)
+        if kind is self.torch.Tensor:
+            return no_memory()
+        cures = [f"{what}.{name}()" for name in ("to_local", "as_tensor")
+                 if callable(getattr(kind, name, None))]
+        return ValueError(f"{what}: a {kind.__name__} has no memory of its own; give "
+                          f"{cures[0] if cures else 'its plain tensor'}")
 
     def dtype(self, name: str) -> Any:
         """uint8 for elements of a byte that this torch lacks. ValueError: it lacks wider ones."""
@@ -282,7 +298,8 @@ class Torch:
         device = out.device
         if device.type not in ("cpu", "cuda"):
             raise wrong_out(f"it lies on {device}; give one of the host or of a GPU", for_writing)
-        return Rows(self.address(out), stride, device.index if device.type == "cuda" else -1,
+        address = self.address(out, "out" if for_writing else "values")
+        return Rows(address, stride, device.index if device.type == "cuda" else -1,
                     out.element_size())
 
     def stream(self, ids: Any) -> int:

@@ -69,6 +69,16 @@ def _not_dense() -> ValueError:
                       "dense one")
 
 
+def _check_class(ids: Any) -> None:
+    """Of what is of another class than Tensor. What has an inner tensor may show it to the
+    operator."""
+    if not isinstance(ids, Tensor):
+        raise TypeError(f"ids: {type(ids).__name__} is no tensor; give one, or call Array.gather, "
+                        "which takes lists and arrays of numpy too")
+    if callable(getattr(type(ids), "to_local", None)):  # DTensor, which has no rule for this
+        raise _frameworks.Torch(torch).without_memory(ids, "ids")
+
+
 has_operator = hasattr(torch.library, "register_fake")
 
 if has_operator:
@@ -86,6 +96,9 @@ if has_operator:
         if ids.dtype.is_floating_point or out.dim() < ids.dim():
             raise ValueError(f"penstock::gather: ids are {ids.dtype} of {ids.dim()} dimensions, "
                              f"out has {out.dim()}; give integers, and out a dimension more")
+        if (ids.device.type == "meta") != (out.device.type == "meta"):
+            raise ValueError(f"penstock::gather: ids are on {ids.device}, out is on {out.device}, "
+                             "and nothing would be written; give both on one device")
 
     def _refuse_gradient(out: Tensor) -> None:
         if out.requires_grad and torch.is_grad_enabled():
@@ -117,9 +130,13 @@ if has_operator:
             try:
                 made: Tensor = array.gather(ids, out=out, pad=pad)  # spares the dispatcher
                 return made
-            except RuntimeError as error:  # nested numbers have no shape
-                if not isinstance(error, _frameworks.Recorded) and not ids.is_nested:
+            except (RuntimeError, ValueError) as error:
+                # Nested numbers have no shape, and those of meta nothing but a shape.
+                if not isinstance(error, _frameworks.Recorded) and not ids.is_nested \
+                        and not (ids.is_meta and (out is None or out.is_meta)):
                     raise
+        if type(ids) is not Tensor:
+            _check_class(ids)
         if ids.is_nested or ids.layout != torch.strided:
             raise _not_dense()
         if out is None:
@@ -131,6 +148,7 @@ if has_operator:
         return out
 else:
     def _call(array: Array, ids: Tensor, out: Optional[Tensor], pad: Optional[int]) -> Tensor:
+        _check_class(ids)
         made: Tensor = array.gather(ids, out=out, pad=pad)
         return made
 
@@ -283,7 +301,8 @@ def _device_of(runtime: Runtime) -> torch.device:
 def _tensor_of(numbers: Any) -> Tensor:
     """Of what is in host memory on the host, whatever torch's default device is."""
     if isinstance(numbers, Tensor):
-        return numbers
+        held = None if type(numbers) is Tensor else getattr(numbers, "as_tensor", None)
+        return held() if callable(held) else numbers  # an Index of PyG holds one
     lies_there = hasattr(numbers, "__cuda_array_interface__")
     return torch.as_tensor(numbers, device=None if lies_there else "cpu")
 

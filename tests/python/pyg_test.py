@@ -12,6 +12,7 @@ from unittest import mock
 try:
     import numpy
     import torch
+    from torch_geometric import EdgeIndex
     from torch_geometric.data import Data, TensorAttr
     from torch_geometric.loader import NodeLoader
     from torch_geometric.sampler import BaseSampler, SamplerOutput
@@ -22,6 +23,7 @@ except ImportError as missing:
 
 import penstock as ps
 from penstock.pyg import FeatureStore
+from penstock.torch import gather
 
 
 class Neighbours(BaseSampler):
@@ -134,6 +136,17 @@ class Store(unittest.TestCase):
         for got in store.multi_get_tensor([TensorAttr(None, "x", index=ids),
                                            TensorAttr("c", "x", index=ids)]):
             self.assertTrue(torch.equal(got, self.x[ids]))
+
+    def test_numbers_that_pyg_has(self):
+        """An EdgeIndex, and a row of it, hold their tensor and have no memory of their own."""
+        edges = EdgeIndex(self.edges, sparse_size=(300, 300))
+        for ids, plain in ((edges[0], self.edges[0]), (edges, self.edges)):
+            with self.subTest(kind=type(ids)):
+                for got in (self.array.gather(ids), self.array[ids], gather(self.array, ids),
+                            self.store.get_tensor(group_name=None, attr_name="x", index=ids)):
+                    self.assertTrue(torch.equal(got, self.x[plain]))
+                self.array.prefetch(ids)
+                self.array.will_need(ids)
 
     def test_negative_numbers_are_no_rows_of_an_array(self):
         with self.assertRaises(IndexError):

@@ -40,6 +40,24 @@ def write_safetensors(path, tensors):
     pathlib.Path(path).write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
+class Holder(torch.Tensor):
+    """A tensor without memory, and the one that it holds."""
+
+    @classmethod
+    def of(cls, held):
+        made = torch.Tensor._make_wrapper_subclass(cls, held.shape, dtype=held.dtype,
+                                                   device=held.device)
+        made.held = held
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, call, kinds, given, named=None):
+        raise NotImplementedError(f"{call} of {cls.__name__}")
+
+    def as_tensor(self):
+        return self.held
+
+
 class WithTable(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -123,6 +141,27 @@ class Operator(WithTable):
         compiled = torch.compile(rows, fullgraph=True, backend="aot_eager")
         self.assertTrue(torch.equal(compiled(self.ids), self.weight[self.ids] + 1))
 
+    def test_shapes_alone_go_to_the_fake_kernel(self):
+        table, ids = self.open(), self.ids.to("meta")
+        embedding = self.embedding(dtype=torch.bfloat16, scale=2.0)
+        for rows, dtype in ((pt.gather(table, ids), torch.float32),
+                            (pt.gather(table, ids.int(), pad=-1), torch.float32),
+                            (embedding(ids), torch.bfloat16)):
+            self.assertEqual((rows.device.type, tuple(rows.shape), rows.dtype),
+                             ("meta", (7, 11, 24), dtype))
+        out = torch.empty(7, 11, 24)
+        nowhere = out.to("meta")
+        self.assertIs(pt.gather(table, ids, out=nowhere), nowhere)
+        number = pt.handle(table)
+        for call in (lambda: pt.gather(table, ids, out=out),
+                     lambda: pt.gather(table, self.ids, out=nowhere),
+                     lambda: torch.ops.penstock.gather(number, ids, out, None),
+                     lambda: torch.ops.penstock.gather(number, self.ids, nowhere, None)):
+            with self.assertRaisesRegex(ValueError, "meta"):
+                call()
+        with self.assertRaisesRegex(ValueError, "meta"):
+            table.gather(ids)
+
 
 class Sparse(WithTable):
     def test_sparse_and_nested_numbers_are_refused(self):
@@ -144,6 +183,76 @@ class Sparse(WithTable):
                 if not ids.is_nested:
                     with self.assertRaisesRegex(ValueError, "^ids: they are torch.sparse"):
                         array.gather(ids)
+
+
+class Wrong(WithTable):
+    def test_what_is_no_tensor(self):
+        table = self.open()
+        for wrong in ([1, 2], (1, 2), 3, memoryview(bytes(4)), None):
+            for call in (self.embedding(), lambda ids: pt.gather(table, ids)):
+                with self.subTest(wrong=wrong), self.assertRaisesRegex(
+                        TypeError, f"^ids: {type(wrong).__name__} is no tensor.*Array.gather"):
+                    call(wrong)
+
+
+class Subclasses(WithTable):
+    """Tensors of other classes, which may have no memory of their own."""
+
+    def test_what_has_memory_is_as_a_tensor(self):
+        class Named(torch.Tensor):
+            pass
+
+        table, wanted = self.open(), self.weight[self.ids]
+        for ids in (self.ids.as_subclass(Named),
+                    torch.nn.Parameter(self.ids, requires_grad=False)):
+            with self.subTest(kind=type(ids)):
+                for rows in (table.gather(ids), table[ids], pt.gather(table, ids)):
+                    self.assertTrue(torch.equal(rows.as_subclass(torch.Tensor), wanted))
+
+    def test_the_tensor_that_it_holds(self):
+        """As PyG's Index and EdgeIndex hold one."""
+        table = self.open()
+        for kind in (torch.int64, torch.int32, torch.int16):
+            for held in (self.ids.to(kind), self.ids.to(kind).t()):
+                ids = Holder.of(held)
+                self.assertEqual(ids.data_ptr(), 0)
+                with self.subTest(kind=kind):
+                    wanted = self.weight[held.long()]
+                    self.assertTrue(torch.equal(table.gather(ids), wanted))
+                    self.assertTrue(torch.equal(table[ids], wanted))
+                    out = torch.zeros(wanted.shape)
+                    table.gather(ids, out=out)
+                    self.assertTrue(torch.equal(out, wanted))
+                    table.prefetch(ids)
+                    table.will_need(ids)
+        self.assertEqual(table.gather(Holder.of(self.ids[:0])).shape, (0, 11, 24))
+
+    def test_what_holds_none_is_named(self):
+        class Bare(Holder):
+            as_tensor = None
+
+        class DTensor(Holder):
+            as_tensor = None
+
+            def to_local(self):
+                return self.held
+
+        table, rows = self.open(), torch.zeros(7, 11, 24)
+        for kind, cure in ((Bare, "give its plain tensor"), (DTensor, r"give ids.to_local\(\)")):
+            ids = kind.of(self.ids)
+            for name, call in (("gather", lambda ids=ids: table.gather(ids)),
+                               ("t[ids]", lambda ids=ids: table[ids]),
+                               ("prefetch", lambda ids=ids: table.prefetch(ids)),
+                               ("will_need", lambda ids=ids: table.will_need(ids))):
+                with self.subTest(kind=kind, call=name), \
+                        self.assertRaisesRegex(ValueError, f"^ids: .*{kind.__name__}.*{cure}"):
+                    call()
+            with self.assertRaisesRegex(ValueError, f"^out: .*{kind.__name__}"):
+                table.gather(self.ids, out=kind.of(rows))
+        with self.assertRaisesRegex(ValueError, r"^ids: .*DTensor.*give ids.to_local\(\)"):
+            pt.gather(table, DTensor.of(self.ids))
+        with self.assertRaisesRegex(ValueError, r"^ids: .*DTensor.*give ids.to_local\(\)"):
+            pt.Embedding(table)(DTensor.of(self.ids))
 
 
 class Embedding(WithTable):
