@@ -18,9 +18,12 @@ thread_local std::uint64_t allocations_left = 0;
 
 }  // namespace
 
-[[gnu::noinline]] void* operator new(std::size_t bytes) {
+[[gnu::noinline]] void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
     const bool fails = is_scarce && allocations_left-- == 0;
-    if (void* const memory = fails ? nullptr : std::malloc(bytes == 0 ? 1 : bytes)) return memory;
+    return fails ? nullptr : std::malloc(bytes == 0 ? 1 : bytes);
+}
+[[gnu::noinline]] void* operator new(std::size_t bytes) {
+    if (void* const memory = operator new(bytes, std::nothrow)) return memory;
     throw std::bad_alloc();
 }
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
