@@ -274,10 +274,10 @@ void read_what_comes(fuse_req_t request, const fuse_file_info* open, std::size_t
 }
 
 std::vector<char> public_content_of(const node& file_node) {
-    const as_user nobody(file_node);
-    const open_descriptor file(nobody.is_so() ? ::open(path_of(file_node.fd).c_str(),
-                                                       O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
-                                              : -1);
+    const as_user other(file_node);
+    const open_descriptor file(other.is_so() ? ::open(path_of(file_node.fd).c_str(),
+                                                      O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
+                                             : -1);
     const int fd = file.number;
     constexpr std::size_t most_bytes = 1u << 20, step = 64u << 10;
     // A file with a poll operation of its own may give its bytes only once (kmsg). All others are

@@ -72,7 +72,7 @@ public:
     explicit as_user(fuse_req_t request);  // the caller
     // The caller, that is about to open or read this: refused where it would see this process.
     as_user(fuse_req_t request, const node& file_node);
-    explicit as_user(const node& file_node);  // the same for the user nobody
+    explicit as_user(const node& file_node);  // the same for other_user
     ~as_user();
     as_user(const as_user&) = delete;
     as_user& operator=(const as_user&) = delete;

@@ -71,6 +71,7 @@ bool runtime_state::is_closed(const slot_life& of) {
     engine::file_word* const at = &ref.view.file_words[of.slot];
     engine::file_word word = 0;
     // A word of a moment ago will do, since an open that was answered meanwhile is seen elsewhere.
+    // On CPU threads sample() would write it.
     if (!device->is_gpu()) word = engine::load_file_relaxed(at);
     else if (device->sample(&word, at, 1) != 0) return false;
     return engine::is_closed(word) && engine::file_generation(word) == of.generation;

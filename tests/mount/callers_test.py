@@ -139,8 +139,8 @@ class Callers(unittest.TestCase):
             pid = str(mount.process.pid)
             for name in GUARDED:
                 self.assertEqual(as_user("stranger", lambda n=name: look(proc / pid / n)), "EACCES")
-                for who in ("self", "thread-self", pid):
-                    at = self.point / who / name
+                for process in ("self", "thread-self", pid):
+                    at = self.point / process / name
                     self.assertEqual(as_user("stranger", lambda at=at: look(at)), "EACCES", at)
                     if name != "syscall":  # which not every kernel has
                         self.assertEqual(look(at), "done", at)
