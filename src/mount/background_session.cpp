@@ -323,7 +323,6 @@ status background_session::open(const serve_options& wanted,
                                  ? " (allow_other needs user_allow_other in /etc/fuse.conf)"
                                  : "")};
     parts->files.session = parts->session.get();
-    parts->files.late = std::make_unique<late_answers>(parts->session.get());
     parts->threads = threads_of(wanted.threads);
     parts->files.agreed.background_requests = background_requests_of(parts->threads);
     if (status s = greet(wanted, *parts->session, parts->files, root); !s) {
@@ -402,7 +401,7 @@ std::future<int> settle(std::shared_ptr<session_parts> parts, bool is_served) {
     const auto work = [is_served](session_parts& all) {
         const int code = is_served ? all.views->collect_all() : 0;
         all.views->end();
-        all.files.late->end();
+        all.files.late.end();  // while the session is served
         all.files.waiting.end();
         return code;
     };

@@ -187,6 +187,14 @@ void reply_open(fuse_req_t request, tree& t, node& file_node, const fuse_file_in
         end_use(t, file_node, &open);  // the program was interrupted and heard nothing
 }
 
+// Gives the kernel the first bytes of the file; its size is at least as much then. A kernel that
+// takes none goes on with the size it had.
+void tell(fuse_session* session, std::uint64_t number, std::vector<char>& bytes) {
+    fuse_bufvec from = FUSE_BUFVEC_INIT(bytes.size());
+    from.buf[0].mem = bytes.data();
+    fuse_lowlevel_notify_store(session, number, 0, &from, static_cast<fuse_buf_copy_flags>(0));
+}
+
 // Copies within the kernel (sendfile) go by the size and by the kernel's pages, which all users
 // share. So both get the bytes that the file gives to any user now, for as long as it is open.
 // True: another thread answers.
@@ -197,9 +205,10 @@ bool reply_told_open(fuse_req_t request, tree& t, node& file_node, const fuse_fi
     fuse_file_info told = open;
     told.keep_cache = 1;
     told.fh &= (1ull << dropping_shift) - 1;
-    return t.late->after_telling(
-        t.nodes.number_of(file_node), std::move(bytes),
-        [request, &t, &file_node, told] { reply_open(request, t, file_node, told); });
+    return t.late.put([request, &t, &file_node, told, bytes = std::move(bytes)]() mutable {
+        tell(t.session, t.nodes.number_of(file_node), bytes);
+        reply_open(request, t, file_node, told);
+    });
 } catch (const std::bad_alloc&) {
     return false;
 }
@@ -244,8 +253,7 @@ bool try_to_open(fuse_req_t request, node& file_node, fuse_file_info wanted, con
     if (fd == -EWOULDBLOCK && !left.is_over()) return false;
     if (fd < 0) return refuse(-fd);
     open->fh |= static_cast<std::uint64_t>(fd);
-    // A caller of another process namespace has the number 0 here.
-    if (const pid_t own = t.own_opener; own != 0 && fuse_req_ctx(request)->pid == own) {
+    if (t.openers.has(fuse_req_ctx(request)->pid)) {
         open->fh |= is_ours;
         open->keep_cache = 1;
     }

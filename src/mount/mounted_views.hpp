@@ -21,10 +21,7 @@ class mounted_views final : public host::program_views {
 public:
     // `point` without links in it; `device`: st_dev of the mount's files.
     mounted_views(tree& files, fuse_session* session, std::string point, std::uint64_t device)
-        : files_(files),
-          point_(std::move(point)),
-          own_(files.own_opener, device),
-          session_(session) {}
+        : files_(files), point_(std::move(point)), own_(files.openers, device), session_(session) {}
     // Once, before the other calls. Throws what std::thread throws.
     void begin() { own_.begin(); }
 

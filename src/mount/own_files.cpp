@@ -8,9 +8,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <system_error>
-#include <utility>
+#include <future>
+#include <memory>
 
 #include "mount/mount.hpp"
 #include "os/not_inherited.hpp"
@@ -18,9 +19,6 @@
 namespace penstock::mount {
 
 namespace {
-
-// Calls that wait for the source at one time. A further one waits for one of these.
-constexpr std::size_t most_threads = 16;
 
 constexpr long close_range_number = 436;  // Linux 5.9; newer than some headers
 constexpr unsigned with_own_table = 2;    // CLOSE_RANGE_UNSHARE
@@ -65,68 +63,40 @@ void leave_descriptors() {
     for (rlim_t fd = 0; fd < limit.rlim_cur; ++fd) ::close(static_cast<int>(fd));
 }
 
+bool own_openers::has(pid_t thread) const {
+    return thread != 0 && std::any_of(places_.begin(), places_.end(),
+                                      [thread](const auto& place) { return place == thread; });
+}
+
+// Each thread of own_files has at most one entry, so there is a free place.
+own_openers::entry::entry(own_openers& all) {
+    place_ = std::find_if(all.places_.begin(), all.places_.end(), [](auto& place) {
+        pid_t none = 0;
+        return place.compare_exchange_strong(none, ::gettid());
+    });
+}
+
+own_openers::entry::~entry() { *place_ = 0; }
+
 void own_files::begin() {
-    const std::lock_guard hold(lock_);
-    is_ending_ = false;
-    threads_.emplace_back([this] {
+    threads_.emplace().begin([] {
         sigset_t all;
         ::sigfillset(&all);
         ::pthread_sigmask(SIG_SETMASK, &all, nullptr);  // signals are the program's
         leave_descriptors();
-        serve();
     });
 }
 
 void own_files::end() {
-    std::vector<std::thread> ending;
-    {
-        const std::lock_guard hold(lock_);
-        is_ending_ = true;
-        ending = std::exchange(threads_, {});
-    }
-    wanted_.notify_all();
-    for (std::thread& each : ending) each.join();
+    if (threads_) threads_->end();
 }
 
 std::optional<int> own_files::write_back(const std::string& path, std::uint64_t inode) {
-    order mine{path, inode};
-    std::unique_lock hold(lock_);
-    if (is_ending_) return std::nullopt;
-    orders_.push_back(&mine);
-    hold.unlock();  // else the thread that wakes waits for it
-    wanted_.notify_one();
-    hold.lock();
-    done_.wait(hold, [&] { return mine.is_done; });
-    return mine.code;
-}
-
-// A thread that takes an order sees to it that another one is there for the next. It makes it
-// itself, since a thread shares the table of the one that made it.
-void own_files::serve() {
-    for (std::unique_lock hold(lock_);;) {
-        ++idle_;
-        wanted_.wait(hold, [&] { return is_ending_ || !orders_.empty(); });
-        --idle_;
-        if (orders_.empty()) return;
-        order& next = *orders_.front();
-        orders_.pop_front();
-        if (idle_ == 0) add_thread();
-        hold.unlock();
-        const std::optional<int> code = carry_out(next);
-        hold.lock();
-        next.code = code;
-        next.is_done = true;
-        hold.unlock();
-        done_.notify_all();
-        hold.lock();
-    }
-}
-
-// With lock_. Where there is none to be had, those that are there do the work.
-void own_files::add_thread() try {
-    if (threads_.size() < most_threads && !is_ending_) threads_.emplace_back([this] { serve(); });
-} catch (const std::bad_alloc&) {
-} catch (const std::system_error&) {
+    // Shared: the thread may still be telling when the caller has the result.
+    const auto told = std::make_shared<std::promise<std::optional<int>>>();
+    const auto work = [&, told] { told->set_value(carry_out(path, inode)); };
+    if (!threads_ || !threads_->put(work)) return std::nullopt;
+    return told->get_future().get();
 }
 
 // Opened so that the mount knows that it is ours. A descriptor, or -1. Meanwhile a user of the
@@ -134,24 +104,20 @@ void own_files::add_thread() try {
 // a file of that user's choice can do more than give a descriptor.
 int own_files::open(const std::string& path) {
     constexpr int flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
-    const std::lock_guard hold(opening_);
-    opener_ = ::gettid();
-    const int fd =
-        can_do_without_links() ? open_without_links(path, flags) : ::open(path.c_str(), flags);
-    opener_ = 0;
-    return fd;
+    const own_openers::entry ours(openers_);
+    return can_do_without_links() ? open_without_links(path, flags) : ::open(path.c_str(), flags);
 }
 
 // The numbers of inodes are those of the source. So the source itself and another mount of it,
 // which may lie at the path by now, have a file of the same number there. That one is not opened:
 // the open could wait for what this thread is waited for.
-std::optional<int> own_files::carry_out(const order& wanted) {
-    if (device_at(wanted.path) != device_) return std::nullopt;
-    const int fd = open(wanted.path);
+std::optional<int> own_files::carry_out(const std::string& path, std::uint64_t inode) {
+    if (device_at(path) != device_) return std::nullopt;
+    const int fd = open(path);
     if (fd < 0) return std::nullopt;
     std::optional<int> code;
     struct stat facts {};
-    if (::fstat(fd, &facts) == 0 && facts.st_dev == device_ && facts.st_ino == wanted.inode)
+    if (::fstat(fd, &facts) == 0 && facts.st_dev == device_ && facts.st_ino == inode)
         code = ::fsync(fd) == 0 ? 0 : -errno;
     ::close(fd);
     return code;

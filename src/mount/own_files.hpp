@@ -10,15 +10,13 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
-#include <deque>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
-#include <vector>
+
+#include "mount/patient_threads.hpp"
 
 namespace penstock::mount {
 
@@ -26,13 +24,34 @@ namespace penstock::mount {
 // that it makes share. Where the system refuses that, all is as before.
 void leave_descriptors();
 
+// The threads of own_files that open a file of the mount just now: the mount must know whose opens
+// these are. Thread-safe.
+class own_openers {
+public:
+    // `thread` 0: a caller of another process namespace, which is none of ours.
+    bool has(pid_t thread) const;
+
+    // The calling thread is one of them as long as this lives.
+    class entry {
+    public:
+        explicit entry(own_openers& all);
+        ~entry();
+        entry(const entry&) = delete;
+        entry& operator=(const entry&) = delete;
+
+    private:
+        std::atomic<pid_t>* place_;
+    };
+
+private:
+    std::array<std::atomic<pid_t>, patient_threads::most_at_once> places_{};  // 0: free
+};
+
 // Thread-safe, but for begin() and end().
 class own_files {
 public:
-    // `opener`: the thread that opens a file of the mount just now, or 0. `device`: st_dev of the
-    // mount's files.
-    own_files(std::atomic<pid_t>& opener, std::uint64_t device)
-        : opener_(opener), device_(device) {}
+    // `device`: st_dev of the mount's files.
+    own_files(own_openers& openers, std::uint64_t device) : openers_(openers), device_(device) {}
     ~own_files() { end(); }
     own_files(const own_files&) = delete;
     own_files& operator=(const own_files&) = delete;
@@ -49,27 +68,12 @@ public:
     std::optional<int> write_back(const std::string& path, std::uint64_t inode);
 
 private:
-    struct order {
-        const std::string& path;
-        std::uint64_t inode = 0;
-        std::optional<int> code = std::nullopt;
-        bool is_done = false;
-    };
-
-    void serve();
-    void add_thread();
     int open(const std::string& path);
-    std::optional<int> carry_out(const order& wanted);
+    std::optional<int> carry_out(const std::string& path, std::uint64_t inode);
 
-    std::atomic<pid_t>& opener_;
+    own_openers& openers_;
     const std::uint64_t device_;
-    std::mutex opening_;  // one at a time is known to be ours
-    std::mutex lock_;     // guards what follows
-    std::condition_variable wanted_, done_;
-    std::deque<order*> orders_;
-    std::vector<std::thread> threads_;
-    unsigned idle_ = 0;
-    bool is_ending_ = true;
+    std::optional<patient_threads> threads_;  // from begin() on
 };
 
 }  // namespace penstock::mount

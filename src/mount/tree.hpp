@@ -27,8 +27,9 @@
 #include "mount/file_numbers.hpp"
 #include "mount/first_exchange.hpp"
 #include "mount/kept_pages.hpp"
-#include "mount/late_answers.hpp"
+#include "mount/own_files.hpp"
 #include "mount/pass_through.hpp"
+#include "mount/patient_threads.hpp"
 #include "mount/waiting_requests.hpp"
 #include "os/shared_memory.hpp"
 #include "region/programs.hpp"
@@ -164,10 +165,12 @@ struct tree {
     agreements agreed;                     // before it is served
     passing_files passing;
     std::string not_passing;  // why it passes no file through; empty: it does
-    std::unique_ptr<late_answers> late;
+    // Answers to requests for which the kernel must first do something with its pages of a file.
+    // Meanwhile it may send requests of its own, or wait for pages that other programs asked for.
+    // The serving threads must be free to answer those.
+    patient_threads late;
     waiting_requests waiting;
-    // The thread of ours that opens a file of the mount now (own_files); 0: none.
-    std::atomic<pid_t> own_opener{0};
+    own_openers openers;
     double attribute_seconds = 1,
            // How long the kernel believes attributes and names without asking again.
         entry_seconds = 1;
@@ -185,11 +188,18 @@ node& begin(fuse_req_t request, fuse_ino_t number);
 void tell_buffer(fuse_req_t request, node& file_node, std::uint64_t offset, std::uint64_t bytes);
 
 // Does the work, which answers the request, after the stores of programs that may have mapped the
-// file have come to it.
+// file have come to it: the kernel writes changed pages back and gives all pages up, and later
+// stores get new ones. A program sets a time stamp after it stored; a page that is written back
+// later would set the time anew. fsync is no help: it takes the lock that the request holds. An
+// error does not change the answer, since msync or close tells the program that its stores failed.
 template <typename Work>
 void after_stores_to(fuse_req_t request, const node& file_node, const Work& work) {
     tree& t = tree_of(request);
-    if (file_node.storers == 0 || !t.late->after_stores(t.nodes.number_of(file_node), work)) work();
+    const auto after = [session = t.session, number = t.nodes.number_of(file_node), work] {
+        fuse_lowlevel_notify_inval_inode(session, number, 0, 0);
+        work();
+    };
+    if (file_node.storers == 0 || !t.late.put(after)) work();
 }
 
 // Attempts to do what the request wants, until it is answered: an attempt that would have to wait

@@ -24,9 +24,6 @@ constexpr milliseconds first_pause{1}, longest_pause{50};
 // meanwhile. In the source its call would go on after most of them.
 constexpr milliseconds no_wait{100};
 
-// Attempts that wait for the source at one time. A further one waits for one of these.
-constexpr std::size_t most_attempts = 16;
-
 }  // namespace
 
 // Called by a serving thread; an answer from here is not allowed.
@@ -41,7 +38,6 @@ bool waiting_requests::add(fuse_req_t request, int fd, attempt again) try {
     if (is_ending_) return false;
     if (!news_) news_ = host::owned_fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!news_) return false;
-    if (attempting_.empty()) attempting_.emplace_back([this] { make_attempts(); });
     if (!worker_.joinable()) worker_ = std::thread([this] { serve(); });
     const clock::time_point now = clock::now();
     new_.push_back({request, fd, std::move(again), now, now + first_pause, first_pause});
@@ -114,66 +110,44 @@ void waiting_requests::serve() {
             }
         }
         hand_out(due);
+        for (item& each : due) each.next = now + longest_pause;
+        all.splice(all.end(), due);
         wait(all, ready);
     }
     for (const item& each : all) reply(each.request, ENOTCONN);
 }
 
+// Leaves those for which there is no memory or no thread.
 void waiting_requests::hand_out(std::list<item>& due) {
-    if (due.empty()) return;
     const std::lock_guard hold(lock_);
-    due_.splice(due_.end(), due);
-    if (idle_ == 0) add_thread();
-    wanted_.notify_one();
+    while (!due.empty() && attempting_.put([this] { make_attempt(); }))
+        due_.splice(due_.end(), due, due.begin());
 }
 
-// A thread that takes one of several sees to it that another one is there for the next.
-void waiting_requests::make_attempts() {
-    for (std::unique_lock hold(lock_);;) {
-        ++idle_;
-        wanted_.wait(hold, [&] { return is_over_ || !due_.empty(); });
-        --idle_;
-        if (due_.empty()) return;
-        std::list<item> mine;
-        mine.splice(mine.end(), due_, due_.begin());
-        if (!due_.empty() && idle_ == 0) add_thread();
-        if (!due_.empty()) wanted_.notify_one();
-        hold.unlock();
-        item& each = mine.front();
-        const bool is_done = each.again();
-        each.pause = std::min<clock::duration>(each.pause * 2, longest_pause);
-        each.next = clock::now() + each.pause;
-        hold.lock();
-        if (is_done) continue;
-        new_.splice(new_.end(), mine);
-        wake(nullptr, this);
-    }
-}
-
-// With lock_. Where there is none to be had, those that are there do the work.
-void waiting_requests::add_thread() try {
-    if (attempting_.size() < most_attempts && !is_over_)
-        attempting_.emplace_back([this] { make_attempts(); });
-} catch (const std::bad_alloc&) {
-} catch (const std::system_error&) {
+void waiting_requests::make_attempt() {
+    std::unique_lock hold(lock_);
+    std::list<item> mine;
+    mine.splice(mine.end(), due_, due_.begin());
+    hold.unlock();
+    item& each = mine.front();
+    const bool is_done = each.again();
+    each.pause = std::min<clock::duration>(each.pause * 2, longest_pause);
+    each.next = clock::now() + each.pause;
+    if (is_done) return;
+    hold.lock();
+    new_.splice(new_.end(), mine);
+    wake(nullptr, this);
 }
 
 // The thread that hands attempts out ends before those that make them.
 void waiting_requests::end() {
-    std::vector<std::thread> ending;
     {
         const std::lock_guard hold(lock_);
         is_ending_ = true;
         if (news_) wake(nullptr, this);
     }
     if (worker_.joinable()) worker_.join();
-    {
-        const std::lock_guard hold(lock_);
-        is_over_ = true;
-        ending = std::exchange(attempting_, {});
-    }
-    wanted_.notify_all();
-    for (std::thread& each : ending) each.join();
+    attempting_.end();
     for (const item& each : new_) reply(each.request, ENOTCONN);
     new_.clear();
 }

@@ -5,7 +5,7 @@
 // up for as long, and a few such programs would stop the mount for all. So a serving thread only
 // tries, in a way that does not wait, and leaves the request to a thread that knows when to try
 // again. An attempt can wait all the same, where the file's server has stopped meanwhile. So other
-// threads make the attempts: one, and more while that one waits.
+// threads make the attempts (patient_threads).
 //
 // A program that is killed or interrupted meanwhile gets EINTR. Without an answer the kernel would
 // not let it end.
@@ -14,13 +14,13 @@
 #include <fuse_lowlevel.h>
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <list>
 #include <mutex>
 #include <thread>
 #include <vector>
 
+#include "mount/patient_threads.hpp"
 #include "os/shared_memory.hpp"
 
 namespace penstock::mount {
@@ -60,18 +60,15 @@ private:
     static bool is_to_end(const item& each, clock::time_point now);
     void wait(const std::list<item>& all, std::vector<bool>& ready) const;
     void hand_out(std::list<item>& due);
-    void make_attempts();
-    void add_thread();
+    void make_attempt();
 
     std::mutex lock_;
-    std::condition_variable wanted_;
     // Guarded by lock_:
-    std::list<item> new_, due_;  // due: an attempt is to be made now
-    std::thread worker_;         // from the first request on, as the next
-    std::vector<std::thread> attempting_;
-    unsigned idle_ = 0;  // of attempting_
-    bool is_ending_ = false, is_over_ = false;
+    std::list<item> new_, due_;  // due: each has a make_attempt() that was put
+    std::thread worker_;         // from the first request on
+    bool is_ending_ = false;
     host::owned_fd news_;  // an eventfd, from the first request on
+    patient_threads attempting_;
 };
 
 }  // namespace penstock::mount

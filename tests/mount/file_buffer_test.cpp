@@ -205,7 +205,7 @@ TEST(own_files, tell_what_became_of_a_write_back) {
         EXPECT_EQ(::stat(path.c_str(), &out), 0);
         return out;
     };
-    std::atomic<pid_t> opener{0};
+    mount::own_openers opener;
     mount::own_files own(opener, facts_of(file).st_dev);
     own.begin();
     EXPECT_EQ(own.write_back(file, facts_of(file).st_ino), std::optional(0));
