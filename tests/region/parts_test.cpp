@@ -213,11 +213,11 @@ TEST(version_map, states_of_pages_do_not_pile_up) {
     page_state first{};
     first.present = 3;
     version_map map(2 * version_map::chunk_pages, first);
-    for (consistency::stamp now = 1; now < 40000; ++now)
+    for (consistency::stamp now = 1; now < 6000; ++now)
         map.change(page_list{now * 7 % 1024}, [&](page_state& p) { p.released[0] = now; });
     EXPECT_LE(map.states(), 4 * version_map::chunk_pages + 2);
     for (std::uint64_t page = 0; page < 1024; ++page)
-        EXPECT_GT(map.at(page).released[0], 40000u - 1025u);
+        EXPECT_GT(map.at(page).released[0], 6000u - 1025u);
 }
 
 // A state for each page, and then pages that are alike again.
