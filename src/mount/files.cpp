@@ -187,8 +187,7 @@ void reply_open(fuse_req_t request, tree& t, node& file_node, const fuse_file_in
         end_use(t, file_node, &open);  // the program was interrupted and heard nothing
 }
 
-// Gives the kernel the first bytes of the file; its size is at least as much then. A kernel that
-// takes none goes on with the size it had.
+// The kernel gets these first bytes; if it takes none, it goes on with the size it had.
 void tell(fuse_session* session, std::uint64_t number, std::vector<char>& bytes) {
     fuse_bufvec from = FUSE_BUFVEC_INIT(bytes.size());
     from.buf[0].mem = bytes.data();

@@ -194,12 +194,13 @@ void tell_buffer(fuse_req_t request, node& file_node, std::uint64_t offset, std:
 // error does not change the answer, since msync or close tells the program that its stores failed.
 template <typename Work>
 void after_stores_to(fuse_req_t request, const node& file_node, const Work& work) {
+    if (file_node.storers == 0) return work();
     tree& t = tree_of(request);
     const auto after = [session = t.session, number = t.nodes.number_of(file_node), work] {
         fuse_lowlevel_notify_inval_inode(session, number, 0, 0);
         work();
     };
-    if (file_node.storers == 0 || !t.late.put(after)) work();
+    if (!t.late.put(after)) work();
 }
 
 // Attempts to do what the request wants, until it is answered: an attempt that would have to wait
