@@ -13,7 +13,7 @@
 //   -ENOENT, -ELOOP, -ENOTDIR, -ENAMETOOLONG, -EIO ...  as the file system said
 //   -EUNATCH    /proc is not mounted, through which files are opened
 //   -ESTALE     another program cut the file, or replaced it, after it was opened: reopen it
-//   -ENFILE     every file slot, or every slot for the name, is open
+//   -ENFILE     every file slot is open
 //   -ERANGE     an element outside its view
 //   -ENOMEM     no room for the page table of another file
 //   -ENOBUFS    every frame of the cache is pinned or loading, and stayed so for the frame wait

@@ -36,10 +36,7 @@ std::string error_text(std::int64_t negative_errno) {
             return "the file is in use in a way that excludes this, by a program that runs or one "
                    "on another machine; end that use (ETXTBSY)";
         case ERANGE: return "outside the view (ERANGE)";
-        case ENFILE:
-            return "every file slot, or every name slot within reach, is open; close files or "
-                   "raise "
-                   "max_files (ENFILE)";
+        case ENFILE: return "every file slot is open; close files or raise max_files (ENFILE)";
         default: break;
     }
     const char* const text = strerrordesc_np(code);

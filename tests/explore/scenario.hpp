@@ -249,6 +249,20 @@ struct names : scenario {
         explore::require(close(g, w.fs(), fd) == 0, "a close failed");
         return 0;
     }
+    // As if `slot`, which holds a file of `generation`, had been opened by a name of up to 8 bytes,
+    // and closed again or not.
+    void name_now(std::uint32_t place, const char* name, std::uint32_t slot,
+                  std::uint32_t generation = 1) {
+        const auto bytes = static_cast<std::uint32_t>(std::strlen(name));
+        engine::name_slot& n = w.memory.names[place];
+        n.path_at = server.path_given_already() - 1;
+        n.path_bytes = bytes;
+        w.memory.paths[n.path_at] = name_chunk(name, bytes, 0);
+        n.hash = hash_name(name, bytes);
+        n.file_slot = slot;
+        n.generation = generation;
+        n.word = engine::next_name_word(0, engine::name_ready);
+    }
     template <typename Lane>
     int open_and_close(const Lane& g, const char* name) {
         const int fd = open(g, w.fs(), name);

@@ -26,7 +26,7 @@ name_key key_of(const char* name) {
 // slot of the arena.
 std::uint32_t enter(hand_cache& c, const char* name, std::uint32_t slot) {
     std::uint32_t at = 0;
-    EXPECT_EQ(try_enter_name(c.view, key_of(name), at), 1) << name;
+    EXPECT_TRUE(try_enter_name(c.view, key_of(name), at)) << name;
     name_slot& entry = c.name_slots[at];
     remember_path(c.view, entry, key_of(name), 8 * slot + 1);
     entry.file_slot = slot;
@@ -74,7 +74,7 @@ TEST(name_table, an_equal_hash_is_not_an_equal_name) {
     EXPECT_FALSE(find_name(c.view, other, found));
     // Both can be entered, and each finds its own.
     std::uint32_t at = 0;
-    ASSERT_EQ(try_enter_name(c.view, other, at), 1);
+    ASSERT_TRUE(try_enter_name(c.view, other, at));
     remember_path(c.view, c.name_slots[at], other, 17);
     c.name_slots[at].file_slot = 2;
     settle_name(&c.name_slots[at].word, name_ready);
@@ -87,29 +87,38 @@ TEST(name_table, an_equal_hash_is_not_an_equal_name) {
 TEST(name_table, a_busy_slot_is_met_by_its_hash) {
     hand_cache c;
     std::uint32_t at = 0;
-    ASSERT_EQ(try_enter_name(c.view, key_of("x"), at), 1);
+    ASSERT_TRUE(try_enter_name(c.view, key_of("x"), at));
     name_match found{};
     ASSERT_TRUE(find_name(c.view, key_of("x"), found));
     EXPECT_EQ(name_state(found.word), name_busy);
     EXPECT_EQ(found.slot, at);
-    EXPECT_EQ(try_enter_name(c.view, key_of("x"), at), 0) << "another thread is entering it";
+    EXPECT_FALSE(try_enter_name(c.view, key_of("x"), at)) << "another thread is entering it";
     EXPECT_EQ(check_invariants(c.view).rule, std::string("no name is busy"));
 }
 
-TEST(name_table, names_of_closed_files_make_room_and_those_of_open_files_do_not) {
+// Names of closed files come first.
+TEST(name_table, a_new_name_takes_the_slot_of_a_closed_file_or_else_of_an_open_one) {
     hand_cache c;
     for (std::uint32_t slot = 0; slot < hand_cache::files; ++slot)
         c.file_words[slot] = make_file_word(file_live, 1, 1);
     for (std::uint32_t i = 0; i < hand_cache::names; ++i)
         enter(c, ("open " + std::to_string(i)).c_str(), i % hand_cache::files);
     std::uint32_t at = 0;
-    EXPECT_EQ(try_enter_name(c.view, key_of("one more"), at), -ENFILE);
     ASSERT_TRUE(try_release(&c.file_words[3], 1));
-    EXPECT_EQ(try_enter_name(c.view, key_of("one more"), at), 1);
+    EXPECT_TRUE(try_enter_name(c.view, key_of("one more"), at));
     EXPECT_EQ(c.name_slots[at].file_slot, 3u);
     EXPECT_EQ(c.name_slots[at].generation, 0u) << "the file of the old name is not the new one's";
     name_match found{};
     ASSERT_TRUE(find_name(c.view, key_of("one more"), found));
+    EXPECT_EQ(name_state(found.word), name_busy);
+    // The other slots of file 3, and then those of the rest.
+    for (std::uint32_t i = 0; i < 4 * hand_cache::names; ++i) {
+        const std::uint32_t taken = enter(c, ("new " + std::to_string(i)).c_str(), 0);
+        EXPECT_NE(taken, at) << "its opener asks the host";
+        ASSERT_TRUE(find_name(c.view, key_of(("new " + std::to_string(i)).c_str()), found)) << i;
+        EXPECT_EQ(found.slot, taken);
+        EXPECT_EQ(found.file_slot, 0u);
+    }
     for (const std::uint32_t lock : c.name_locks) EXPECT_EQ(lock, 0u);
 }
 
@@ -119,9 +128,9 @@ TEST(name_table, a_slot_without_a_path_makes_room_though_its_file_is_open) {
     c.add_file(0, 0, 1);
     for (std::uint32_t i = 0; i < 4 * hand_cache::names; ++i) {
         std::uint32_t at = 0;
-        ASSERT_EQ(try_enter_name(c.view, key_of("too long"), at), 1) << i;
+        ASSERT_TRUE(try_enter_name(c.view, key_of("too long"), at)) << i;
         std::uint32_t other = 0;
-        EXPECT_EQ(try_enter_name(c.view, key_of("too long"), other), 0) << "its slot is busy";
+        EXPECT_FALSE(try_enter_name(c.view, key_of("too long"), other)) << "its slot is busy";
         c.name_slots[at].file_slot = 0;
         c.name_slots[at].generation = 1;
         settle_name(&c.name_slots[at].word, i % 2 == 0 ? name_ready : name_failed);
@@ -132,7 +141,7 @@ TEST(name_table, a_slot_without_a_path_makes_room_though_its_file_is_open) {
     const std::uint32_t kept = enter(c, "short", 0);
     for (std::uint32_t i = 0; i < hand_cache::names; ++i) {
         std::uint32_t at = 0;
-        ASSERT_EQ(try_enter_name(c.view, key_of("too long"), at), 1);
+        ASSERT_TRUE(try_enter_name(c.view, key_of("too long"), at));
         EXPECT_NE(at, kept);
         c.name_slots[at].generation = 1;
         settle_name(&c.name_slots[at].word, name_ready);
@@ -140,15 +149,28 @@ TEST(name_table, a_slot_without_a_path_makes_room_though_its_file_is_open) {
     EXPECT_EQ(check_invariants(c.view, {.references = 1}).rule, nullptr);
 }
 
+// Not an error: the openers that ask get their answers.
+TEST(name_table, busy_slots_alone_are_waited_for) {
+    hand_cache c;
+    std::uint32_t at = 0;
+    for (std::uint32_t i = 0; i < hand_cache::names; ++i)
+        ASSERT_TRUE(try_enter_name(c.view, key_of(("busy " + std::to_string(i)).c_str()), at));
+    const std::uint32_t last = at;
+    EXPECT_FALSE(try_enter_name(c.view, key_of("one more"), at));
+    settle_name(&c.name_slots[last].word, name_failed);
+    ASSERT_TRUE(try_enter_name(c.view, key_of("one more"), at));
+    EXPECT_EQ(at, last);
+}
+
 TEST(name_table, a_taken_lock_is_not_waited_for) {
     hand_cache c;
     for (std::uint32_t& lock : c.name_locks) lock = 1;
     std::uint32_t at = 0;
-    EXPECT_EQ(try_enter_name(c.view, key_of("x"), at), 0);
+    EXPECT_FALSE(try_enter_name(c.view, key_of("x"), at));
     for (const std::uint32_t lock : c.name_locks)
         EXPECT_EQ(lock, 1u) << "the lock belongs to another thread";
     for (std::uint32_t& lock : c.name_locks) lock = 0;
-    EXPECT_EQ(try_enter_name(c.view, key_of("x"), at), 1);
+    EXPECT_TRUE(try_enter_name(c.view, key_of("x"), at));
 }
 
 TEST(name_table, path_chunks_carry_every_byte) {

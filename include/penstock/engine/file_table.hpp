@@ -14,7 +14,8 @@
 // again.
 //
 // Progress: every loop is bounded by a deadline (`wait_deadline`). An opener that finds the name
-// busy waits for the group that asks the host; if that fails, it gets the same error.
+// busy waits for the group that asks the host; if that fails, it gets the same error. An opener
+// that finds all name slots within its reach busy waits for one of them.
 #pragma once
 
 #include "penstock/base/macros.hpp"
@@ -228,9 +229,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_name(const Group g, const cache_
                 owned = try_own_name(&c.names[slot].word, found.word);
             }
         } else {
-            const std::int64_t entered = try_enter_name(c, key, slot);
-            if (entered < 0) return entered;
-            owned = entered == 1;
+            owned = try_enter_name(c, key, slot);
         }
         if (owned) return open_owned_name(g, c, key, slot, deadline);
         if (const std::int64_t code = round % 16 == 15 ? deadline.check(g, c) : 0; code != 0)

@@ -4,8 +4,9 @@
 // stop at the first unused slot. A search takes no lock: it reads a slot, compares it, and checks
 // that its word is the same as before (engine/file_word.hpp). Only an opener that enters a new name
 // takes a short lock, chosen by the name's hash, so that two openers of one new name cannot take
-// two slots. A slot may be given to another name while its own file is not open, or if it has no
-// path.
+// two slots. A new name takes a slot whose file is not open, or that has no path. If there is none
+// within reach, it takes that of a name whose file is open: names that are used no more would fill
+// the table otherwise while their file stays open by any name.
 #pragma once
 
 #include "penstock/base/standard.hpp"
@@ -109,45 +110,56 @@ PENSTOCK_HD inline bool find_name(const cache_view& c, const name_key& key, name
     return false;
 }
 
-// May this slot be given to another name? Not while the file that the name leads to is open, even
-// if the last open failed: the next group that opens the name has to tell the host which file is
-// open (ask_to_open). But without a path no search finds the slot again: there was no room for the
-// name. Else each further open of it would take a slot until the file is closed.
-PENSTOCK_HD inline bool reusable_name(const cache_view& c, const name_slot& slot, name_word word) {
+// Does it cost nothing to give this slot, which is not busy, to another name? It does while the
+// file that the name leads to is open, even if the last open failed: the next group that opens the
+// name tells the host which file is open (ask_to_open). But without a path no search finds the slot
+// again: there was no room for the name.
+PENSTOCK_HD inline bool is_spare_name(const cache_view& c, const name_slot& slot, name_word word) {
     if (name_state(word) == name_unused) return true;
-    if (name_state(word) == name_busy) return false;
     const std::uint32_t file_slot = atomic_load<order::relaxed>(&slot.file_slot);
     return !is_open(look(&c.file_words[file_slot]),
                     atomic_load<order::relaxed>(&slot.generation)) ||
            path_bytes_of(slot) == 0;
 }
 
-// Leader only. Takes a slot for a name that find_name did not find. Returns 1: the caller owns
-// `slot`, which is busy and carries the hash. 0: not now, because the lock is taken, a group
-// entered the name meanwhile, or another name's opener was faster. -ENFILE: no slot within reach
-// can be reused.
-PENSTOCK_HD inline std::int64_t try_enter_name(const cache_view& c, const name_key& key,
-                                               std::uint32_t& slot) {
+// The slot within reach that a new name is to take, and its word: the first that is spare, or else
+// the first that is not busy. The next open of the name that loses its slot asks the host. That
+// costs a call, but gives no wrong file: its file keeps its slot while it has not changed. False:
+// all are busy.
+PENSTOCK_HD inline bool choose_name_slot(const cache_view& c, std::uint64_t hash,
+                                         std::uint32_t& slot, name_word& word) {
+    bool is_chosen = false;
+    for (std::uint32_t probe = 0; probe < probe_count(c); ++probe) {
+        const std::uint32_t at = probe_slot(c, hash, probe);
+        const name_word seen = load_name_for_read(&c.names[at].word);
+        if (name_state(seen) == name_busy) continue;
+        const bool is_spare = is_spare_name(c, c.names[at], seen);
+        if (is_chosen && !is_spare) continue;
+        is_chosen = true;
+        slot = at;
+        word = seen;
+        if (is_spare) break;
+    }
+    return is_chosen;
+}
+
+// Leader only. Takes a slot for a name that find_name did not find. True: the caller owns `slot`,
+// which is busy and carries the hash. False: not now, because the lock is taken, a group entered
+// the name meanwhile, another name's opener was faster, or all slots within reach are busy.
+PENSTOCK_HD inline bool try_enter_name(const cache_view& c, const name_key& key,
+                                       std::uint32_t& slot) {
     std::uint32_t* const lock = &c.name_locks[mix64(key.hash) & (c.name_lock_count - 1)];
-    if (!try_lock(lock)) return 0;
-    std::int64_t outcome = 0;
+    if (!try_lock(lock)) return false;
     name_match found{};
-    if (!find_name(c, key, found)) {
-        outcome = -ENFILE;
-        for (std::uint32_t probe = 0; probe < probe_count(c); ++probe) {
-            slot = probe_slot(c, key.hash, probe);
-            const name_word word = load_name_for_read(&c.names[slot].word);
-            if (!reusable_name(c, c.names[slot], word)) continue;
-            outcome = try_own_name(&c.names[slot].word, word) ? 1 : 0;
-            break;
-        }
-        if (outcome == 1) {
-            atomic_store<order::relaxed>(&c.names[slot].hash, key.hash);
-            forget_target(&c.names[slot].generation);  // the slot's new name has another file
-        }
+    name_word word = 0;
+    const bool owned = !find_name(c, key, found) && choose_name_slot(c, key.hash, slot, word) &&
+                       try_own_name(&c.names[slot].word, word);
+    if (owned) {
+        atomic_store<order::relaxed>(&c.names[slot].hash, key.hash);
+        forget_target(&c.names[slot].generation);  // the slot's new name has another file
     }
     unlock(lock);
-    return outcome;
+    return owned;
 }
 
 }  // namespace penstock::engine

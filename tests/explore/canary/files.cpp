@@ -26,6 +26,40 @@ TEST(canary, no_name_lock) {
 
 #endif
 
+// A search believes what it read of a slot without a second look at the slot's word. So it finds
+// the file of the name that took the slot meanwhile by the name that had it.
+#ifdef CANARY_name_unchecked
+
+#include "penstock/engine/file_word.hpp"
+
+#define name_unchanged(word, seen) true
+
+#include "explore/scenario.hpp"
+
+namespace penstock::explore_kit {
+
+TEST(canary, name_unchecked) {
+    names s({.frames = 1, .files = 2, .names = 1});
+    s.w.view.request_wait_ns = 8500;
+    s.held.references = 2;
+    s.prepare = [&s] {
+        s.server.given_already(0, 1);
+        s.w.open_now(0, 2 * page_bytes, 0);
+        s.name_now(0, "a", 0);
+    };
+    s.lane([&](auto g) { open(g, s.w.fs(), "b"); });
+    s.lane([&](auto g) {
+        const int fd = open(g, s.w.fs(), "a");
+        explore::require(engine::descriptor_slot(s.w.view, fd) == 0, "a name led to another file");
+        explore::require(close(g, s.w.fs(), fd) == 0, "a close failed");
+    });
+    expect_caught(s.run({.preemptions = 2}), "a name led to another file");
+}
+
+}  // namespace penstock::explore_kit
+
+#endif
+
 // A reference is added by a store, so one that came in between is lost.
 #ifdef CANARY_reference_by_store
 
