@@ -36,8 +36,7 @@ status file_buffer::make(const buffer_options& wanted, unsigned threads,
     made->nowhere_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (made->nowhere_ < 0)
         return {-errno, "/dev/null: " + error_text(-errno) + "; the buffer needs it"};
-    constexpr std::uint64_t least_bytes = 16u << 20, word_bytes = 4;
-    made->most_pages_ = std::max(least_bytes, wanted.ram_bytes / 8) / word_bytes;
+    made->most_pages_ = most_known_pages(wanted.ram_bytes);
     out = std::move(made);
     return {};
 } catch (const std::bad_alloc&) {

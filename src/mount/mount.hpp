@@ -99,6 +99,13 @@ unsigned serving_threads(std::optional<std::uint32_t> wanted);
 // Pages, sessions and files of a buffer that so many threads use.
 buffer::manager_settings settings_of(const buffer_options& wanted, unsigned threads);
 
+// Pages of all files together that a mount tells its buffer of, at most. The buffer has four bytes
+// of memory for each, also for those of holes.
+constexpr std::uint64_t most_known_pages(std::uint64_t host_bytes) {
+    constexpr std::uint64_t least_bytes = 16u << 20, word_bytes = 4;
+    return (host_bytes / 8 > least_bytes ? host_bytes / 8 : least_bytes) / word_bytes;
+}
+
 // What cannot be, with the option that says so and the cure.
 status check(const buffer_options& wanted, unsigned threads);
 

@@ -51,6 +51,8 @@ status pooled_reads::make(const buffer_pool& pool, std::function<void(const std:
     const buffer::manager_settings& shape = shared.all->settings();
     made->direct_io_ = shared.direct_io && shape.page_bytes % direct_grain == 0;
     made->most_files_ = std::max(1u, shape.files / 2);
+    made->page_bytes_ = shape.page_bytes;
+    made->most_pages_ = most_known_pages(shape.host_pages * shape.page_bytes);
     made->session_ = shared.all->open_session();
     if (made->session_ == nullptr)
         return {-EINVAL,
@@ -218,11 +220,15 @@ pooled_reads::pooled_file* pooled_reads::find(const order& wanted) {
     made.fd = host::owned_fd(open_source(wanted.file.get()));
     struct stat facts {};
     if (!made.fd || ::fstat(made.fd.get(), &facts) != 0 || !S_ISREG(facts.st_mode)) return nullptr;
+    if (!take_room(made, static_cast<std::uint64_t>(facts.st_size))) return nullptr;
     do
         made.number = all_->add_file(made.fd.get(), static_cast<std::uint64_t>(facts.st_size),
                                      buffer::file_access::read);
     while ((made.number == -EMFILE || made.number == -ENOMEM) && drop_oldest());
-    if (made.number < 0) return nullptr;
+    if (made.number < 0) {
+        drop(made);
+        return nullptr;
+    }
     made.used = ++orders_;
     return &files_.emplace(wanted.key, std::move(made)).first->second;
 }
@@ -237,7 +243,8 @@ bool pooled_reads::bring_up_to_date(pooled_file& file, const order& wanted) {
         return false;
     if (file.version.is_proof && file.version.is_same(now)) return true;
     const auto number = static_cast<std::uint32_t>(file.number);
-    if (session_->resize(number, now.identity.size_bytes) != 0 ||
+    if (!take_room(file, now.identity.size_bytes) ||
+        session_->resize(number, now.identity.size_bytes) != 0 ||
         session_->forget(number, 0, every_page) != 0)
         return false;
     file.version = now;
@@ -257,10 +264,22 @@ int pooled_reads::open_source(int file) {
     return ::open(path.c_str(), flags);
 }
 
-bool pooled_reads::drop_oldest() {
-    const auto oldest = std::min_element(
-        files_.begin(), files_.end(),
-        [](const auto& a, const auto& b) { return a.second.used < b.second.used; });
+// False: the file is too large, and programs read the source. What a file once had it keeps.
+bool pooled_reads::take_room(pooled_file& file, std::uint64_t bytes) {
+    const std::uint64_t wanted = std::max(bytes / page_bytes_ + 1, file.known_pages);
+    if (wanted > most_pages_) return false;
+    while (known_pages_ - file.known_pages + wanted > most_pages_)
+        if (!drop_oldest(&file)) return false;
+    known_pages_ += wanted - file.known_pages;
+    file.known_pages = wanted;
+    return true;
+}
+
+bool pooled_reads::drop_oldest(const pooled_file* but) {
+    auto oldest = files_.end();
+    for (auto at = files_.begin(); at != files_.end(); ++at)
+        if (&at->second != but && (oldest == files_.end() || at->second.used < oldest->second.used))
+            oldest = at;
     if (oldest == files_.end()) return false;
     drop(oldest->second);
     files_.erase(oldest);
@@ -269,6 +288,7 @@ bool pooled_reads::drop_oldest() {
 
 // A number that the pool does not give up keeps its descriptor.
 void pooled_reads::drop(pooled_file& file) {
+    known_pages_ -= file.known_pages;
     if (file.number >= 0 && all_->remove_file(static_cast<std::uint32_t>(file.number)) != 0)
         host::abandon(
             std::unique_ptr<host::owned_fd>(new (std::nothrow) host::owned_fd(std::move(file.fd))));

@@ -64,7 +64,8 @@ private:
         int number = -1;
         host::owned_fd fd;  // that the pool reads
         host::file_version version;
-        std::uint64_t used = 0;  // when, by orders
+        std::uint64_t used = 0;         // when, by orders
+        std::uint64_t known_pages = 0;  // that the pool knows of it, at most
     };
     pooled_reads() = default;
 
@@ -77,13 +78,15 @@ private:
     pooled_file* find(const order& wanted);
     bool bring_up_to_date(pooled_file& file, const order& wanted);
     int open_source(int file);
-    bool drop_oldest();
+    bool take_room(pooled_file& file, std::uint64_t bytes);
+    bool drop_oldest(const pooled_file* but = nullptr);
     void drop(pooled_file& file);
 
     std::shared_ptr<buffer::manager> all_;
     std::function<void(const std::string&)> note_;
     bool on_gpu_ = false, direct_io_ = true;
     std::uint32_t most_files_ = 0;
+    std::uint64_t page_bytes_ = 0, most_pages_ = 0;
     std::atomic<bool> cached_{false}, copies_{false};
     std::atomic<std::uint64_t> reads_outside_{0}, reads_{0};
     std::atomic<std::int64_t> no_copies_until_ns_{0};  // from device frames, which were late
@@ -91,6 +94,7 @@ private:
     // Of the thread alone:
     std::unique_ptr<buffer::session> session_;
     std::unordered_map<inode_key, pooled_file, inode_key_hash> files_;
+    std::uint64_t known_pages_ = 0;  // of all files
     std::vector<std::byte> room_;
     std::uint64_t orders_ = 0, orders_at_look_ = 0;
 

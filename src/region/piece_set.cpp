@@ -52,6 +52,7 @@ piece_set::piece_set(host::environment& env, host::hub& shared, int fd,
       pieces_(shape.pieces),
       host_places_(shape.host_places) {
     for (std::uint32_t slot = memory_->slots(); slot > 0; --slot) free_slots_.push_back(slot - 1);
+    residents_.resize(memory_->slots(), no_piece);
     traffic_.room_bytes = memory_->slots() * piece_bytes_;
 }
 
@@ -100,8 +101,8 @@ bool piece_set::make_plan(const number_list& wanted, plan& out) const {
     }
     if (needed <= slots) return true;
     number_list others;
-    for (std::uint64_t n = 0; n < pieces_.size(); ++n)
-        if (pieces_[n].slot != no_place && pieces_[n].uses == 0 &&
+    for (const std::uint64_t n : residents_)
+        if (n != no_piece && pieces_[n].uses == 0 &&
             !std::binary_search(wanted.begin(), wanted.end(), n))
             others.push_back(n);
     if (others.size() < needed - slots) return false;
@@ -144,7 +145,7 @@ void piece_set::keep_in_host(std::uint64_t number) {
     const std::uint32_t chosen = p.host_place != no_place ? p.host_place : least_wanted_place();
     host_place& to = host_places_[chosen];
     if (to.piece < pieces_.size()) pieces_[to.piece].host_place = no_place;
-    to.piece = ~std::uint64_t{0};
+    to.piece = no_piece;
     to.used = 0;
     if (memory_->wait(to.read) != 0 || memory_->to_host(number, chosen) != 0) return;
     to = {number, ++clock_, nullptr};
@@ -171,6 +172,7 @@ int piece_set::drop(number_list leave) {
 void piece_set::forget(const std::vector<placed_piece>& gone) {
     for (const placed_piece& p : gone) {
         free_slots_.push_back(p.slot);
+        residents_[p.slot] = no_piece;
         pieces_[p.number].slot = no_place;
         traffic_.bytes_resident -= piece_bytes_;
     }
@@ -185,7 +187,10 @@ int piece_set::place(const number_list& come) {
     }
     if (const int code = memory_->place(fresh); code != 0) return code;
     free_slots_.resize(free_slots_.size() - fresh.size());
-    for (const placed_piece& p : fresh) pieces_[p.number].slot = p.slot;
+    for (const placed_piece& p : fresh) {
+        residents_[p.slot] = p.number;
+        pieces_[p.number].slot = p.slot;
+    }
     traffic_.bytes_resident += fresh.size() * piece_bytes_;
     // All of them first: where one fails to begin, the others count as absent too.
     for (const std::uint64_t n : come) pieces_[n].version = 0;  // it has the bytes of none

@@ -63,8 +63,9 @@ private:
         stream_mark filled;                  // its bytes are there
         std::vector<stream_mark> last_uses;  // of streams whose work may use it still
     };
+    static constexpr std::uint64_t no_piece = ~std::uint64_t{0};
     struct host_place {
-        std::uint64_t piece = ~std::uint64_t{0};
+        std::uint64_t piece = no_piece;
         std::uint64_t used = 0;  // when it was written or read
         stream_mark read;        // the last copy from it is through
     };
@@ -108,6 +109,7 @@ private:
     std::unique_ptr<piece_memory> memory_;  // null: closed
     std::vector<piece> pieces_;
     std::vector<std::uint32_t> free_slots_;
+    std::vector<std::uint64_t> residents_;  // the piece of each slot, or no_piece
     std::vector<host_place> host_places_;
     std::uint64_t clock_ = 0, version_ = 1;
     host::file_version known_;  // as it was at the last look; no proof before the first

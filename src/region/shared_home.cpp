@@ -174,10 +174,8 @@ page_range shared_home::clipped(std::uint64_t offset, std::uint64_t bytes) const
 void shared_home::admit_program(std::uint64_t offset, std::uint64_t bytes) {
     std::lock_guard lock(state_);
     const page_range range = clipped(offset, bytes);
-    bool all_seen = true;
-    for (std::uint64_t page = range.begin; page < range.end && all_seen; ++page)
-        all_seen = versions_.at(page).view;
-    if (!all_seen) versions_.change(range, [](page_state& p) { p.view = true; });
+    if (versions_.any(range, [](const page_state& p) { return !p.view; }))
+        versions_.change(range, [](page_state& p) { p.view = true; });
 }
 
 void shared_home::wrote_by_program(std::uint64_t offset, std::uint64_t bytes) {

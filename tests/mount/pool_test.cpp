@@ -1,9 +1,11 @@
 // A mount of this process that reads files through a pool which the program uses too.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <fstream>
 #include <thread>
 
 #include "buffer/pool/manager.hpp"
@@ -151,6 +153,50 @@ TEST_P(pooled_mount, lets_go_of_a_file_that_is_removed_after_its_close) {
     read_until_buffered(folder_ / "point/own", pattern(2, 16 * page));
     ASSERT_TRUE(std::filesystem::remove(folder_ / "point/own"));
     EXPECT_TRUE(soon([&] { return pool_->counts().pages == 0; }));
+}
+
+// The pool has some memory for each page that a file has, also of holes, and a program at the mount
+// makes files as large as it likes.
+TEST_P(pooled_mount, takes_no_more_memory_for_larger_files) {
+    make_files();
+    const auto resident_bytes = [] {
+        std::uint64_t whole = 0, resident = 0;
+        std::ifstream("/proc/self/statm") >> whole >> resident;
+        return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+    };
+    // Orders are carried out one after the other.
+    const bytes content = pattern(2, 16 * page);
+    const auto wait_for_orders = [&] {
+        let_files_settle();
+        read_until_buffered(folder_ / "point/own", content);
+    };
+    const auto read_first = [&](const std::string& name) {
+        bytes first(page);
+        std::ifstream(folder_ / "point/" + name).read(reinterpret_cast<char*>(first.data()), page);
+        return first;
+    };
+    wait_for_orders();
+    const std::uint64_t before = resident_bytes();
+    write_file(folder_ / "source/huge", pattern(4, page));
+    write_file(folder_ / "source/grown", pattern(5, page));
+    EXPECT_EQ(read_first("grown"), pattern(5, page));
+    constexpr std::uint64_t huge_bytes = 1ull << 40;
+    for (const std::string name : {"huge", "grown"})
+        ASSERT_EQ(::truncate((folder_ / "source/" + name).c_str(), huge_bytes), 0);
+    // 24 GiB each: two of them are known at a time.
+    for (const std::string name : {"a", "b", "c"}) {
+        write_file(folder_ / "source/" + name, pattern(6, page));
+        ASSERT_EQ(::truncate((folder_ / "source/" + name).c_str(), 24ll << 30), 0);
+    }
+    let_files_settle();
+    for (int round = 0; round < 3; ++round) {
+        EXPECT_EQ(read_first("huge"), pattern(4, page));
+        EXPECT_EQ(read_first("grown"), pattern(5, page));
+        for (const std::string name : {"a", "b", "c"})
+            EXPECT_EQ(read_first(name), pattern(6, page));
+        wait_for_orders();
+    }
+    EXPECT_LT(resident_bytes(), before + (96u << 20));
 }
 
 // Whose last page is not whole.

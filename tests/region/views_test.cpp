@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <filesystem>
 #include <thread>
 
 #include "fault/faulty_environment.hpp"
@@ -286,6 +287,29 @@ TEST_F(region_views, a_view_that_is_not_given_up_keeps_changes_for_the_next_rele
     EXPECT_EQ(regions_[1]->acquire(), 1);
     EXPECT_EQ(words_of(*regions_[1])[1], 10u);
     EXPECT_EQ(words_of(*regions_[1])[2], 20u);
+}
+
+// Of pages that no region keeps nothing is asked: there may be any number of them.
+TEST(region_program, cuts_a_huge_file_of_which_a_region_has_little) {
+    if (!std::filesystem::is_directory("/dev/shm")) GTEST_SKIP() << "no folder in memory";
+    const temporary_folder folder("/dev/shm");
+    const std::string path = folder / "huge";
+    write_file(path, std::vector<std::uint8_t>(file_bytes, 7));
+    if (::truncate(path.c_str(), off_t{1} << 56) != 0) GTEST_SKIP() << "no such files here";
+    const auto rt = make_runtime(region_runtime(folder, backend::cpu), {});
+    std::unique_ptr<file_region> r;
+    const status s =
+        map_region(*rt, path, 0, file_bytes, protection::read_write, {.outside_writers = false}, r);
+    ASSERT_TRUE(s.ok()) << s.message;
+    struct stat facts {};
+    ASSERT_EQ(::stat(path.c_str(), &facts), 0);
+    constexpr std::uint64_t end = 8 << 20;
+    region::program_write access(file_of({facts.st_dev, facts.st_ino}),
+                                 region::program_access::kind::direct, end, UINT64_MAX);
+    ASSERT_EQ(::truncate(path.c_str(), end), 0);
+    access.wrote(end, UINT64_MAX);
+    EXPECT_GE(r->acquire(), 0);
+    EXPECT_EQ(static_cast<const std::uint8_t*>(r->data())[file_bytes - 1], 7);
 }
 
 }  // namespace penstock::test

@@ -22,8 +22,9 @@ namespace penstock::test {
 
 class temporary_folder {
 public:
-    temporary_folder() {
-        std::string name = (std::filesystem::temp_directory_path() / "penstock-XXXXXX").string();
+    explicit temporary_folder(
+        const std::filesystem::path& parent = std::filesystem::temp_directory_path()) {
+        std::string name = (parent / "penstock-XXXXXX").string();
         if (::mkdtemp(name.data()) == nullptr) std::abort();
         path_ = std::filesystem::canonical(name);
     }
