@@ -190,6 +190,7 @@ status runtime_state::allocate_cache() {
         allocate(*device, c.clock_hands,
                  std::uint64_t{c.clock_shards} * engine::clock_hand_stride) &&
         allocate(*device, c.fill_done, 1) && allocate_readable(c.file_words, c.file_slots) &&
+        allocate(*device, c.openings, c.file_slots) &&
         allocate(*device, c.file_records, c.file_slots) &&
         allocate(*device, c.names, c.name_slots) &&
         allocate(*device, c.name_locks, c.name_lock_count) &&

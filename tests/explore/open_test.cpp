@@ -40,6 +40,14 @@ TEST(open, two_names_of_one_file_share_its_slot) {
     expect_sound(s.run());
 }
 
+// A file is open by another name: by its old one it is not found as long as that was not asked for
+// anew.
+TEST(open, a_name_that_was_moved_after_the_last_close_leads_to_its_new_file) {
+    moved_name s;
+    s.open_both();
+    expect_sound(s.run({.preemptions = 2}));
+}
+
 TEST(open, all_waiting_openers_get_the_same_error) {
     names s({.frames = 1});
     int result[2] = {};

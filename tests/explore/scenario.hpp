@@ -272,4 +272,28 @@ struct names : scenario {
     }
 };
 
+// A file that two names led to was opened by one, "a", and closed. Since then another program gave
+// that name to another file.
+struct moved_name : names {
+    moved_name() : names({.frames = 1, .files = 2, .names = 2}) {
+        server.files = {{"a", 2, 2 * page_bytes}, {"alias", 1, 2 * page_bytes}};
+        prepare = [this] {
+            server.given_already(0, 1);
+            w.closed_now(0, 2 * page_bytes, 0, 1);
+            name_now(hash_name("a", 1) % 2, "a", 0);
+        };
+    }
+    // A lane opens the file by its other name, and another one what has the old name now.
+    void open_both() {
+        lane([this](auto g) { explore::require(use(g, "alias", 1) == 0, "an open failed"); });
+        lane([this](auto g) {
+            const int fd = open(g, w.fs(), "a");
+            explore::require(fd >= 0, "an open failed");
+            explore::require(engine::descriptor_slot(w.view, fd) != 0,
+                             "a name led to the file that it had before");
+            explore::require(close(g, w.fs(), fd) == 0, "a close failed");
+        });
+    }
+};
+
 }  // namespace penstock::explore_kit

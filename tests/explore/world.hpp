@@ -34,6 +34,7 @@ struct shared_memory {
     alignas(16) std::byte frames[max_frames * page_bytes];
     std::uint32_t clock_hand[engine::clock_hand_stride];
     engine::file_word file_words[max_files];
+    alignas(8) engine::opening_count openings[max_files];
     engine::file_record file_records[max_files];
     engine::name_slot names[max_names];
     std::uint64_t name_lock, retire_hand, fill_done;  // the engine uses the low half
@@ -86,6 +87,7 @@ public:
         c.frames = memory.frames;
         c.clock_hands = memory.clock_hand;
         c.file_words = memory.file_words;
+        c.openings = memory.openings;
         c.file_records = memory.file_records;
         c.names = memory.names;
         c.name_locks = reinterpret_cast<std::uint32_t*>(&memory.name_lock);
@@ -222,6 +224,7 @@ inline std::string world::name_of(std::size_t offset) const {
         {"frame bytes", memory.frames, sizeof memory.frames, page_bytes},
         {"clock hand", memory.clock_hand, sizeof memory.clock_hand, 32},
         {"file word", memory.file_words, sizeof memory.file_words, 8},
+        {"count of openings", memory.openings, sizeof memory.openings, 4},
         {"name slot", memory.names, sizeof memory.names, sizeof memory.names[0]},
         {"name lock", &memory.name_lock, 8, 8},
         {"retire hand", &memory.retire_hand, 8, 8},

@@ -22,6 +22,7 @@ struct hand_cache {
     std::uint32_t hands[engine::clock_hand_stride] = {};
     std::uint32_t fill_done = 0, retire_hand = 0;
     engine::file_word file_words[files] = {};
+    engine::opening_count openings[files] = {};
     engine::file_record file_records[files] = {};
     engine::name_slot name_slots[names] = {};
     std::uint32_t name_locks[4] = {};
@@ -50,6 +51,7 @@ struct hand_cache {
         view.clock_hands = hands;
         view.fill_done = &fill_done;
         view.file_words = file_words;
+        view.openings = openings;
         view.file_records = file_records;
         view.names = name_slots;
         view.name_locks = name_locks;

@@ -1,11 +1,12 @@
 // Opening and closing files.
 //
-// open:  The group finds the name. If its file is open, the group adds a reference, without a call
-//        of the host. Otherwise it owns the name slot, asks the host, and ties the name to the file
-//        slot that the host names. The host compares device, inode, size and times. An unchanged
-//        file gets its old slot, whose pages are still cached. A changed file gets a fresh slot
-//        with a fresh table, so that no stale page can be reached through it. An open for writing
-//        asks the host too, unless the file is being written already.
+// open:  The group finds the name. If its file is open, and was never closed since the name was
+//        opened last, the group adds a reference, without a call of the host. Otherwise it owns the
+//        name slot, asks the host, and ties the name to the file slot that the host names. The host
+//        compares device, inode, size and times. An unchanged file gets its old slot, whose pages
+//        are still cached. A changed file gets a fresh slot with a fresh table, so that no stale
+//        page can be reached through it. An open for writing asks the host too, unless the file is
+//        being written already.
 // close: The group drops the reference. There is no host call, and the pages stay. For a file that
 //        was written: engine/write.hpp.
 //
@@ -43,11 +44,9 @@ PENSTOCK_HD inline std::int64_t ask_to_open(const Group& g, const cache_view& c,
     request.flags = key.flags;
     // An open file stays the file that it was when it was opened, also for callers that open it for
     // writing now.
-    const std::uint32_t open_slot = atomic_load<order::relaxed>(&name.file_slot),
-                        generation = atomic_load<order::relaxed>(&name.generation);
-    if (open_slot < c.file_slots && is_open(look(&c.file_words[open_slot]), generation)) {
-        request.known_slot = std::uint64_t{open_slot} + 1;
-        request.known_generation = generation;
+    if (leads_to_open_file(c, name)) {
+        request.known_slot = std::uint64_t{atomic_load<order::relaxed>(&name.file_slot)} + 1;
+        request.known_generation = atomic_load<order::relaxed>(&name.generation);
     }
     request.old_extent = name.path_bytes == 0 ? 0 : std::uint64_t{name.path_at} + 1;
     request.old_units = (name.path_bytes + 7) / 8;
@@ -105,7 +104,7 @@ PENSTOCK_HD inline std::int64_t attach_file(const Group& g, const cache_view& c,
         const bool same = file_generation(seen) == answer.generation;
         if (file_state(seen) == file_live) {
             if (!same) return -EAGAIN;
-            if (try_reopen(word, answer.generation)) return 0;
+            if (try_reopen(word, answer.generation, &c.openings[answer.file_slot])) return 0;
         } else if (file_state(seen) == file_vacant) {
             // Vacant with this generation or a later one: since the host answered, the slot was
             // filled, closed and taken down, maybe more than once. Filling it now would bring back
@@ -113,6 +112,7 @@ PENSTOCK_HD inline std::int64_t attach_file(const Group& g, const cache_view& c,
             if (!is_later_generation(answer.generation, file_generation(seen))) return -EAGAIN;
             if (begin_fill(word, seen, answer.generation)) {
                 fill_record(c, answer);
+                count_opening(&c.openings[answer.file_slot]);
                 end_fill(word, answer.generation);
                 return 0;
             }
@@ -177,6 +177,7 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_owned_name(const Group& g, const
                  own_descriptor(c, answer.file_slot, answer.generation, key.flags);
         atomic_store<order::relaxed>(&slot.file_slot, answer.file_slot);
         atomic_store<order::relaxed>(&slot.generation, answer.generation);
+        note_opening(&slot.opening, openings_of(&c.openings[answer.file_slot]));
     }
     atomic_store<order::relaxed>(&slot.error, code);
     atomic_store<order::relaxed>(&slot.flags, std::uint64_t{key.flags});
@@ -190,11 +191,12 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t open_owned_name(const Group& g, const
 PENSTOCK_HD inline bool try_open_beside(const cache_view& c, const name_match& found,
                                         std::uint32_t flags, std::int64_t& joined) {
     const std::uint32_t slot = found.file_slot;
-    file_word* const word = &c.file_words[slot];
-    if ((flags & access_mask) == may_read) return try_reference(word, found.generation);
-    if ((flags & flag_exclusive) != 0 || !is_granted(c, slot) ||
-        !try_reference_beside(word, found.generation, &c.writes[slot].writers))
+    const bool reads = (flags & access_mask) == may_read;
+    if (!reads && ((flags & flag_exclusive) != 0 || !is_granted(c, slot))) return false;
+    if (!try_reference_by_name(&c.file_words[slot], found.generation, &c.openings[slot],
+                               found.opening, reads ? nullptr : &c.writes[slot].writers))
         return false;
+    if (reads) return true;
     joined = join_cut(c, slot, flags);
     return true;
 }

@@ -15,10 +15,11 @@
 //                                                            than the word's
 //   end_fill       busy            live, 1 ref     release   the same, after it wrote the file
 //                                                            record
-//   try_reference  live, refs >= 1 refs + 1        acquire   an opener that found the name: no host
-//                                                            call
+//   try_reference  live, refs >= 1 refs + 1        acquire   a group that has a descriptor, or an
+//                                                            opener that found the name
+//                                                            (..._by_name)
 //   try_reopen     live, refs >= 0 refs + 1        acquire   an opener that the host just told that
-//                                                            the file is unchanged
+//                                                  release   the file is unchanged
 //   try_release    live, refs >= 1 refs - 1        release   close
 //   take_number    live, refs >= 1 a number more   acquire   an opener, with a reference, if no
 //                                                            more than six are held
@@ -144,19 +145,16 @@ PENSTOCK_HD PENSTOCK_INLINE coalesced_lanes lanes_at(const file_word* word,
         (place << file_generation_bits | (generation & file_generation_mask)) << 1 | least);
 }
 
-// Takes one more reference if the file is live with this generation and has at least `least`
-// references, 0 or 1. Lanes of a warp that want the same file take their references in one step.
-PENSTOCK_HD inline bool try_add_reference(file_word* word, std::uint32_t generation,
-                                          std::uint32_t least) {
-    const coalesced_lanes us = lanes_at(word, generation, least);
+// Takes references for `us` in one step from a word for which may_take(seen) holds. What may_take
+// looks at beside the word is as it was then when the exchange succeeds: else the word had changed.
+template <order Order, typename MayTake>
+PENSTOCK_HD PENSTOCK_INLINE bool try_add_reference(file_word* word, const coalesced_lanes& us,
+                                                   const MayTake& may_take) {
     std::uint32_t taken = 0;
     if (us.acts()) {
         file_word seen = look(word);
-        for (std::uint32_t round = 0;
-             file_state(seen) == file_live && file_generation(seen) == generation &&
-             references_of(seen) >= least;
-             ++round) {
-            if (atomic_compare_swap<order::acquire>(word, seen, with_references(seen, us.size()))) {
+        for (std::uint32_t round = 0; may_take(seen); ++round) {
+            if (atomic_compare_swap<Order>(word, seen, with_references(seen, us.size()))) {
                 taken = us.size();
                 break;
             }
@@ -167,35 +165,62 @@ PENSTOCK_HD inline bool try_add_reference(file_word* word, std::uint32_t generat
     }
     return us.share(taken);
 }
-PENSTOCK_HD PENSTOCK_INLINE bool try_reference(file_word* word, std::uint32_t generation) {
-    return try_add_reference(word, generation, 1);
-}
-PENSTOCK_HD PENSTOCK_INLINE bool try_reopen(file_word* word, std::uint32_t generation) {
-    return try_add_reference(word, generation, 0);
+
+// One more reference of an open file. Lanes of a warp that want the same file take theirs in one
+// step, as in what follows.
+PENSTOCK_HD inline bool try_reference(file_word* word, std::uint32_t generation) {
+    return try_add_reference<order::acquire>(
+        word, lanes_at(word, generation, 1),
+        [&](file_word seen) { return is_open(seen, generation); });
 }
 
-// As try_reference, but only beside a writer. A writer is counted while it has a reference, and the
-// count is loaded between the look and the exchange. So the writer is still there when the exchange
-// succeeds: else the word had changed. A look before would not do, for the file may have been
-// closed, settled, and opened to read since. Acquire: pairs with count_writers; the count is no
+// How often a file slot was opened that was vacant or closed; one count for each slot. A name knows
+// the count of its last open. While the slot has the same count it was not closed since, so the
+// name still leads to the file, whatever became of the name on disk. Else the host has to be asked.
+using opening_count = std::uint32_t;
+
+// Before the step that opens the file. Relaxed: that step is a release.
+PENSTOCK_HD PENSTOCK_INLINE void count_opening(opening_count* openings) {
+    atomic_fetch_add<order::relaxed>(openings, opening_count{1});
+}
+// Of a file, with a reference, or after a look that found the file open. Relaxed: either was an
+// acquire, which pairs with the step that opened the file. So the count is no older than that
+// step's. Of a name, as its other fields.
+PENSTOCK_HD PENSTOCK_INLINE opening_count openings_of(const opening_count* openings) {
+    return atomic_load<order::relaxed>(openings);
+}
+
+// Of a name, which is busy. Relaxed: settle_name publishes it.
+PENSTOCK_HD PENSTOCK_INLINE void note_opening(opening_count* of_name, opening_count found) {
+    atomic_store<order::relaxed>(of_name, found);
+}
+
+// A reference also of a closed file. It is counted first, after each look that finds it closed: a
+// count of before an exchange that failed may be known to a name by now. Acquire as in
+// try_reference. Release: pairs with a look that finds the file open (openings_of).
+PENSTOCK_HD inline bool try_reopen(file_word* word, std::uint32_t generation,
+                                   opening_count* openings) {
+    return try_add_reference<order::acq_rel>(
+        word, lanes_at(word, generation, 0), [&](file_word seen) {
+            if (file_state(seen) != file_live || file_generation(seen) != generation) return false;
+            if (references_of(seen) == 0) count_opening(openings);
+            return true;
+        });
+}
+
+// As try_reference, by a name that knows the count of an opening; with `writers` only beside a
+// writer. Both are looked at between the look at the word and the exchange. A look before would not
+// do, for the file may have been closed, settled, and opened by another name, or to read, since. A
+// writer is counted while it has a reference. Acquire: pairs with count_writers; that count is no
 // older than the word.
-PENSTOCK_HD inline bool try_reference_beside(file_word* word, std::uint32_t generation,
-                                             const std::uint32_t* writers) {
-    const coalesced_lanes us = lanes_at(word, generation, 1);
-    std::uint32_t taken = 0;
-    if (us.acts()) {
-        file_word seen = look(word);
-        for (std::uint32_t round = 0;
-             is_open(seen, generation) && atomic_load<order::acquire>(writers) != 0; ++round) {
-            if (atomic_compare_swap<order::acquire>(word, seen, with_references(seen, us.size()))) {
-                taken = us.size();
-                break;
-            }
-            let_others_first(round);
-            seen = look(word);
-        }
-    }
-    return us.share(taken);
+PENSTOCK_HD inline bool try_reference_by_name(file_word* word, std::uint32_t generation,
+                                              const opening_count* openings, opening_count known,
+                                              const std::uint32_t* writers) {
+    return try_add_reference<order::acquire>(
+        word, lanes_at(word, generation, 1).those_with(known), [&](file_word seen) {
+            return is_open(seen, generation) && openings_of(openings) == known &&
+                   (writers == nullptr || atomic_load<order::acquire>(writers) != 0);
+        });
 }
 
 // Gives one reference back if the word is still `seen`, the word of an open file, so that no group

@@ -114,9 +114,10 @@ struct alignas(64) name_slot {
     std::uint32_t generation;
     std::uint32_t path_at;  // index into the path arena, in 8-byte units
     std::uint32_t path_bytes;
-    std::int64_t error;   // failed: the error that the last opener got
-    std::uint64_t flags;  // the flags of that opener's request
-    std::uint64_t reserved[2];
+    std::int64_t error;     // failed: the error that the last opener got
+    std::uint64_t flags;    // the flags of that opener's request
+    opening_count opening;  // of the file, that the last open found or made
+    std::uint32_t reserved[3];
 };
 static_assert(sizeof(name_slot) == 64);
 
@@ -282,6 +283,7 @@ struct cache_view {
     std::uint64_t* drawn_pages;  // a table of hints, which pages were drawn to enter
                                  // (engine/through.hpp); null: pages that are drawn enter at once
     file_word* file_words;
+    opening_count* openings;  // per file slot
     file_record* file_records;
     name_slot* names;
     std::uint32_t* name_locks;

@@ -110,7 +110,9 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t write_changes(const Group& g, const c
 PENSTOCK_HD inline int end_mapping(const cache_view& c, std::uint32_t slot) {
     drop_mapping(c, slot);
     const file_word seen = look(&c.file_words[slot]);
-    if (!is_closed(seen) || !try_reopen(&c.file_words[slot], file_generation(seen))) return -1;
+    if (!is_closed(seen) ||
+        !try_reopen(&c.file_words[slot], file_generation(seen), &c.openings[slot]))
+        return -1;
     return make_descriptor(slot, file_generation(seen), may_read);
 }
 

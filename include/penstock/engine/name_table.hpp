@@ -44,6 +44,7 @@ struct name_match {
     name_word word;
     std::uint32_t file_slot;
     std::uint32_t generation;
+    opening_count opening;
     std::int64_t error;
     std::uint64_t flags;
 };
@@ -99,6 +100,7 @@ PENSTOCK_HD inline bool find_name(const cache_view& c, const name_key& key, name
             const bool same = same_path(c, slot, key);
             out.file_slot = atomic_load<order::relaxed>(&slot.file_slot);
             out.generation = atomic_load<order::relaxed>(&slot.generation);
+            out.opening = openings_of(&slot.opening);
             out.error = atomic_load<order::relaxed>(&slot.error);
             out.flags = atomic_load<order::relaxed>(&slot.flags);
             if (!name_unchanged(&slot.word, out.word))
@@ -110,16 +112,21 @@ PENSTOCK_HD inline bool find_name(const cache_view& c, const name_key& key, name
     return false;
 }
 
+// Is the file open to which the name led when it was opened last, and was it never closed since?
+PENSTOCK_HD inline bool leads_to_open_file(const cache_view& c, const name_slot& name) {
+    const std::uint32_t slot = atomic_load<order::relaxed>(&name.file_slot);
+    return slot < c.file_slots &&
+           is_open(look(&c.file_words[slot]), atomic_load<order::relaxed>(&name.generation)) &&
+           openings_of(&c.openings[slot]) == openings_of(&name.opening);
+}
+
 // Does it cost nothing to give this slot, which is not busy, to another name? It does while the
 // file that the name leads to is open, even if the last open failed: the next group that opens the
 // name tells the host which file is open (ask_to_open). But without a path no search finds the slot
 // again: there was no room for the name.
 PENSTOCK_HD inline bool is_spare_name(const cache_view& c, const name_slot& slot, name_word word) {
     if (name_state(word) == name_unused) return true;
-    const std::uint32_t file_slot = atomic_load<order::relaxed>(&slot.file_slot);
-    return !is_open(look(&c.file_words[file_slot]),
-                    atomic_load<order::relaxed>(&slot.generation)) ||
-           path_bytes_of(slot) == 0;
+    return !leads_to_open_file(c, slot) || path_bytes_of(slot) == 0;
 }
 
 // The slot within reach that a new name is to take, and its word: the first that is spare, or else

@@ -149,7 +149,8 @@ PENSTOCK_HD PENSTOCK_NOINLINE std::int64_t sync_file(const Group g, const cache_
 // the pages that they left dirty. Otherwise the last unmap finds the file closed and does so.
 PENSTOCK_HD inline bool take_up_again(const cache_view& c, std::uint32_t slot,
                                       std::uint32_t generation) {
-    return mappings_after_close(c, slot) == 0 && try_reopen(&c.file_words[slot], generation);
+    return mappings_after_close(c, slot) == 0 &&
+           try_reopen(&c.file_words[slot], generation, &c.openings[slot]);
 }
 
 // Leader only. Gives the reference of a descriptor back if the file word is still `seen`. If it has

@@ -60,6 +60,43 @@ TEST(canary, name_unchecked) {
 
 #endif
 
+// A closed file is counted as opened after the step that opens it. Before that an old name still
+// has its count.
+#ifdef CANARY_opening_counted_late
+
+#include "penstock/engine/file_word.hpp"
+
+namespace penstock::engine {
+
+inline bool broken_reopen(file_word* word, std::uint32_t generation, opening_count* openings) {
+    bool was_closed = false;
+    const bool is_done =
+        try_add_reference<order::acq_rel>(word, lanes_at(word, generation, 0), [&](file_word seen) {
+            was_closed = references_of(seen) == 0;
+            return file_state(seen) == file_live && file_generation(seen) == generation;
+        });
+    if (is_done && was_closed) count_opening(openings);
+    return is_done;
+}
+
+}  // namespace penstock::engine
+
+#define try_reopen broken_reopen
+
+#include "explore/scenario.hpp"
+
+namespace penstock::explore_kit {
+
+TEST(canary, opening_counted_late) {
+    moved_name s;
+    s.open_both();
+    expect_caught(s.run({.preemptions = 2}), "a name led to the file that it had before");
+}
+
+}  // namespace penstock::explore_kit
+
+#endif
+
 // A reference is added by a store, so one that came in between is lost.
 #ifdef CANARY_reference_by_store
 
@@ -67,16 +104,18 @@ TEST(canary, name_unchecked) {
 
 namespace penstock::engine {
 
-inline bool broken_reference(file_word* word, std::uint32_t generation) {
+inline bool broken_reference(file_word* word, std::uint32_t generation,
+                             const opening_count* openings, opening_count known,
+                             const std::uint32_t*) {
     const file_word seen = look(word);
-    if (!is_open(seen, generation)) return false;
+    if (!is_open(seen, generation) || openings_of(openings) != known) return false;
     atomic_store<order::release>(word, seen + 1);
     return true;
 }
 
 }  // namespace penstock::engine
 
-#define try_reference broken_reference
+#define try_reference_by_name broken_reference
 
 #include "explore/scenario.hpp"
 
@@ -327,13 +366,15 @@ TEST(canary, newest_answer) {
 namespace penstock::engine {
 
 inline bool broken_reference(file_word* word, std::uint32_t generation,
+                             const opening_count* openings, opening_count known,
                              const std::uint32_t* writers) {
-    return atomic_load<order::acquire>(writers) != 0 && try_reference(word, generation);
+    if (writers != nullptr && atomic_load<order::acquire>(writers) == 0) return false;
+    return try_reference_by_name(word, generation, openings, known, nullptr);
 }
 
 }  // namespace penstock::engine
 
-#define try_reference_beside broken_reference
+#define try_reference_by_name broken_reference
 
 #include "explore/written_file.hpp"
 
