@@ -451,6 +451,10 @@ runtime_state::~runtime_state() {
         }
         monitor_wake.notify_one();
         monitor.join();
+        // No beat gives a lease back from here on. An open for writing by a service thread, or by
+        // another program while the threads end, would wait until the kernel takes it.
+        for (window_set* const set : {windows.get(), windows_of_rows.set.get()})
+            if (set != nullptr) set->end_leases();
     }
     published.reset();
     deleted.reset();

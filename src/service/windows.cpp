@@ -408,6 +408,16 @@ void window_set::close_all() {
     for (; !aside_.empty(); std::this_thread::yield()) free_aside();  // for the visits of now
 }
 
+// The memory behind windows of a GPU stays: to take it away would wait for kernels.
+void window_set::end_leases() {
+    if (rules_.visits != nullptr) return close_all();
+    const std::lock_guard lock(mutex_);
+    for (auto& [slot, entry] : files_) {
+        clear_word(slot);
+        end_watch(entry);
+    }
+}
+
 std::uint64_t window_set::open_bytes() {
     const std::lock_guard lock(mutex_);
     return open_bytes_;

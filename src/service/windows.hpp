@@ -94,6 +94,8 @@ public:
     // until then, and so keeps their slots.
     void close_of(const void* owner);
     void close_all();
+    // When watch() comes no more: gives all leases back. No window is opened afterwards.
+    void end_leases();
     // Closes the windows of files that other programs want to write or cut, or that became shorter.
     // The monitor calls it with each beat; it waits for nothing.
     void watch();

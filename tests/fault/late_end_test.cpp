@@ -7,6 +7,7 @@
 
 #include "fault/scenario.hpp"
 #include "soon.hpp"
+#include "unit/parts_in_memory.hpp"
 
 namespace penstock::fault {
 
@@ -49,6 +50,31 @@ private:
     const int fd_;
     std::atomic<std::uint64_t> wanted_{0}, done_{0};
     std::thread thread_;
+};
+
+// A writer that wants the file back comes when the monitor has looked at the leases for the last
+// time.
+class late_break final : public faulty_environment {
+public:
+    int take_lease(int fd) override {
+        leased_ = fd;
+        return 0;
+    }
+    bool is_lease_awaited(int) override { return false; }
+    void end_lease(int fd) override {
+        if (fd == leased_) is_back_ = true;
+    }
+    int open_writing(int handle) override {
+        is_awaited_ = true;
+        was_given_back_ = soon([&] { return is_back_.load(); });
+        return faulty_environment::open_writing(handle);
+    }
+    [[nodiscard]] bool is_awaited() const { return is_awaited_; }
+    [[nodiscard]] bool was_given_back() const { return was_given_back_; }
+
+private:
+    std::atomic<int> leased_{-1};
+    std::atomic<bool> is_back_{false}, is_awaited_{false}, was_given_back_{false};
 };
 
 std::uint64_t reads_of(const host::service& one) {
@@ -122,6 +148,32 @@ TEST(late_end, has_a_limit) {
     waiting.join();
     rt.reset();
     EXPECT_EQ(disk.stalled(), 0) << "its queue went with its thread";
+}
+
+// The kernel would take each lease by itself after 45 s, one after the other.
+TEST(late_end, gives_leases_back_to_opens_of_its_own_threads) {
+    const sample_folder from;
+    test::parts_in_memory in_memory;
+    in_memory.bring_in(from.folder / "f0");
+    late_break system;
+    options o = tiny_options(from, io_method::pread);
+    o.window_bytes = 64u << 20;
+    o.writable = true;
+    o.devices.clear();
+    o.request_wait_ms = 600000;
+    host::runtime_hooks hooks = tiny_hooks(system);
+    hooks.windows_on_cpu = true;
+    std::unique_ptr<runtime> rt = test::make_runtime(o, hooks);
+    const int fd = rt->open("f0");
+    ASSERT_EQ(rt->open_windows(fd), static_cast<std::int64_t>(sample_folder::size(0)));
+    EXPECT_EQ(rt->close(fd), 0);
+    std::thread group([&] { EXPECT_LT(open(lane{}, rt->ref(), "f0", open_read_write), 0); });
+    EXPECT_TRUE(soon([&] { return system.is_awaited(); }));
+    rt->state(0).set_abort(-ECANCELED);
+    group.join();
+    rt.reset();
+    EXPECT_TRUE(system.was_given_back());
+    EXPECT_EQ(system.handles(), 0);
 }
 
 }  // namespace penstock::fault
