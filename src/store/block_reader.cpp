@@ -137,7 +137,7 @@ void block_reader::work(block_store& store) {
     for (;;) {
         wake_.wait(lock, [this] { return stop_ || !jobs_.empty(); });
         if (jobs_.empty()) return;
-        const job next = std::move(jobs_.front());
+        job next = std::move(jobs_.front());
         jobs_.pop_front();
         const bool stops = stop_;
         lock.unlock();
@@ -148,6 +148,9 @@ void block_reader::work(block_store& store) {
         // Else it was told when its bytes came, before it was put.
         block_fetch::state before = block_fetch::state::under_way;
         next.fetch->state_.compare_exchange_strong(before, block_fetch::state::failed);
+        // It may be the last to have the file open, and a close may wait for a server, which no
+        // other reader is to wait for.
+        next = {};
         lock.lock();
     }
 }

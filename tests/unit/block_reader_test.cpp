@@ -1,5 +1,6 @@
 // What workers of blocks ask a store, counted: a store of the test's own, which holds an answer
 // back, or fails, when it is told to.
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -10,6 +11,7 @@
 
 #include "fault/faulty_environment.hpp"
 #include "os/mount_path.hpp"
+#include "soon.hpp"
 #include "store/block_reader.hpp"
 #include "unit/support.hpp"
 
@@ -83,10 +85,16 @@ public:
         return code;
     }
 
+    void close(int handle) override {
+        if (before_close) std::exchange(before_close, nullptr)();
+        faulty_environment::close(handle);
+    }
+
     std::atomic<std::int64_t> tick_ns{0};  // 0: as the file system says
     std::atomic<bool> has_numbers_for_all{false};
     std::atomic<int> asked_where{0};
     std::function<void()> before_path, after_path;  // once, around a question for a path
+    std::function<void()> before_close;             // once
 };
 
 class block_readers : public testing::Test {
@@ -436,6 +444,35 @@ TEST_F(block_readers, a_store_that_works_again_is_believed_again) {
     EXPECT_EQ(reader->counters().pauses, 1u);
     fail(3);
     EXPECT_EQ(reader->counters().pauses, 2u);
+}
+
+// The close of a file on FUSE waits for its server.
+TEST_F(block_readers, a_worker_that_closes_a_file_holds_up_no_reader_of_others) {
+    write_file(folder / "other", bytes);
+    let_files_settle();
+    start();
+    {
+        const std::lock_guard lock(store.mutex);
+        store.held = key(0);
+        store.is_held = true;
+    }
+    const auto first = fetch(0);
+    {
+        std::unique_lock lock(store.mutex);
+        store.changed.wait(lock, [this] { return store.waiting == 1; });
+    }
+    open("other");  // so the worker has the last share of the file before
+    std::atomic<bool> closes{false}, others_fetched{false}, waited_in_vain{false};
+    env.before_close = [&] {
+        closes = true;
+        waited_in_vain = !soon([&] { return others_fetched.load(); });
+    };
+    release();
+    EXPECT_TRUE(soon([&] { return closes.load(); }));
+    EXPECT_NE(fetch(1), nullptr);
+    others_fetched = true;
+    reader.reset();
+    EXPECT_FALSE(waited_in_vain);
 }
 
 }  // namespace penstock::test
