@@ -53,8 +53,9 @@ public:
         return code;
     }
 
-    // The caller keeps no more than capacity() in flight, so a submission entry is always free
-    // after a submit.
+    // A submit takes the entries out of the ring, so one is free after it unless the kernel
+    // refuses. Many more than capacity() are in flight only where reads waited for blocks that
+    // failed.
     void start(const read_operation& operation) override {
         if (operation.at_once) {
             const iovec place{operation.to, operation.bytes};

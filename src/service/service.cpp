@@ -93,13 +93,19 @@ std::uint32_t service::flight_of(const ring_ticket& at) const {
     return at.ring * slots_ + (static_cast<std::uint32_t>(at.ticket) & (slots_ - 1));
 }
 
+// Reads that wait for a block or a copy are not with the engine. Should all of them go there at
+// once, the engine gives some of them back to be tried again.
+bool service::has_room_for_reads() const {
+    const std::size_t elsewhere = awaiting_.size() + waiting_fills_.size() + copying_.size();
+    return in_flight_ - elsewhere < io_->capacity();
+}
+
 // Takes the requests of one ring, but at most as many as it has slots, so that the other rings get
 // their turn.
 std::uint32_t service::take_from(std::uint32_t ring) {
     std::uint32_t taken = 0;
     for (ring_ticket at{ring, 0};
-         taken < slots_ && in_flight_ < io_->capacity() && take_next(rings_[ring], at.ticket);
-         ++taken) {
+         taken < slots_ && has_room_for_reads() && take_next(rings_[ring], at.ticket); ++taken) {
         const ring_request request = rings_[ring].requests[at.ticket & (slots_ - 1)];
         if (request.operation != op::write) ++worth_helpers_;
         serve(request, at);

@@ -164,6 +164,7 @@ private:
     [[nodiscard]] engine::ring_reply& reply_of(const engine::ring_ticket& at) const;
     [[nodiscard]] std::byte* staging_of(const engine::ring_ticket& at) const;
     [[nodiscard]] std::uint32_t flight_of(const engine::ring_ticket& at) const;
+    [[nodiscard]] bool has_room_for_reads() const;
     std::uint32_t take_requests();
     std::uint32_t take_from(std::uint32_t ring);
     void serve(const engine::ring_request& request, const engine::ring_ticket& at);
@@ -237,7 +238,7 @@ private:
     std::uint64_t watched_ns_ = 0;  // how long it has rested without a request, under a watch
     const service_settings settings_;
     std::uint32_t first_ring_ = 0;  // to look at next
-    std::uint32_t in_flight_ = 0;
+    std::uint32_t in_flight_ = 0;   // reads and fills, those that wait for blocks or copies too
     // One after the other: rounds with several requests, and waits in which no read finished.
     std::uint32_t fruitless_waits_ = 0;
     patient_yield patient_;                             // while idle

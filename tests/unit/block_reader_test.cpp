@@ -475,4 +475,44 @@ TEST_F(block_readers, a_worker_that_closes_a_file_holds_up_no_reader_of_others) 
     EXPECT_FALSE(waited_in_vain);
 }
 
+// As many as the queue of a thread that reads with pread has room for, and more.
+TEST_F(block_readers, reads_that_wait_for_blocks_keep_no_other_request_waiting) {
+    write_file(folder / "other", pattern(43, 100));
+    constexpr std::uint64_t readers = 80;
+    store.held = key(0);
+    store.is_held = true;
+    options o = small_options(folder, 1);
+    o.cache_bytes = 2 * readers * page;
+    o.io = io_method::pread;
+    o.service_threads = o.most_service_threads = 1;
+    o.request_wait_ms = 600000;
+    o.block_store_local = true;
+    host::runtime_hooks hooks;
+    hooks.env = &env;
+    hooks.make_store = [this] { return std::make_unique<counted_store>(store); };
+    hooks.set_blocks = [](host::block_settings& s) { s.wait_ns = 600'000'000'000; };
+    const auto rt = make_runtime(o, hooks);
+    const int fd = rt->open("data");
+    std::vector<std::thread> reading;
+    std::atomic<std::uint64_t> right{0};
+    for (std::uint64_t i = 0; i < readers; ++i)
+        reading.emplace_back([&, i] {
+            std::uint8_t byte = 0;
+            const std::uint64_t at = i * page + 3;
+            read(lane{}, rt->ref(), fd, &byte, 1, static_cast<std::int64_t>(at));
+            right += byte == bytes[at] ? 1 : 0;
+        });
+    const auto posted = [&] { return atomic_load<order::relaxed>(rt->ref().view.rings[0].tail); };
+    EXPECT_TRUE(soon([&] { return posted() > readers; }));
+    std::atomic<int> other{0};
+    std::thread opener([&] { other = penstock::open(lane{}, rt->ref(), "other"); });
+    EXPECT_TRUE(soon([&] { return other != 0; })) << "it waits for the store";
+    EXPECT_EQ(right, 0u);
+    release();
+    opener.join();
+    for (std::thread& each : reading) each.join();
+    EXPECT_GE(other, 0);
+    EXPECT_EQ(right, readers);
+}
+
 }  // namespace penstock::test
