@@ -470,7 +470,8 @@ public:
 }  // namespace
 
 environment& linux_environment() {
-    static linux_files files;
+    // Never destroyed: a runtime in a global variable may be one of the last things that go.
+    static auto& files = *new linux_files;
     return files;
 }
 
