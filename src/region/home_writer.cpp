@@ -16,6 +16,18 @@ constexpr unsigned most_runs = 8;
 // So many runs are given to the environment at a time.
 constexpr std::size_t most_pieces = 16384;
 
+// Room of the calling thread, kept from release to release. Null: a region in a global variable
+// closes at the end of the program, and what its thread kept has gone before.
+std::vector<std::byte>* room_of_thread() {
+    static thread_local bool is_gone = false;
+    struct kept_room {
+        std::vector<std::byte> bytes;
+        ~kept_room() { is_gone = true; }
+    };
+    static thread_local kept_room kept;
+    return is_gone ? nullptr : &kept.bytes;
+}
+
 class run_writer {
 public:
     run_writer(host::environment& env, int fd) : env_(env), fd_(fd) {}
@@ -132,7 +144,8 @@ private:
     }
     // Pages that follow each other: what the file has, and the changes in it.
     bool add_whole(std::size_t first, std::size_t end) {
-        static thread_local std::vector<std::byte> merged;
+        std::vector<std::byte>* const kept = room_of_thread();
+        std::vector<std::byte>& merged = kept != nullptr ? *kept : own_room_;
         merged.resize(std::max<std::size_t>(merged.size(), pages_.numbers.size() * page_bytes));
         std::byte* const room = merged.data() + first * page_bytes;
         const std::uint64_t bytes = (end - 1 - first) * page_bytes + limit_of(end - 1);
@@ -200,6 +213,7 @@ private:
     const int fd_;
     const staged_pages& pages_;
     run_writer out_;
+    std::vector<std::byte> own_room_;
     std::vector<host::placed_piece> runs_;
     std::vector<std::uint64_t> staged_;  // of each run: where in the staged pages the bytes lie, or
                                          // the changes that they have
