@@ -265,6 +265,8 @@ public:
     // How many file registries there are, of all runtimes: they share the descriptors that files
     // may have. Relaxed: a registry that comes late to know of another gives descriptors up later.
     std::atomic<std::size_t> registries{0};
+    // How many descriptors watch files with windows, of all runtimes.
+    std::atomic<std::size_t> watched_files{0};
     frame_sources frames;
 
     // A source enters itself when its runtime is made, and leaves before that ends, which waits for

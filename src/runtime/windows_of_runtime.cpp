@@ -20,6 +20,10 @@ status runtime_state::build_windows() {
                    ? of_first
                    : std::make_shared<window_runs>(*hooks.env, *device, device_count, budget_bytes);
     };
+    const auto rules = [&](const std::shared_ptr<window_runs>& of, window_visits* visits) {
+        return window_rules{
+            .runs = of, .visits = visits, .sets = sets, .watched = &hooks.shared->watched_files};
+    };
     if (has_windows()) {
         ref.view.drawn_places = std::bit_ceil(ref.view.frame_count);
         const std::uint64_t bytes = std::uint64_t{ref.view.drawn_places} * 8;
@@ -30,7 +34,7 @@ status runtime_state::build_windows() {
                                  "; give less cache_bytes"};
         runs_of_windows = runs(first.runs_of_windows);
         windows = std::make_unique<window_set>(*hooks.env, *device, ref.view, window_chunk_words,
-                                               window_rules{.runs = runs_of_windows, .sets = sets});
+                                               rules(runs_of_windows, nullptr));
     }
     if (!has_rows) return {};
     engine::cache_view& c = windows_of_rows.view;
@@ -41,10 +45,9 @@ status runtime_state::build_windows() {
         return {-ENOMEM, "no memory for the words of windows: " + device->shortage() +
                              "; give window_bytes 0 for none"};
     windows_of_rows.runs = runs(first.windows_of_rows.runs);
-    windows_of_rows.set = std::make_unique<window_set>(
-        *hooks.env, *device, c, window_chunk_words,
-        window_rules{
-            .runs = windows_of_rows.runs, .visits = &windows_of_rows.visits, .sets = sets});
+    windows_of_rows.set =
+        std::make_unique<window_set>(*hooks.env, *device, c, window_chunk_words,
+                                     rules(windows_of_rows.runs, &windows_of_rows.visits));
     return {};
 }
 

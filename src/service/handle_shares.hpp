@@ -15,7 +15,8 @@ inline std::size_t registry_handles(std::uint64_t limit, bool direct, std::size_
     return std::max<std::size_t>(8, static_cast<std::size_t>(limit) / (direct ? 3 : 2) / devices);
 }
 
-// For each of so many sets of windows: an eighth of the limit for all of them.
+// For each of so many sets of windows of a runtime: an eighth of the limit for all of them, of
+// which other runtimes of the process take theirs too (window_rules::watched).
 inline std::size_t window_handles(std::uint64_t limit, std::size_t sets) {
     constexpr std::uint64_t most = 4096;
     return static_cast<std::size_t>(std::min(most, limit / 8 / sets));

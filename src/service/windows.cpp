@@ -24,10 +24,9 @@ constexpr std::uint64_t most_ahead_bytes = 128 << 10;
 
 std::uint64_t chunks_of(std::uint64_t bytes) { return (bytes + chunk_bytes - 1) / chunk_bytes; }
 
-// How many handles one of so many sets may use.
-std::size_t most_watched(std::size_t sets) {
+std::uint64_t most_descriptors() {
     rlimit limit{};
-    return window_handles(::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 512, sets);
+    return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 512;
 }
 
 bool has_any(const std::vector<std::uint64_t>& chunks) {
@@ -70,14 +69,34 @@ window_set::opened* window_set::entry_of(const window_file& file) {
     return &made;
 }
 
+// A set has its part of what all may have, as long as those of other runtimes leave it that.
+bool window_set::take_share() {
+    const std::uint64_t limit = most_descriptors();
+    if (watched_ >= window_handles(limit, rules_.sets)) return false;
+    if (rules_.watched != nullptr && ++*rules_.watched > window_handles(limit, 1)) {
+        --*rules_.watched;
+        return false;
+    }
+    ++watched_;
+    return true;
+}
+
+void window_set::give_share() {
+    if (rules_.watched != nullptr) --*rules_.watched;
+    --watched_;
+}
+
 // Called before anything is mapped: with the lease no program can cut the file unseen. An error:
 // there is nothing to watch the file by.
 status window_set::begin_watch(const window_file& file, opened& entry) {
     if (entry.watch_fd >= 0 || entry.looked_after) return {};
-    const int fd = watched_ < most_watched(rules_.sets) ? env_.open_found(file.fd) : -EMFILE;
-    if (fd < 0) return {fd, error_and_cure(fd, "name a file that may be read")};
+    const bool has_share = take_share();
+    const int fd = has_share ? env_.open_found(file.fd) : -EMFILE;
+    if (fd < 0) {
+        if (has_share) give_share();
+        return {fd, error_and_cure(fd, "name a file that may be read")};
+    }
     entry.watch_fd = fd;
-    ++watched_;
     const int code = env_.take_lease(fd);
     entry.leased = code == 0;
     // An environment that stands between others looks after its files by itself.
@@ -99,7 +118,7 @@ void window_set::end_watch(opened& entry) {
     if (entry.is_asked) asker_.close(entry.watch_fd);
     else env_.close(entry.watch_fd);
     entry.watch_fd = -1;
-    --watched_;
+    give_share();
 }
 
 void window_set::clear_word(std::uint32_t slot) {

@@ -65,8 +65,10 @@ struct window_rules {
     std::shared_ptr<window_runs> runs = nullptr;
     // Of threads of this process that copy from windows; null: kernels of a GPU do.
     window_visits* visits = nullptr;
-    // How many sets share the descriptors that windows may have.
+    // How many sets of the runtime share the descriptors that windows may have.
     std::size_t sets = 1;
+    // How many of them all runtimes of the process have; null: there are no others.
+    std::atomic<std::size_t>* watched = nullptr;
 };
 
 class window_set {
@@ -139,6 +141,8 @@ private:
                   const std::vector<std::uint64_t>& chunks, std::vector<std::uint64_t>& later);
     int publish(const window_file& file, const opened& entry);
     status begin_watch(const window_file& file, opened& entry);
+    bool take_share();  // of the descriptors; false: there is none left
+    void give_share();
     [[nodiscard]] bool is_lost(const opened& entry);
     void end_watch(opened& entry);
     void clear_word(std::uint32_t slot);

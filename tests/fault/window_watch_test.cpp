@@ -179,6 +179,45 @@ TEST_F(window_sets, of_several_devices_share_the_handles) {
     EXPECT_EQ(windows_until_refused(), 256u / 8 / 4);
 }
 
+// Each would take an eighth of the limit, until the program itself could open nothing.
+TEST_F(windowed_file, of_several_runtimes_share_the_handles) {
+    constexpr std::size_t limit = 256, files = 40;
+    for (std::size_t i = 0; i < files; ++i) {
+        test::write_file(folder / std::to_string(i), test::pattern(i, 5000));
+        in_memory.bring_in(folder / std::to_string(i));
+    }
+    const limit_on_handles less(limit);
+    faulty_environment env;
+    env.allow_leases();
+    host::hub shared;
+    options o = test::small_options(folder, 1);
+    o.window_bytes = 64u << 20;
+    host::runtime_hooks hooks;
+    hooks.env = &env;
+    hooks.shared = &shared;
+    hooks.windows_on_cpu = true;
+    std::vector<std::unique_ptr<runtime>> all;
+    const auto windows_of = [&](runtime& rt) {
+        std::size_t count = 0;
+        for (std::size_t i = 0; i < files; ++i) {
+            const int fd = rt.open(std::to_string(i));
+            const std::int64_t got = rt.open_windows(fd);
+            EXPECT_TRUE(got == 5000 || got == -EMFILE) << got;
+            count += got == 5000 ? 1 : 0;
+            EXPECT_EQ(rt.close(fd), 0);
+        }
+        return count;
+    };
+    std::size_t count = 0;
+    for (int i = 0; i < 3; ++i) {
+        all.push_back(test::make_runtime(o, hooks));
+        count += windows_of(*all.back());
+    }
+    EXPECT_EQ(count, limit / 8);
+    for (const auto& each : all) each->close_windows();
+    EXPECT_GT(windows_of(*all.back()), 0u) << "handles were given back";
+}
+
 TEST_F(windows_of_a_server, no_beat_waits_for_the_server) {
     make();
     const int fd = rt->open("data");
