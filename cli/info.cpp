@@ -68,7 +68,7 @@ finding probe_opening() {
     int code = found < 0 ? int{found} : host::linux_environment().real_path(found, path);
     if (code == 0) code = std::min(int{open_own_program()}, 0);
     if (code == 0) return {true, ""};
-    return {false, host::is_proc_there() ? "through /proc/self/fd: " + error_text(code)
+    return {false, host::is_proc_there() ? "through /proc/thread-self/fd: " + error_text(code)
                                          : error_text(-EUNATCH)};
 }
 

@@ -12,6 +12,7 @@
 
 #include "command.hpp"
 #include "copier.hpp"
+#include "os/descriptor_path.hpp"
 #include "os/patient_open.hpp"
 
 namespace penstock::cli {
@@ -31,7 +32,7 @@ rlim_t most_descriptors() {
 // Descriptors that the process has.
 rlim_t open_descriptors() {
     std::error_code failed;
-    std::filesystem::directory_iterator each("/proc/self/fd", failed);
+    std::filesystem::directory_iterator each("/proc/thread-self/fd", failed);
     rlim_t count = 0;
     for (; !failed && each != std::filesystem::directory_iterator(); each.increment(failed))
         ++count;
@@ -176,7 +177,7 @@ private:
     void note_path(int place) {
         std::error_code unknown;
         const std::string path =
-            std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(place), unknown);
+            std::filesystem::read_symlink(host::path_of_descriptor(place), unknown);
         const std::lock_guard lock(paths_mutex_);
         if (!unknown) paths_.push_back(path);
     }

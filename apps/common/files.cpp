@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "common/message.hpp"
+#include "os/descriptor_path.hpp"
 #include "os/file_kind.hpp"
 #include "os/file_system.hpp"
 #include "os/patient_open.hpp"
@@ -365,7 +366,7 @@ status output_file::write_at(const void* data, std::uint64_t bytes, std::uint64_
 // A name cannot be given over an existing one in one step, so it first gets a passing one: that no
 // other user can tell before, and take.
 status output_file::name_it() {
-    const std::string from = "/proc/self/fd/" + std::to_string(fd_);
+    const std::string from = host::path_of_descriptor(fd_);
     for (int attempt = 0; attempt < 10; ++attempt) {
         unsigned long long random = 0;
         if (::getrandom(&random, sizeof random, 0) != sizeof random)

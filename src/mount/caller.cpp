@@ -134,7 +134,7 @@ std::string link_at(const std::string& path) {
 std::uint64_t rights_of(pid_t process) {
     const std::string folder = "/proc/" + std::to_string(process);
     const std::string space = link_at(folder + "/ns/user");
-    if (process == 0 || space.empty() || space != link_at("/proc/self/ns/user")) return 0;
+    if (process == 0 || space.empty() || space != link_at("/proc/thread-self/ns/user")) return 0;
     std::ifstream facts(folder + "/status");
     constexpr std::string_view before = "CapEff:\t";
     for (std::string line; std::getline(facts, line);)

@@ -49,7 +49,7 @@ std::optional<std::string> whole_text(int fd) {
 }  // namespace
 
 host::owned_fd open_mount_table() {
-    return host::owned_fd(::open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC));
+    return host::owned_fd(::open("/proc/thread-self/mountinfo", O_RDONLY | O_CLOEXEC));
 }
 
 mount_entry mounted_at(const std::string& path) {

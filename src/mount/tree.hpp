@@ -22,6 +22,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "os/descriptor_path.hpp"
 #include "os/file_kind.hpp"
 #include "os/file_system.hpp"
 #include "mount/file_numbers.hpp"
@@ -226,8 +227,7 @@ inline int handle_of(const fuse_file_info* open) {
     return static_cast<int>(open->fh & (is_ours - 1));
 }
 
-// A name by which the kernel finds what a descriptor leads to, also if that is O_PATH.
-inline std::string path_of(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
+inline std::string path_of(int fd) { return host::path_of_descriptor(fd); }
 
 // Each fills its part of the table of operations.
 void add_names(fuse_lowlevel_ops& table);

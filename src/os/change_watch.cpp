@@ -13,6 +13,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "os/descriptor_path.hpp"
 #include "os/file_system.hpp"
 
 namespace penstock::host {
@@ -55,7 +56,7 @@ int open_change_watch() {
 }
 
 int add_to_watch(int watch, int fd) {
-    const std::string name = "/proc/self/fd/" + std::to_string(fd);
+    const std::string name = path_of_descriptor(fd);
     const int number = ::inotify_add_watch(watch, name.c_str(), IN_MODIFY | IN_CLOSE_WRITE);
     return number >= 0 ? number : -errno;
 }

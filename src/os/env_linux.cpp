@@ -21,6 +21,7 @@
 
 #include "os/came_signal.hpp"
 #include "os/change_watch.hpp"
+#include "os/descriptor_path.hpp"
 #include "os/env.hpp"
 #include "os/file_kind.hpp"
 #include "os/file_system.hpp"
@@ -106,8 +107,6 @@ int grain_of(int fd, std::uint32_t& grain_bytes) {
 
 constexpr std::size_t most_vectors = 1024;  // IOV_MAX
 
-std::string proc_name(int handle) { return "/proc/self/fd/" + std::to_string(handle); }
-
 // The negative errno of a call by the name of an open handle. Such a name is always there, unless
 // /proc is not: a container or chroot() without it.
 int code_of_proc(int error) {
@@ -116,7 +115,7 @@ int code_of_proc(int error) {
 
 // Opens what a handle stands for, and waits for leases on it, also past signals.
 int reopen(int handle, int flags) {
-    const std::string name = proc_name(handle);
+    const std::string name = path_of_descriptor(handle);
     return open_past_signals([&] { return ::open(name.c_str(), flags | O_CLOEXEC | O_NOCTTY); });
 }
 
@@ -186,7 +185,7 @@ public:
 
     int real_path(int handle, std::string& out) override {
         char text[PATH_MAX + 1];
-        const ssize_t length = ::readlink(proc_name(handle).c_str(), text, sizeof text);
+        const ssize_t length = ::readlink(path_of_descriptor(handle).c_str(), text, sizeof text);
         if (length < 0) return code_of_proc(errno);
         if (length > PATH_MAX) return -ENAMETOOLONG;
         out.assign(text, static_cast<std::size_t>(length));

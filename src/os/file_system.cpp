@@ -177,13 +177,13 @@ const file_system_kind& file_system_of(int fd, std::uint64_t mount) noexcept {
     return *answer;
 }
 
-bool is_proc_there() { return ::access("/proc/self/fd", F_OK) == 0; }
+bool is_proc_there() { return ::access("/proc/thread-self/fd", F_OK) == 0; }
 
 // A line is: number, parent, major:minor, root, point, options, optional fields, "-", type,
 // source, ...
 mount_facts mount_of_device(std::uint64_t device) {
     const std::string wanted = std::to_string(major(device)) + ":" + std::to_string(minor(device));
-    std::ifstream table("/proc/self/mountinfo");
+    std::ifstream table("/proc/thread-self/mountinfo");
     mount_facts out;
     for (std::string text; std::getline(table, text);) {
         std::istringstream line(text);

@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "os/descriptor_path.hpp"
 #include "os/file_kind.hpp"
 #include "os/patient_open.hpp"
 
@@ -94,7 +95,7 @@ status open_private(const std::string& path, owned_fd& out) {
 bool address_of(int directory, const std::string& name, sockaddr_un& out) {
     out = {};
     out.sun_family = AF_UNIX;
-    const std::string path = "/proc/self/fd/" + std::to_string(directory) + "/" + name;
+    const std::string path = path_of_descriptor(directory) + "/" + name;
     if (path.size() >= sizeof out.sun_path) return false;
     std::memcpy(out.sun_path, path.c_str(), path.size() + 1);
     return true;

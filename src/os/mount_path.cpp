@@ -56,7 +56,7 @@ mounted_place place_in_file_system(const std::string& real_path, const std::stri
 }
 
 mounted_place place_in_file_system(const std::string& real_path) {
-    std::ifstream file("/proc/self/mountinfo");
+    std::ifstream file("/proc/thread-self/mountinfo");
     std::ostringstream text;
     text << file.rdbuf();
     return place_in_file_system(real_path, text.str());

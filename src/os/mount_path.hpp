@@ -11,7 +11,7 @@ struct mounted_place {
     std::string file_system;  // its type and source, as "nfs4 server:/export"
 };
 
-// `real_path` has no links in it; `mounts` is the text of /proc/self/mountinfo.
+// `real_path` has no links in it; `mounts` is the text of /proc/thread-self/mountinfo.
 mounted_place place_in_file_system(const std::string& real_path, const std::string& mounts);
 
 // By the mounts of this process.

@@ -22,7 +22,7 @@ page_watch::~page_watch() {
 }
 
 int page_watch::begin(int fd, std::uint64_t offset, std::uint64_t bytes) {
-    map_of_pages_ = ::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    map_of_pages_ = ::open("/proc/thread-self/pagemap", O_RDONLY | O_CLOEXEC);
     if (map_of_pages_ < 0) return -errno;
     void* mapped = nullptr;
     if (const int code = env_.map_file(fd, offset, bytes, mapped); code != 0) return code;

@@ -4,10 +4,10 @@
 // tells: the file may be as long as before by now, and its times change with every write.
 //
 // The watch maps the pages once more, for itself. When a page leaves the file the system takes it
-// out of all mappings, and /proc/self/pagemap, which any process may read of its own memory, shows
-// that. Only the watch touches this mapping, so a page that left is not replaced there unseen.
-// Where memory is short the system takes pages out of mappings too, so a page may be said to have
-// left that has not.
+// out of all mappings, and /proc/thread-self/pagemap, which any process may read of its own memory,
+// shows that. Only the watch touches this mapping, so a page that left is not replaced there
+// unseen. Where memory is short the system takes pages out of mappings too, so a page may be said
+// to have left that has not.
 #pragma once
 
 #include <cstdint>

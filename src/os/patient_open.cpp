@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "os/came_signal.hpp"
+#include "os/descriptor_path.hpp"
 #include "os/file_system.hpp"
 #include "os/shared_memory.hpp"
 
@@ -28,7 +29,7 @@ int open_waiting(int start, const char* path, int flags, unsigned mode) {
         errno = EWOULDBLOCK;
         return -1;
     }
-    const std::string name = "/proc/self/fd/" + std::to_string(found.get());
+    const std::string name = path_of_descriptor(found.get());
     const int waiting = (flags & ~(O_NONBLOCK | O_CREAT | O_EXCL | O_NOFOLLOW)) | O_CLOEXEC;
     const int opened = open_past_signals([&] { return ::open(name.c_str(), waiting); });
     if (opened < 0 && errno == ENOENT && !is_proc_there()) errno = EUNATCH;

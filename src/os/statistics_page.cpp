@@ -15,6 +15,7 @@
 #include <functional>
 #include <sstream>
 
+#include "os/descriptor_path.hpp"
 #include "penstock/base/atomic.hpp"
 #include "penstock/group/lane.hpp"
 
@@ -199,7 +200,7 @@ int look_for_descriptors() {
 owned_fd open_memory(int directory, const char* name) {
     const owned_fd place(::openat(directory, name, O_PATH | O_CLOEXEC));
     if (!place || !is_plain_memory(place.get())) return {};
-    const std::string same = "/proc/self/fd/" + std::to_string(place.get());
+    const std::string same = path_of_descriptor(place.get());
     return owned_fd(::open(same.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
 }
 

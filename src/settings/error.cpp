@@ -25,7 +25,8 @@ std::string error_text(std::int64_t negative_errno) {
             return "not a regular file, or one with a false size as in /proc, or not supported by "
                    "this back end (EOPNOTSUPP)";
         case EUNATCH:
-            return "/proc is not mounted, and files are opened through /proc/self/fd; mount it "
+            return "/proc is not mounted, and files are opened through /proc/thread-self/fd; mount "
+                   "it "
                    "(mount "
                    "-t proc proc /proc) (EUNATCH)";
         case EDEADLK:
