@@ -67,10 +67,12 @@ host_doorbell::~host_doorbell() { delete parts_; }
 void host_doorbell::begin_sleep() { host::begin_bell_sleep(&parts_->word); }
 void host_doorbell::end_sleep() { host::end_bell_sleep(&parts_->word); }
 bool host_doorbell::is_sleeping() const { return host::is_bell_asleep(&parts_->word); }
+bool host_doorbell::is_rung() const { return host::is_rung(&parts_->word); }
 
-void host_doorbell::ring() {
-    if (host::ring_bell(&parts_->word))
-        ::syscall(SYS_futex, &parts_->word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+bool host_doorbell::ring() {
+    if (!host::ring_bell(&parts_->word)) return false;
+    ::syscall(SYS_futex, &parts_->word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+    return true;
 }
 
 // The time of a futex wait that a signal or a spurious wake-up ends is not added again.

@@ -40,7 +40,7 @@ public:
     // By a service thread.
     [[nodiscard]] bool takes_backlog() const { return busy_ != 0; }
     void ask_for_backlog() {
-        if (awake_.load(std::memory_order_relaxed) >= busy_) return;
+        if (awake_.load(std::memory_order_relaxed) + on_their_way() >= busy_) return;
         if (wake_sleeper()) for_backlog_.fetch_add(1, std::memory_order_relaxed);
         else if (lacks_for_backlog() && !wants_more_.exchange(true, std::memory_order_relaxed))
             call_monitor_();
@@ -48,11 +48,11 @@ public:
     // By a service thread that was at rest for so long that the monitor beats seldom.
     void end_rest() const { call_monitor_(); }
 
-    // By the monitor. False: no helper sleeps.
+    // By the monitor. False: no helper sleeps, nor is one on its way since the last call.
     bool wake_for_stall() {
-        const bool woken = wake_sleeper();
-        if (woken) for_stalls_.fetch_add(1, std::memory_order_relaxed);
-        return woken;
+        if (!wake_sleeper()) return has_sleeper();
+        for_stalls_.fetch_add(1, std::memory_order_relaxed);
+        return true;
     }
     void say_stalled(bool stalled) { is_stalled_.store(stalled, std::memory_order_relaxed); }
     [[nodiscard]] bool take_wish_for_more() {
@@ -95,14 +95,24 @@ public:
     }
 
 private:
+    // False: none sleeps, but for those on their way. The look before the ring saves its fence.
     bool wake_sleeper() {
-        const std::uint32_t made = this->made();
-        for (std::uint32_t i = 0; i < made; ++i) {
-            if (!bells_[i]->is_sleeping()) continue;
-            bells_[i]->ring();
-            return true;
-        }
-        return false;
+        return how_many([](auto& bell) { return bell.is_sleeping() && bell.ring(); }, 1) != 0;
+    }
+    [[nodiscard]] bool has_sleeper() const {
+        return how_many([](auto& bell) { return bell.is_sleeping(); }, 1) != 0;
+    }
+    // Were rung, and have had no processor since.
+    [[nodiscard]] std::uint32_t on_their_way() const {
+        return how_many([](auto& bell) { return bell.is_rung(); }, UINT32_MAX);
+    }
+    // Of the helpers that were made, at most so many.
+    template <typename Is>
+    [[nodiscard]] std::uint32_t how_many(const Is& is, std::uint32_t most) const {
+        std::uint32_t count = 0;
+        for (std::uint32_t i = 0, end = made(); i < end && count < most; ++i)
+            count += is(*bells_[i]) ? 1 : 0;
+        return count;
     }
 
     const std::uint32_t busy_;

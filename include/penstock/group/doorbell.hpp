@@ -21,14 +21,17 @@ struct host_doorbell {
     host_doorbell(const host_doorbell&) = delete;
     host_doorbell& operator=(const host_doorbell&) = delete;
 
-    // Wakes the sleeper, if there is one. Orders what the caller did before it before its look.
-    void ring();
+    // Wakes the sleeper, if there is one that was not rung yet: then true. Orders what the caller
+    // did before it before its look.
+    bool ring();
 
     // Between the two a ring is remembered. What comes after begin_sleep is ordered after it, so
     // the thread looks for work then, and may wait if there is none.
     void begin_sleep();
     void end_sleep();
     [[nodiscard]] bool is_sleeping() const;
+    // The sleeper was rung, and has not gone on yet.
+    [[nodiscard]] bool is_rung() const;
 
     // Sleeps until rung, then true, or until `limit_ns` has passed. Call it after begin_sleep and a
     // last look for work. After true the thread begins or ends its sleep before it waits again.
