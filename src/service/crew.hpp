@@ -55,17 +55,16 @@ public:
         return true;
     }
     void say_stalled(bool stalled) { is_stalled_.store(stalled, std::memory_order_relaxed); }
+    // A wish waits for the next try, and meanwhile no other one calls the monitor.
     [[nodiscard]] bool take_wish_for_more() {
-        return wants_more_.exchange(false, std::memory_order_relaxed);
+        return !awaits_next_try() && wants_more_.exchange(false, std::memory_order_relaxed);
     }
     // Are there fewer than may be awake for a backlog?
     [[nodiscard]] bool lacks_for_backlog() const { return made() < busy_; }
     // The bell of the helper that is made next; null: there may be no more, or not now.
     [[nodiscard]] host_doorbell* next_bell() const {
         const std::uint32_t made = this->made();
-        if (made == bells_.size()) return nullptr;
-        const bool waits = is_refused_ && std::chrono::steady_clock::now() < next_try_;
-        return waits ? nullptr : bells_[made].get();
+        return made == bells_.size() || awaits_next_try() ? nullptr : bells_[made].get();
     }
     // Release: pairs with made(); a reader that counts the helper sees it whole.
     void count_made(bool for_stall) {
@@ -95,6 +94,9 @@ public:
     }
 
 private:
+    [[nodiscard]] bool awaits_next_try() const {
+        return is_refused_ && std::chrono::steady_clock::now() < next_try_;
+    }
     // False: none sleeps, but for those on their way. The look before the ring saves its fence.
     bool wake_sleeper() {
         return how_many([](auto& bell) { return bell.is_sleeping() && bell.ring(); }, 1) != 0;

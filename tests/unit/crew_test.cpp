@@ -64,4 +64,21 @@ TEST(crew, one_that_was_woken_for_a_stall_is_counted_once) {
     EXPECT_FALSE(crew.wake_for_stall());
 }
 
+// Else a monitor that has no thread for a helper would look without a pause.
+TEST(crew, one_that_the_system_refused_calls_the_monitor_once) {
+    int calls = 0;
+    service_crew crew(4, 4, [&calls] { ++calls; });
+    crew.ask_for_backlog();
+    EXPECT_EQ(calls, 1);
+    EXPECT_TRUE(crew.take_wish_for_more());
+    EXPECT_TRUE(crew.refuse(std::chrono::hours(1)));
+    for (int i = 0; i < 5; ++i) {
+        crew.ask_for_backlog();
+        EXPECT_FALSE(crew.take_wish_for_more());
+    }
+    EXPECT_EQ(calls, 2);
+    EXPECT_FALSE(crew.refuse(std::chrono::nanoseconds(0)));
+    EXPECT_TRUE(crew.take_wish_for_more()) << "it is remembered until the next try";
+}
+
 }  // namespace penstock::test
