@@ -226,7 +226,7 @@ void file_registry::keep_handle(std::uint32_t slot, std::shared_ptr<shared_handl
     entry& e = entries_[slot];
     if (e.handle == nullptr) handles_.add(slot);
     e.handle = std::move(handle);
-    e.wants_handle = false;
+    if (std::exchange(e.wants_handle, false)) --wanted_handles_;
     take_excess(&e, parked, handles_.size());
     e.used_lately = true;
 }
@@ -285,14 +285,22 @@ open_reply file_registry::enter(found_file& file, const slot_life& open_now, han
     e.lost.clear();
     keep_handle(slot, file.handle, parked);
     if (observer_ != nullptr && !e.uncertain) observer_->entered(life_of(e, slot));
-    if (known != current_.end()) older_.emplace(key, std::exchange(known->second, slot));
-    else if (current_.emplace(key, slot).second) hub_.known.add(key);
+    // Else the older versions have its path already.
+    bool is_new_path = true;
+    if (known != current_.end()) {
+        const entry& before = entries_[known->second];
+        is_new_path = before.path != e.path;
+        if (!before.gone) older_.emplace(key, known->second);
+        known->second = slot;
+    } else if (current_.emplace(key, slot).second) {
+        hub_.known.add(key);
+    }
+    if (is_new_path) renew_older_paths(e);
     return join(e, slot, file, true);
 }
 
 open_reply file_registry::join(entry& e, std::uint32_t slot, found_file& file, bool is_fresh) {
     if (!is_fresh) renew_path(e, file);
-    renew_older_paths(e);
     if (file.writer != nullptr) {
         if (e.writer == nullptr) begin_writing(e, slot, file, is_fresh);
         ++e.writers_answered;
@@ -384,11 +392,9 @@ std::int64_t file_registry::retire(std::uint32_t slot, std::uint32_t generation)
             hub_.known.remove(known->first);
             current_.erase(known);
         } else {
-            const auto [first, last] = older_.equal_range(key_of(e->identity));
-            const auto older = std::find_if(
-                first, last, [slot](const auto& version) { return version.second == slot; });
-            if (older != last) older_.erase(older);
+            older_.erase({key_of(e->identity), slot});
         }
+        if (std::exchange(e->wants_handle, false)) --wanted_handles_;
         if (e->handle != nullptr) closed = take_handle(slot);
         else handle_changes_.fetch_add(1, std::memory_order_release);
         e->live = false;

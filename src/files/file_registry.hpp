@@ -302,6 +302,8 @@ public:
     // Slots from this one on never had a file.
     [[nodiscard]] std::uint32_t used_slots();
     [[nodiscard]] std::uint64_t free_path_units();
+    // How many older versions of files all calls have looked at.
+    [[nodiscard]] std::uint64_t older_looks();
 
 private:
     std::atomic<std::uint64_t> handle_changes_{0};
@@ -446,8 +448,19 @@ private:
     bool ensure_free_slot();
     open_reply enter(found_file& file, const slot_life& open_now, handles& parked);
     open_reply join(entry& e, std::uint32_t slot, found_file& file, bool is_fresh);
-    static void renew_path(entry& e, found_file& file);
+    void renew_path(entry& e, found_file& file);
     void renew_older_paths(const entry& newest);
+    // Calls act(slot) for each older version of the file. There may be as many as slots, so no open
+    // does it without need. Lock held.
+    template <typename Act>
+    void for_each_older(const file_identity& of, const Act& act) {
+        const file_key file = key_of(of);
+        for (auto at = older_.lower_bound({file, 0}); at != older_.end() && at->first == file;
+             ++at) {
+            ++older_looks_;
+            act(at->second);
+        }
+    }
     void begin_writing(entry& e, std::uint32_t slot, found_file& file, bool is_fresh);
     bool take_table(entry& e);
     void keep_handle(std::uint32_t slot, std::shared_ptr<shared_handle> handle, handles& parked);
@@ -490,8 +503,11 @@ private:
     };
     // (device, inode) -> slot of its newest version.
     std::unordered_map<file_key, std::uint32_t, hash_of_key> current_;
-    // (device, inode) -> slots of its older versions, which groups may still have open.
-    std::unordered_multimap<file_key, std::uint32_t, hash_of_key> older_;
+    // The slots of older versions, which groups may still have open, but for those that were let
+    // go. Versions of the same file (file_facts::made_ns) have the path of the newest.
+    std::set<std::pair<file_key, std::uint32_t>> older_;
+    std::uint64_t older_looks_ = 0;
+    std::size_t wanted_handles_ = 0;  // entries that want theirs back
     extent_allocator words_;
     handle_round handles_;      // slots whose entries have a handle
     std::size_t nameless_ = 0;  // entries that are nameless, which have handles

@@ -170,9 +170,11 @@ file_registry::proof file_registry::begin_proof(const closing& of,
         steady_ns() - e->settling.since_ns < longest_wait_ns)
         return proof::not_yet;
     take_for_proof(of.slot, parked);
-    const auto [first, last] = older_.equal_range(key_of(e->identity));
-    for (auto version = first; version != last; ++version)
-        if (take_for_proof(version->second, parked)) entries_[version->second].wants_handle = true;
+    for_each_older(e->identity, [&](std::uint32_t slot) {
+        if (!take_for_proof(slot, parked)) return;
+        entries_[slot].wants_handle = true;
+        ++wanted_handles_;
+    });
     writer = e->writer;
     seen = e->watch.mark();
     return proof::given;
@@ -194,13 +196,12 @@ bool file_registry::take_for_proof(std::uint32_t slot, handles& parked) {
 void file_registry::give_to_older(const slot_life& of, std::shared_ptr<file_writer> writer) {
     const auto for_each = [&](auto&& act) {  // with the lock
         const entry* const e = live_entry(of.slot, of.generation);
-        if (e == nullptr) return;
+        if (e == nullptr || wanted_handles_ == 0) return;
         if (writer == nullptr) writer = e->writer;
-        const auto [first, last] = older_.equal_range(key_of(e->identity));
-        for (auto version = first; version != last; ++version) {
-            const entry& older = entries_[version->second];
-            if (older.wants_handle && older.made_ns == e->made_ns) act(version->second);
-        }
+        for_each_older(e->identity, [&](std::uint32_t slot) {
+            const entry& older = entries_[slot];
+            if (older.wants_handle && older.made_ns == e->made_ns) act(slot);
+        });
     };
     bool is_wanted = false;
     {
@@ -223,11 +224,11 @@ bool file_registry::is_held_here(const closing& of) {
     const entry* const e = closing_entry(of);
     if (e == nullptr) return true;  // the next call finds out why
     if (steady_ns() - e->settling.since_ns >= longest_wait_ns) return false;
-    const auto [first, last] = older_.equal_range(key_of(e->identity));
-    return !e->last_handle.expired() || e->writer.use_count() > 2 ||
-           std::any_of(first, last, [&](const auto& version) {
-               return !entries_[version.second].last_handle.expired();
-           });
+    bool is_held = !e->last_handle.expired() || e->writer.use_count() > 2;
+    for_each_older(e->identity, [&](std::uint32_t slot) {
+        is_held = is_held || !entries_[slot].last_handle.expired();
+    });
+    return is_held;
 }
 
 // Was the lease refused, perhaps, because a thread of this registry was looking up a name?

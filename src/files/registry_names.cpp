@@ -215,6 +215,7 @@ void file_registry::let_go(const slot_life& of, std::uint32_t epoch) {
         e->gone = true;
         e->uncertain = true;
         e->tells_version = false;
+        older_.erase({key_of(e->identity), of.slot});
         if (observer_ != nullptr) observer_->ended(life_of(*e, of.slot));
     }
     settle_lives();
@@ -224,20 +225,23 @@ void file_registry::let_go(const slot_life& of, std::uint32_t epoch) {
 // was opened by this one just now. Of several hard links each is right while it is there. But not
 // if the name was looked up before a rename here gave the path.
 void file_registry::renew_path(entry& e, found_file& file) {
-    if (e.renamed_at <= file.renames_before && e.path != file.path) e.path.swap(file.path);
+    if (e.renamed_at > file.renames_before || e.path == file.path) return;
+    e.path.swap(file.path);
+    renew_older_paths(e);
 }
 
 // A group may have an older version open. Its inode may be that of another file by now, so it has
 // to be known that it is the same one.
 void file_registry::renew_older_paths(const entry& newest) {
-    if (older_.empty()) return;
-    const auto [first, last] = older_.equal_range(key_of(newest.identity));
-    for (auto version = first; version != last; ++version) {
-        entry& older = entries_[version->second];
-        if (!older.gone && older.made_ns != 0 && older.made_ns == newest.made_ns &&
-            older.path != newest.path)
-            older.path = newest.path;
-    }
+    for_each_older(newest.identity, [&](std::uint32_t slot) {
+        entry& older = entries_[slot];
+        if (older.made_ns != 0 && older.made_ns == newest.made_ns) older.path = newest.path;
+    });
+}
+
+std::uint64_t file_registry::older_looks() {
+    const std::lock_guard lock(mutex_);
+    return older_looks_;
 }
 
 // A change time that is new alone tells of the new name, so it is the same version as before. A new
