@@ -92,9 +92,13 @@ status file_registry::set_roots(const std::vector<std::string>& roots) {
     return {};
 }
 
+bool file_registry::is_below_root(const std::string& real_path) const {
+    return std::any_of(roots_.begin(), roots_.end(),
+                       [&](const std::string& root) { return below(real_path, root); });
+}
+
 bool file_registry::permitted(const std::string& real_path, bool for_writing) {
-    for (const std::string& root : roots_)
-        if (below(real_path, root)) return true;
+    if (is_below_root(real_path)) return true;
     std::lock_guard lock(mutex_);
     return (for_writing ? allowed_to_write_ : allowed_).count(real_path) != 0;
 }
@@ -194,7 +198,7 @@ int file_registry::allow(const std::string& path, std::uint32_t flags) {
     found_file file;
     const int code =
         to_write ? look_up_to_write(path, false, flags, file) : look_up(path, false, file);
-    if (code != 0) return code;
+    if (code != 0 || is_below_root(file.path)) return code;
     std::lock_guard lock(mutex_);
     allowed_.insert(file.path);
     if (to_write) allowed_to_write_.insert(file.path);

@@ -179,12 +179,13 @@ public:
     void tell(life_observer& observer) { observer_ = &observer; }
     // Lets this one file be opened wherever it lies. Also checks that it is a readable regular
     // file. With `flags` for writing the file may be written as well; with engine::flag_create it
-    // is made if it does not exist.
+    // is made if it does not exist. Until the host takes the name away.
     int allow(const std::string& path, std::uint32_t flags = 0);
 
     // unlink takes a name away; rename gives a file another name. With `check_roots` this is
     // allowed only below the roots, and for files that the host allowed to be written.
-    int unlink(const std::string& name, bool check_roots);
+    // `path` gets what after_unlink of another registry needs.
+    int unlink(const std::string& name, bool check_roots, std::string* path = nullptr);
     // The host made the file by an exclusive open, and then it could not be opened: takes its name
     // away if it is still empty, so that the next such open does not meet it.
     void take_back_new(const std::string& name);
@@ -198,10 +199,12 @@ public:
                renamed_file* done = nullptr);
     // The same for a registry of another device of the runtime: the first takes the name away, or
     // gives it to another file. before_name_goes: a reader that has the file open reads on.
-    // after_rename: open files are found by their new paths.
+    // after_unlink: the path is no longer allowed. after_rename: nor is the old one, and open files
+    // are found by their new paths.
     void before_name_goes(const std::string& name) {
         if (limits_.writable && !name.empty()) keep_without_name(name);
     }
+    void after_unlink(const std::string& path) { forbid(path, false); }
     void after_rename(const renamed_file& done);
 
     // Serves the device's requests. -ENFILE: no slot left; engine::no_table_room; taking down a
@@ -439,7 +442,9 @@ private:
     written_end forget_pages(entry& e, std::uint32_t slot);  // lock held
     bool look_up_plain(const std::string& name, bool check_roots, found_file& out);
     int look_up_thoroughly(const std::string& name, bool check_roots, found_file& out);
+    [[nodiscard]] bool is_below_root(const std::string& real_path) const;
     [[nodiscard]] bool permitted(const std::string& real_path, bool for_writing = false);
+    void forbid(const std::string& path, bool with_all_below);
     static std::int64_t take_leaf(std::unordered_map<std::uint64_t, std::uint64_t>& leaves,
                                   std::uint64_t number, extent_allocator& words,
                                   std::uint64_t leaf_words, std::uint64_t& word_index);
@@ -490,8 +495,8 @@ private:
     std::vector<std::string> roots_;  // likewise
     adaptive_mutex paths_mutex_;      // guards paths_; never taken with mutex_
     extent_allocator paths_;
-    adaptive_mutex mutex_;  // guards everything below
-    std::set<std::string> allowed_, allowed_to_write_;
+    adaptive_mutex mutex_;                              // guards everything below
+    std::set<std::string> allowed_, allowed_to_write_;  // not below a root
     // By slot, of those that ever had a file: a runtime that opens few pays for few. References to
     // entries stay good.
     std::deque<entry> entries_;

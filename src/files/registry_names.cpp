@@ -38,13 +38,30 @@ int file_registry::create(const std::string& name, bool check_roots) {
     return code;
 }
 
-int file_registry::unlink(const std::string& name, bool check_roots) {
+// Kernels may make a file anew that the host allowed them to write and that they took away.
+int file_registry::unlink(const std::string& name, bool check_roots, std::string* path) {
     place at;
     if (const int code = find_place(name, check_roots, at); code != 0) return code;
     keep_without_name(name);
     const int code = env_.unlink(at.directory, at.base);
     env_.close(at.directory);
+    if (code == 0 && !check_roots) after_unlink(at.path);
+    if (code == 0 && path != nullptr) *path = std::move(at.path);
     return code;
+}
+
+// Else a program that makes and removes files outside the roots would leave more and more paths.
+void file_registry::forbid(const std::string& path, bool with_all_below) {
+    const std::string below = path + '/';
+    const std::lock_guard lock(mutex_);
+    for (auto* const all : {&allowed_, &allowed_to_write_}) {
+        all->erase(path);
+        while (with_all_below) {
+            const auto first = all->lower_bound(below);
+            if (first == all->end() || !first->starts_with(below)) break;
+            all->erase(first);
+        }
+    }
 }
 
 // Another program may have written the file since, or have put another in its place.
@@ -94,6 +111,7 @@ int file_registry::rename(const std::string& from, const std::string& to, bool c
 
 void file_registry::after_rename(const renamed_file& done) {
     if (!done.is_known) return;
+    forbid(done.from, done.after.is_directory);
     if (done.after.is_directory) note_renamed_directory(done.from, done.to);
     else if (note_rename(done.before.identity, done.after, done.to)) settle_lives();
 }

@@ -173,8 +173,10 @@ PENSTOCK_FILE_VERBS(PENSTOCK_ASK_DEVICE)
 int runtime::unlink(const std::string& path) {
     return host::checked(state(), [&] {
         for (std::size_t i = 1; i < states_.size(); ++i) states_[i]->files->before_name_goes(path);
-        const int code = state().files->unlink(path, false);
-        return code != 0 ? code : forget(path);
+        std::string gone;
+        if (const int code = state().files->unlink(path, false, &gone); code != 0) return code;
+        for (std::size_t i = 1; i < states_.size(); ++i) states_[i]->files->after_unlink(gone);
+        return forget(path);
     });
 }
 int runtime::rename(const std::string& from, const std::string& to) {

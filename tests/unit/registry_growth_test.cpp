@@ -1,5 +1,7 @@
 // What the file registry does and keeps for each open, with many versions of a file behind it.
 // Steps and bytes are counted here, so the machine's speed does not matter.
+#include <fcntl.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <string>
@@ -53,7 +55,24 @@ protected:
         return out;
     }
 
-    temporary_folder root;
+    // Nothing is read, and no handle is left.
+    void make_and_allow(const std::string& path) {
+        ::close(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+        EXPECT_EQ(files->allow(path, open_read_write), 0) << path;
+    }
+    // What a call adds to the memory of this process; 0 where a sanitizer replaces the allocator.
+    template <typename Call>
+    static std::int64_t bytes_kept_by(const Call& call) {
+        const auto allocated = [] {
+            const struct mallinfo2 all = ::mallinfo2();
+            return static_cast<std::int64_t>(all.uordblks + all.hblkhd);
+        };
+        const std::int64_t before = allocated();
+        call();
+        return allocated() - before;
+    }
+
+    temporary_folder outside, root;
     changing_files env;
     host::hub shared;
     std::unique_ptr<file_registry> files;
@@ -89,6 +108,50 @@ TEST_F(registry_growth, older_versions_get_a_new_path_once) {
         EXPECT_LE(files->older_looks() - looks, 2u * versions) << name;
         looks = files->older_looks();
     }
+}
+
+// A path with its node takes more than 100 bytes.
+TEST_F(registry_growth, files_below_a_root_are_not_remembered_as_allowed) {
+    EXPECT_LT(bytes_kept_by([&] {
+                  for (int i = 0; i < 1000; ++i) {
+                      const std::string path = root / ("a file of a run " + std::to_string(i));
+                      make_and_allow(path);
+                      ASSERT_EQ(::unlink(path.c_str()), 0);
+                  }
+              }),
+              20'000);
+}
+
+TEST_F(registry_growth, names_that_the_host_took_away_are_not_remembered_as_allowed) {
+    const std::string other = outside / "other";
+    EXPECT_LT(bytes_kept_by([&] {
+                  for (int i = 0; i < 1000; ++i) {
+                      const std::string path = outside / ("a file of a run " + std::to_string(i));
+                      make_and_allow(path);
+                      if (i % 2 == 0) ASSERT_EQ(files->unlink(path, false), 0);
+                      else ASSERT_EQ(files->rename(path, other, false), 0);
+                  }
+              }),
+              20'000);
+}
+
+// By its name there may be another file later.
+TEST_F(registry_growth, a_name_that_the_host_took_away_is_allowed_no_more) {
+    const std::string path = outside / "file", kept = outside / "kept";
+    std::filesystem::create_directory(outside / "folder");
+    for (const std::string& each : {path, kept, outside / "folder/below"}) make_and_allow(each);
+    ASSERT_EQ(files->unlink(path, false), 0);
+    ASSERT_EQ(files->rename(outside / "folder", outside / "moved", false), 0);
+    std::filesystem::create_directory(outside / "folder");
+    for (const std::string& each : {path, outside / "folder/below"}) {
+        write_file(each, pattern(1, 10));
+        EXPECT_EQ(files->open(each, 0, 0).result, -EACCES) << each;
+        EXPECT_EQ(files->unlink(each, true), -EACCES) << each;
+    }
+    EXPECT_EQ(files->open(kept, 0, 0).result, 0);
+    // Kernels take it away and make it anew.
+    ASSERT_EQ(files->unlink(kept, true), 0);
+    EXPECT_EQ(files->open(kept, 0, 0, open_read_write | open_create).result, 0);
 }
 
 }  // namespace penstock::test
