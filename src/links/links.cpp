@@ -102,12 +102,19 @@ void links::withdraw(std::uint32_t guest) {
 
 void links::note(std::uint32_t member, const file_life& life, bool is_written) {
     const std::lock_guard lock(table_mutex_);
+    const auto before = lives_[member].find(life.slot);
+    const bool is_known = before != lives_[member].end();
+    const bool writes = is_written || (is_known && before->second.is_written);
+    // A rename may have changed its times (file_registry::note_rename).
+    if (is_known && !(before->second.life.identity == life.identity))
+        forget_slot({member, life.slot});
     known_file& file = files_[key_of(life)];
     known_life& known = lives_[member][life.slot];
-    if (is_written && !known.is_written) ++file.writers;
-    known = {life, known.is_written || is_written};
-    file.lives.insert({member, life.slot});
-    mark_changed(file);
+    if (writes && !known.is_written && ++file.writers == 1) mark_shared(file);
+    known = {life, writes};
+    std::set<slot_of>& lives = file.versions[version_of(life)];
+    lives.insert({member, life.slot});
+    mark_changed(lives);
 }
 
 void links::forget(std::uint32_t member, const file_life& life) {
@@ -121,28 +128,39 @@ void links::forget_slot(const slot_of& of) {
     const auto known = lives_[of.member].find(of.slot);
     if (known == lives_[of.member].end()) return;
     const auto file = files_.find(key_of(known->second.life));
-    mark_changed(file->second);
-    if (known->second.is_written) --file->second.writers;
-    file->second.lives.erase(of);
-    if (file->second.lives.empty()) files_.erase(file);
+    auto& [versions, writers] = file->second;
+    const auto lives = versions.find(version_of(known->second.life));
+    mark_changed(lives->second);
+    lives->second.erase(of);
+    if (lives->second.empty()) versions.erase(lives);
+    if (known->second.is_written && --writers == 0) mark_shared(file->second);
+    if (versions.empty()) files_.erase(file);
     lives_[of.member].erase(known);
 }
 
-void links::mark_changed(const known_file& file) {
-    changed_.insert(file.lives.begin(), file.lives.end());
+void links::mark_changed(const std::set<slot_of>& lives) {
+    looks_ += lives.size();
+    changed_.insert(lives.begin(), lives.end());
     any_changed_.store(true, std::memory_order_relaxed);
 }
 
-std::vector<engine::neighbour_entry> links::entries_for(const slot_of& of) const {
+// A life that is alone has no entry, and gets none.
+void links::mark_shared(const known_file& file) {
+    for (const auto& [version, lives] : file.versions)
+        if (lives.size() > 1) mark_changed(lives);
+}
+
+std::vector<engine::neighbour_entry> links::entries_for(const slot_of& of) {
     std::vector<engine::neighbour_entry> out(places());
     const auto own = lives_[of.member].find(of.slot);
     if (own == lives_[of.member].end()) return out;
     const known_file& file = files_.at(key_of(own->second.life));
     if (file.writers != 0) return out;
-    for (const slot_of& other : file.lives) {
+    const std::set<slot_of>& lives = file.versions.at(version_of(own->second.life));
+    looks_ += lives.size();
+    for (const slot_of& other : lives) {
         if (!connected_[of.member][other.member]) continue;
         const file_life& there = lives_[other.member].at(other.slot).life;
-        if (!(there.identity == own->second.life.identity)) continue;
         out[place_of(of.member, other.member)] = {
             engine::make_entry_life(own->second.life.generation, there.slot, there.generation,
                                     there.two_level),
@@ -200,6 +218,11 @@ void links::withdraw_all() {
         upload(first, nothing);
     }
     for (auto& readers : connected_) std::fill(readers.begin(), readers.end(), false);
+}
+
+std::uint64_t links::looks() {
+    const std::lock_guard lock(table_mutex_);
+    return looks_;
 }
 
 std::size_t links::shared_lives() {

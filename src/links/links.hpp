@@ -27,6 +27,7 @@
 #include <set>
 #include <unordered_map>
 #include <utility>
+#include <tuple>
 #include <vector>
 
 #include "device/device.hpp"
@@ -80,6 +81,8 @@ public:
 
     // In how many pairs of slots, each counted from both sides, files are shared now.
     [[nodiscard]] std::size_t shared_lives();
+    // How many lives all calls have looked at to find what to upload.
+    [[nodiscard]] std::uint64_t looks();
 
 private:
     class member_observer;
@@ -92,17 +95,26 @@ private:
         std::uint32_t member, slot;
         auto operator<=>(const slot_of&) const = default;
     };
+    // Of a file: size, modification time, change time.
+    using version = std::tuple<std::uint64_t, std::int64_t, std::int64_t>;
+    // There may be as many versions as slots. So a life that comes or goes leads to those of its
+    // own version alone, and to all only where the first writer comes or the last one goes.
     struct known_file {
-        std::set<slot_of> lives;
+        std::map<version, std::set<slot_of>> versions;
         std::uint32_t writers = 0;
     };
+    static version version_of(const file_life& life) {
+        return {life.identity.size_bytes, life.identity.modified_ns, life.identity.changed_ns};
+    }
 
     void note(std::uint32_t member, const file_life& life, bool is_written);
     void forget(std::uint32_t member, const file_life& life);
-    void forget_slot(const slot_of& of);        // table lock held
-    void mark_changed(const known_file& file);  // table lock held
+    // Table lock held.
+    void forget_slot(const slot_of& of);
+    void mark_changed(const std::set<slot_of>& lives);
+    void mark_shared(const known_file& file);
     // What member `of` should find in its slot about each neighbour; table lock held.
-    [[nodiscard]] std::vector<engine::neighbour_entry> entries_for(const slot_of& of) const;
+    [[nodiscard]] std::vector<engine::neighbour_entry> entries_for(const slot_of& of);
     void upload(const slot_of& of, const std::vector<engine::neighbour_entry>& wanted);
     [[nodiscard]] std::uint32_t places() const;
     [[nodiscard]] std::uint32_t guest_member(std::uint32_t guest) const {
@@ -124,6 +136,7 @@ private:
     std::vector<std::unordered_map<std::uint32_t, known_life>> lives_;  // of each member, by slot
     std::map<file_key, known_file> files_;
     std::set<slot_of> changed_;
+    std::uint64_t looks_ = 0;
     std::atomic<bool> any_changed_{false};
 };
 

@@ -89,6 +89,88 @@ TEST(links, a_guest_has_entries_only_while_it_is_connected) {
     }
 }
 
+// A file that changes between opens, with all its versions still there. Looks are counted, so the
+// machine's speed does not matter.
+class links_of_versions : public testing::Test {
+protected:
+    static constexpr std::uint32_t versions = 200;
+
+    links_of_versions() {
+        for (int i = 0; i < 2; ++i) {
+            engine::cache_view view{};
+            view.file_slots = versions;
+            view.neighbours = static_cast<engine::neighbour_view*>(
+                device->allocate_device(sizeof(engine::neighbour_view)));
+            view.neighbour_entries = static_cast<engine::neighbour_entry*>(
+                device->allocate_device(versions * sizeof(engine::neighbour_entry)));
+            members.push_back({device.get(), view});
+        }
+        all = std::make_unique<host::links>(members);
+        for (const std::uint32_t i : {0u, 1u})
+            EXPECT_EQ(all->connect(i, 1 - i, engine::same_memory), 0);
+    }
+    static host::file_life life_of(std::uint32_t i) { return {i, 1, 2, false, {1, 2, 3, i, i}}; }
+    void open_all() {
+        for (std::uint32_t i = 0; i < versions; ++i)
+            for (const std::uint32_t member : {0u, 1u}) {
+                all->observer(member).entered(life_of(i));
+                all->settle();
+            }
+    }
+
+    const std::unique_ptr<host::cache_device> device = host::make_cpu_device();
+    std::vector<host::links::member> members;
+    std::unique_ptr<host::links> all;
+};
+
+TEST_F(links_of_versions, each_open_looks_at_the_lives_of_its_own_version) {
+    open_all();
+    EXPECT_EQ(all->shared_lives(), 2u * versions);
+    EXPECT_LE(all->looks(), 10u * versions);
+    for (std::uint32_t i = 0; i < versions; ++i)
+        for (const std::uint32_t member : {0u, 1u}) {
+            all->observer(member).ended(life_of(i));
+            all->settle();
+        }
+    EXPECT_EQ(all->shared_lives(), 0u);
+    EXPECT_LE(all->looks(), 20u * versions);
+}
+
+TEST_F(links_of_versions, a_writer_of_one_takes_away_the_entries_of_all) {
+    open_all();
+    const std::uint64_t before = all->looks();
+    all->observer(1).written(life_of(7));
+    all->settle();
+    EXPECT_EQ(all->shared_lives(), 0u);
+    all->observer(0).written(life_of(8));
+    all->observer(1).ended(life_of(7));
+    all->settle();
+    EXPECT_EQ(all->shared_lives(), 0u) << "another writer is left";
+    all->observer(0).ended(life_of(8));
+    all->settle();
+    EXPECT_EQ(all->shared_lives(), 2u * (versions - 2));
+    EXPECT_LE(all->looks() - before, 20u * versions);
+}
+
+// A rename changed its times between the open and the first write.
+TEST_F(links_of_versions, a_life_with_new_times_has_its_place_among_those) {
+    all->observer(0).entered(life_of(1));
+    all->observer(1).entered(life_of(1));
+    host::file_life renamed = life_of(1);
+    renamed.identity.changed_ns = 9;
+    all->observer(0).written(renamed);
+    all->settle();
+    EXPECT_EQ(all->shared_lives(), 0u);
+    all->observer(0).ended(renamed);
+    all->observer(1).ended(life_of(1));
+    all->observer(1).entered(life_of(1));
+    all->settle();
+    EXPECT_EQ(all->shared_lives(), 0u);
+    all->observer(0).entered(life_of(1));
+    all->settle();
+    EXPECT_EQ(all->shared_lives(), 2u);
+}
+
 TEST(links, none_where_the_option_is_off) {
     const temporary_folder folder;
     const auto bytes = pattern(1, 20 * page + 100);
