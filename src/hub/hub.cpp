@@ -1,6 +1,8 @@
 // The hub: enters what layers above hand in, and asks or tells each of them.
 #include "hub/hub.hpp"
 
+#include <new>
+
 #include "os/process_owner.hpp"
 
 namespace penstock::host {
@@ -18,8 +20,32 @@ std::int64_t told_from(const std::vector<write_observer*>& observers, std::size_
 
 }  // namespace
 
+void known_files::add(const file_key& file) noexcept {
+    part& its = parts_[part_of(file)];
+    {
+        const std::lock_guard lock(its.mutex);
+        try {
+            ++its.files[file];
+        } catch (const std::bad_alloc&) {
+            its.is_whole = false;
+        }
+    }
+    ++counts_[class_of(file)];
+}
+
+void known_files::remove(const file_key& file) {
+    --counts_[class_of(file)];
+    part& its = parts_[part_of(file)];
+    const std::lock_guard lock(its.mutex);
+    const auto known = its.files.find(file);
+    if (known != its.files.end() && --known->second == 0) its.files.erase(known);
+}
+
 bool known_files::may_have(const file_key& file) const {
-    return counts_[class_of(file)].load(std::memory_order_relaxed) != 0;
+    if (counts_[class_of(file)].load(std::memory_order_relaxed) == 0) return false;
+    const part& its = parts_[part_of(file)];
+    const std::shared_lock lock(its.mutex, std::try_to_lock);
+    return !lock.owns_lock() || !its.is_whole || its.files.contains(file);
 }
 
 void request_turns::lock() {

@@ -21,6 +21,7 @@
 #include <mutex>
 #include <optional>
 #include <shared_mutex>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -43,28 +44,42 @@ struct file_key {
 
 inline file_key key_of(const file_identity& identity) { return {identity.device, identity.inode}; }
 
+inline std::uint64_t hash_of(const file_key& file) { return mix64(file.inode ^ file.device << 32); }
+
 // Of which files runtimes may have pages: a count for each of some thousand classes of files, so
-// that a read of any other file finds that out by one relaxed load, and takes no lock. Thread-safe.
-// A registry adds a file when it gives it its first slot, and removes it with the last.
+// that a read of most other files finds that out by one relaxed load, and takes no lock. The files
+// of a class that has some are looked up, since runtimes may know tens of thousands. Thread-safe. A
+// registry adds a file when it gives it its first slot, and removes it with the last.
 class known_files {
 public:
-    void add(const file_key& file) { ++counts_[class_of(file)]; }
-    void remove(const file_key& file) { --counts_[class_of(file)]; }
-    // True also for some that are not known. A reader that misses a file which is entered at the
-    // same time reads it from storage.
+    void add(const file_key& file) noexcept;
+    void remove(const file_key& file);
+    // True also for some that are not known: where a file is added or removed just now, or where
+    // there was no memory to note one. Waits for nothing. A reader that misses a file which is
+    // entered at the same time reads it from storage.
     [[nodiscard]] bool may_have(const file_key& file) const;
 
 private:
-    static constexpr std::size_t classes = 4096;
-    static std::size_t class_of(const file_key& file) {
-        return mix64(file.inode ^ file.device << 32) % classes;
-    }
+    static constexpr std::size_t classes = 4096, parts = 64;
+    struct hash_of_key {
+        std::size_t operator()(const file_key& file) const { return hash_of(file); }
+    };
+    struct part {
+        mutable std::shared_mutex mutex;  // guards the rest
+        std::unordered_map<file_key, std::uint32_t, hash_of_key> files;
+        bool is_whole = true;
+    };
+    static std::size_t class_of(const file_key& file) { return hash_of(file) % classes; }
+    // Not by the bits that choose the class, so that a part has files of all classes.
+    static std::size_t part_of(const file_key& file) { return (hash_of(file) >> 32) % parts; }
     std::array<std::atomic<std::uint32_t>, classes> counts_{};
+    std::array<part, parts> parts_;
 };
 
 // Which files programs may be writing past a mount, because the kernel of the operating system
-// passes them through (mount/pass_through.hpp): by classes as known_files, so a file may be taken
-// for another, which only costs time. Thread-safe.
+// passes them through (mount/pass_through.hpp): by classes, so a file may be taken for another,
+// which only costs time. There are many, since a class remembers for ever: after 3,000 files that
+// programs wrote, one in 22 others looks changed. Thread-safe.
 //
 // A mount begins before the program has the file open, and ends when it knows that no program has
 // it open or mapped so. That may be late: without any writer (file_facts::writing) there are none
@@ -96,11 +111,10 @@ private:
         std::atomic<std::uint64_t> opens{0};
         std::atomic<std::uint32_t> writers{0};
     };
-    static constexpr std::size_t classes = 1024;
-    static std::size_t class_of(const file_key& file) {
-        return mix64(file.inode ^ file.device << 32) % classes;
-    }
-    std::array<of_class, classes> all_{};
+    static constexpr std::size_t classes = 65536;
+    static std::size_t class_of(const file_key& file) { return hash_of(file) % classes; }
+    // Not in the hub: a test may have one on its stack.
+    const std::unique_ptr<of_class[]> all_ = std::make_unique<of_class[]>(classes);
 };
 
 // The admission lock of what answers reads of FUSE clients: it admits one request that changes it

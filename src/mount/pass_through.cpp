@@ -92,7 +92,7 @@ bool can_be_direct(const node& file_node, const fuse_file_info& open) {
     return fd || errno != EINVAL;
 }
 
-// A class of files that a runtime may have pages of counts as used.
+// A file that a runtime may have pages of counts as used.
 bool is_used(const tree& t, const host::file_key& key) {
     return t.buffer != nullptr || t.pooled != nullptr || t.shared->find_home(key) != nullptr ||
            t.shared->hub().known.may_have(key);

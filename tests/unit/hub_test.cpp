@@ -128,6 +128,35 @@ TEST(hub, brings_stores_home_from_every_mount_until_one_fails) {
     EXPECT_EQ(shared.bring_stores_home(some_file), 0);
 }
 
+// However many files runtimes know, others are not taken for them, so a mount passes those through.
+TEST(hub, takes_no_file_for_one_of_many_that_are_known) {
+    hub shared;
+    const auto key = [](std::uint64_t inode) { return file_key{5, inode}; };
+    for (std::uint64_t inode = 0; inode < 20'000; ++inode) shared.known.add(key(inode));
+    for (std::uint64_t inode = 0; inode < 20'000; ++inode)
+        ASSERT_TRUE(shared.known.may_have(key(inode))) << inode;
+    std::uint64_t mistaken = 0;
+    for (std::uint64_t inode = 20'000; inode < 22'000; ++inode)
+        mistaken += shared.known.may_have(key(inode)) ? 1 : 0;
+    EXPECT_EQ(mistaken, 0u);
+    for (std::uint64_t inode = 0; inode < 20'000; ++inode) shared.known.remove(key(inode));
+    for (std::uint64_t inode = 0; inode < 20'000; ++inode)
+        ASSERT_FALSE(shared.known.may_have(key(inode))) << inode;
+}
+
+// What programs write makes few others look changed.
+TEST(hub, takes_few_files_for_those_that_programs_wrote) {
+    hub shared;
+    for (std::uint64_t inode = 0; inode < 3000; ++inode) {
+        shared.passed.begin({5, inode});
+        shared.passed.end({5, inode});
+    }
+    std::uint64_t mistaken = 0;
+    for (std::uint64_t inode = 3000; inode < 5000; ++inode)
+        mistaken += shared.passed.look({5, inode}).opens;
+    EXPECT_LT(mistaken, 200u) << "of 2000";
+}
+
 TEST(hub, knows_the_writers_of_passed_files_and_how_many_ever_came) {
     hub shared;
     const auto opens = [&] { return shared.passed.look(some_file).opens; };
