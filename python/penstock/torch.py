@@ -179,7 +179,8 @@ def _factor_in(dtype: torch.dtype, scale: float) -> float:
 class Embedding(nn.Module):
     """A table in a file where a model has an ``nn.Embedding``: the same rows, none of them in GPU
     memory before it is wanted. For inference: it has no ``weight``, so ``state_dict`` leaves it out
-    and ``load_state_dict`` passes it over, and no gradient goes through it.
+    and ``load_state_dict`` passes it over, and no gradient goes through it. What a class that is
+    made of it adds (parameters, buffers, modules) is saved and loaded as ever.
 
     array
         The table, of one row for each number. Moving the module to another device does not move it;
@@ -274,9 +275,14 @@ class Embedding(nn.Module):
     def extra_repr(self) -> str:
         return f"{self.num_embeddings}, {self.embedding_dim}, {self._array.path!r}"
 
-    def _load_from_state_dict(self, *arguments: Any, **options: Any) -> None:
+    def _load_from_state_dict(self, state: Any, prefix: str, metadata: Any, strict: bool,
+                              missing: list[str], unexpected: list[str],
+                              errors: list[str]) -> None:
+        load: Any = super()._load_from_state_dict
+        load(state, prefix, metadata, strict, missing, unexpected, errors)
         # A checkpoint's own rows are neither missing nor unexpected: they are read where they lie.
-        pass
+        if prefix + "weight" in unexpected:
+            unexpected.remove(prefix + "weight")
 
     def __deepcopy__(self, memo: dict[int, object]) -> Embedding:
         # All but the array, which the copy shares, as its file is shared.

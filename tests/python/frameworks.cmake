@@ -12,7 +12,7 @@ function(penstock_framework_test name script)
     ENVIRONMENT "PENSTOCK_INCLUDE=${PROJECT_SOURCE_DIR}/include")
 endfunction()
 
-foreach(name torch_module torch_programs pyg numba_link examples_types)
+foreach(name torch_module torch_edges torch_programs pyg numba_link examples_types)
   penstock_framework_test(${name} ${CMAKE_CURRENT_SOURCE_DIR}/${name}_test.py)
 endforeach()
 penstock_framework_test(gpu_torch_on_cpu ${CMAKE_CURRENT_SOURCE_DIR}/gpu_torch.py cpu)
