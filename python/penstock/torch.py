@@ -332,22 +332,37 @@ def _chosen(part: slice, rows: int, device: torch.device) -> Tensor:
 
 
 class _Batch(Sequence[Any]):
-    """Rows and labels as a sequence of samples, which torch expects of ``__getitems__``: so none of
-    its classes takes the two for samples. ``whole`` has them together."""
+    """Rows, or rows and labels, as a sequence of samples, which torch expects of ``__getitems__``:
+    so none of its classes takes the two for samples. ``whole`` has them together."""
 
-    def __init__(self, rows: Tensor, labels: Tensor) -> None:
-        self.whole = (rows, labels)
+    def __init__(self, rows: Tensor, labels: Optional[Tensor] = None) -> None:
+        self.rows, self.labels = rows, labels
+
+    @property
+    def whole(self) -> Any:
+        return self.rows if self.labels is None else (self.rows, self.labels)
 
     def __len__(self) -> int:
-        return len(self.whole[0])
+        return len(self.rows)
 
     def __getitem__(self, index: Any) -> Any:
-        rows, labels = self.whole
-        chosen = (rows[index], labels[index])
-        return _Batch(*chosen) if isinstance(index, slice) else chosen
+        labels = None if self.labels is None else self.labels[index]
+        chosen = _Batch(self.rows[index], labels)
+        return chosen if isinstance(index, slice) else chosen.whole
 
     def __iter__(self) -> Iterator[Any]:
-        return zip(*self.whole)
+        return iter(self.rows) if self.labels is None else zip(self.rows, self.labels)
+
+    @classmethod
+    def __torch_function__(cls, function: Any, kinds: Any, given: tuple[Any, ...] = (),
+                           named: Optional[dict[str, Any]] = None) -> Any:
+        """For ``torch.stack``, by which loaders join rows: of sequences it takes lists and tuples
+        alone."""
+        def plain(one: Any) -> Any:
+            return tuple(one) if isinstance(one, cls) else one
+
+        return function(*map(plain, given),
+                        **{name: plain(one) for name, one in (named or {}).items()})
 
 
 class RowDataset(torch.utils.data.Dataset[Any]):
@@ -397,7 +412,7 @@ class RowDataset(torch.utils.data.Dataset[Any]):
         """For loaders: the samples of a batch, of which ``as_is`` makes rows, or rows and
         labels."""
         batch = self._batch(ids)
-        return batch if self.labels is None else _Batch(*batch)
+        return _Batch(batch) if self.labels is None else _Batch(*batch)
 
     def _batch(self, ids: Any) -> Any:
         given = _as_tensor("ids", ids)

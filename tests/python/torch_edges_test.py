@@ -1,5 +1,6 @@
 """penstock.torch where programs do more than its examples: modules made of an Embedding that load
-their own state. Skipped where torch is missing."""
+their own state, and loaders of rows alone. Skipped where torch is missing."""
+import pickle
 import unittest
 
 from torch_module_test import WithTable  # ends where torch is not
@@ -75,6 +76,50 @@ class States(WithTable):
         self.assertIn("weight", seen)
         self.assertEqual(ours.bias.tolist(), [7.0] * 24)
         self.assertTrue(torch.equal(ours.head.weight, saved["tail.weight"]))
+
+
+class RowsAlone(WithTable):
+    """Batches of a dataset without labels."""
+
+    def setUp(self):
+        super().setUp()
+        self.data = pt.RowDataset(self.open())
+
+    def same(self, rows, ids):
+        self.assertIsInstance(rows, torch.Tensor)
+        self.assertTrue(torch.equal(rows, self.weight[list(ids)]))
+
+    def test_loaders_give_rows_with_and_without_as_is(self):
+        loader, part = torch.utils.data.DataLoader, torch.utils.data.Subset(self.data, range(3, 9))
+        for name, data, first in (("dataset", self.data, 0), ("subset", part, 3)):
+            for options in ({}, {"collate_fn": self.data.as_is}, {"collate_fn": torch.stack},
+                            {"collate_fn": lambda batch: torch.stack(tensors=batch)}):
+                with self.subTest(name, options=options):
+                    rows = next(iter(loader(data, batch_size=4, **options)))
+                    if not isinstance(rows, torch.Tensor):
+                        self.skipTest("this torch has no __getitems__")
+                    self.same(rows, range(first, first + 4))
+        chosen = torch.utils.data.BatchSampler(range(500), 2, drop_last=False)
+        for options in ({}, {"collate_fn": self.data.as_is}):
+            batches = loader(self.data, sampler=chosen, batch_size=None, **options)
+            self.same(next(iter(batches)), (0, 1))
+
+    @unittest.skipUnless(hasattr(torch.utils.data, "StackDataset"), "came with PyTorch 2.1")
+    def test_a_stack_of_them_and_of_labels(self):
+        stacked = torch.utils.data.StackDataset(rows=self.data, label=torch.arange(500))
+        got = next(iter(torch.utils.data.DataLoader(stacked, batch_size=3)))
+        self.same(got["rows"], range(3))
+        self.assertEqual(got["label"].tolist(), [0, 1, 2])
+
+    def test_a_batch_is_its_rows(self):
+        for ids in ([3, 7], [3], [3, 7, 3], []):
+            batch = pickle.loads(pickle.dumps(self.data.__getitems__(ids)))
+            self.same(self.data.as_is(batch), ids)
+            self.assertEqual(len(batch), len(ids))
+            self.same(batch[1:].whole, ids[1:])
+            self.assertRaises(IndexError, lambda batch=batch, ids=ids: batch[len(ids)])
+            for row, sample in zip(ids, batch, strict=True):
+                self.assertTrue(torch.equal(sample, self.weight[row]))
 
 
 if __name__ == "__main__":
