@@ -11,7 +11,7 @@ from typing import Any, NoReturn, SupportsIndex
 from . import _core
 from ._errors import FormatError, Path, path_text
 from ._frameworks import NUMPY, call_stream, framework_of, row_of
-from ._memory import Numbers, check_conversion, import_numpy, no_memory, padding_of
+from ._memory import Numbers, check_conversion, import_numpy, no_memory, padding_of, plain_range
 from ._opened import Opened
 from ._runtime import Runtime, default
 from ._table_numbers import enter, files_of
@@ -520,7 +520,7 @@ class View:
 
     def __init__(self, array: Array, rows: range) -> None:
         self._array = array
-        self._rows = rows
+        self._rows = plain_range(rows)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -573,7 +573,7 @@ class View:
         """The rows as a tensor of torch on that device; ValueError: the runtime does not use it."""
         import torch
 
-        rows = self._rows if len(self._rows) else range(0)  # torch knows no empty range backwards
+        rows = self._rows
         ids = torch.arange(rows.start, rows.stop, rows.step, device=device)
         return self._array.gather(ids)
 

@@ -84,6 +84,12 @@ def import_numpy() -> Any:
     return numpy
 
 
+def plain_range(rows: range) -> range:
+    """The same numbers, so that torch takes them: none is an empty range forwards, and the step of
+    a single one, which may have any size, is 1."""
+    return rows if len(rows) > 1 else range(rows[0], rows[0] + 1) if rows else range(0)
+
+
 def no_memory() -> ValueError:
     return ValueError("ids or rows have no memory, as tensors that stand for others in a "
                       "transformation of the program (vmap, torch.func); make the call outside of "

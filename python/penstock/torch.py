@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from . import _frameworks
 from ._array import Array, View, open_array
 from ._errors import Path
-from ._memory import item_bytes_of
+from ._memory import item_bytes_of, plain_range
 from ._runtime import Runtime
 from ._table_numbers import arrays as _arrays
 
@@ -327,7 +327,7 @@ def _as_tensor(what: str, given: Any) -> Tensor:
 
 def _chosen(part: slice, rows: int, device: torch.device) -> Tensor:
     """The numbers of a slice of so many rows."""
-    numbers = range(*part.indices(rows)) or range(0)  # torch knows no empty range backwards
+    numbers = plain_range(range(*part.indices(rows)))
     return torch.arange(numbers.start, numbers.stop, numbers.step, device=device)
 
 

@@ -1,6 +1,7 @@
 """penstock.torch where programs do more than its examples: modules made of an Embedding that load
-their own state, and loaders of rows alone. Skipped where torch is missing."""
+their own state, loaders of rows alone, and slices of any step. Skipped where torch is missing."""
 import pickle
+import sys
 import unittest
 
 from torch_module_test import WithTable  # ends where torch is not
@@ -120,6 +121,24 @@ class RowsAlone(WithTable):
             self.assertRaises(IndexError, lambda batch=batch, ids=ids: batch[len(ids)])
             for row, sample in zip(ids, batch, strict=True):
                 self.assertTrue(torch.equal(sample, self.weight[row]))
+
+
+class Steps(WithTable):
+    def test_a_slice_whose_step_is_beyond_its_rows_has_its_row(self):
+        array = self.open()
+        labelled = pt.RowDataset(array, self.weight)
+        for step in (500, sys.maxsize, 10**20, -500, -sys.maxsize, -10**20):
+            for begin in (None, 0, 7, -1, 10**20):
+                part = slice(begin, None, step)
+                wanted = self.weight[range(500)[part]]
+                with self.subTest(part=part):
+                    self.assertTrue(torch.equal(array[part].to("cpu"), wanted))
+                    self.assertTrue(torch.equal(torch.from_numpy(array[part].__array__()), wanted))
+                    self.assertTrue(torch.equal(array[:][part].to("cpu"), wanted))
+                    for got in labelled[part]:
+                        self.assertTrue(torch.equal(got, wanted))
+                    array.prefetch(part)
+                    array.will_need(part)
 
 
 if __name__ == "__main__":
