@@ -488,19 +488,23 @@ class Jax(CudaArray):
 
 
 NUMPY = Numpy()
-_known: dict[type, Framework] = {}
+_known: dict[type, Framework | None] = {}  # None: those of _others
+_others: dict[tuple[type, bool], Framework] = {}  # of types whose arrays lie on the host or a GPU
 
 
 def framework_of(array: object) -> Framework:
     """How to look at such an object. Sequences and what numpy understands are numpy's."""
     kind = type(array)
     found = _known.get(kind)
-    if found is None:
-        found = _known[kind] = _find_framework(array)
-    return found
+    if found is not None:
+        return found
+    if kind not in _known:
+        found = _known[kind] = _named_framework(array)
+    return found or _other_framework(array)
 
 
-def _find_framework(array: object) -> Framework:
+def _named_framework(array: object) -> Framework | None:
+    """By the type alone."""
     if is_of(array, "numpy", "ndarray") or isinstance(array, (list, tuple, range, int)):
         return NUMPY
     if is_of(array, "torch", "Tensor"):
@@ -509,13 +513,23 @@ def _find_framework(array: object) -> Framework:
         return Jax(sys.modules["jax"])
     if is_of(array, "cupy", "ndarray"):
         return Cupy(sys.modules["cupy"])
-    if hasattr(array, "__cuda_array_interface__"):
-        if type(array).__module__.startswith("numba"):
-            return Numba(sys.modules["numba"].cuda)
-        return CudaArray()
-    if hasattr(array, "__dlpack__") and not hasattr(array, "__array__"):
-        return Exchanged()
-    return NUMPY
+    if type(array).__module__.startswith("numba") and hasattr(array, "__cuda_array_interface__"):
+        return Numba(sys.modules["numba"].cuda)
+    return None
+
+
+def _other_framework(array: object) -> Framework:
+    key = type(array), hasattr(array, "__cuda_array_interface__")
+    found = _others.get(key)
+    if found is None:
+        if key[1]:
+            found = CudaArray()
+        elif hasattr(array, "__dlpack__") and not hasattr(array, "__array__"):
+            found = Exchanged()
+        else:
+            found = NUMPY
+        _others[key] = found
+    return found
 
 
 def row_of(key: Any) -> int | None:

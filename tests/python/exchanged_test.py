@@ -183,5 +183,46 @@ class arrays_that_tell(common.Case):
         np.testing.assert_array_equal(self.table.gather(coat(ids)).array, 2 * self.expected[ids])
 
 
+class either:
+    """An array that lies on the host or on a GPU, as those of Warp, of Paddle and a Region: on the
+    host it has no interface of CUDA's."""
+
+    def __init__(self, array, on_gpu):
+        self.array, self.on_gpu = array, on_gpu
+
+    @property
+    def __cuda_array_interface__(self):
+        if not self.on_gpu:
+            raise AttributeError("it lies on the host")
+        return {"shape": self.array.shape, "typestr": self.array.dtype.str, "version": 3,
+                "data": (self.array.ctypes.data, False), "strides": None}
+
+    def __array__(self, dtype=None, copy=None):
+        if self.on_gpu:
+            raise TypeError("it lies on a GPU")
+        return self.array
+
+
+class other(either):
+    pass
+
+
+class places(common.Case):
+    def test_an_array_is_looked_at_where_it_lies_whatever_came_first(self):
+        rows = np.arange(12.0).reshape(6, 2)
+        np.save(self.folder / "rows.npy", rows)
+        array = ps.open_array(self.folder / "rows.npy", runtime=self.runtime())
+        ids = np.array([4, 1])
+        for kind, order in ((either, (True, False)), (other, (False, True))):
+            for on_gpu in order * 2:
+                given = kind(ids, on_gpu)
+                with self.subTest(kind=kind, on_gpu=on_gpu):
+                    found = _frameworks.framework_of(given)
+                    self.assertIs(type(found),
+                                  _frameworks.CudaArray if on_gpu else _frameworks.Numpy)
+                    if not on_gpu:
+                        np.testing.assert_array_equal(array.gather(given), rows[ids])
+
+
 if __name__ == "__main__":
     unittest.main()
