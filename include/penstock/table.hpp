@@ -111,6 +111,20 @@ constexpr PENSTOCK_HD bool is_want_of_room(std::int64_t code) {
     return code == -ENOSPC || code == -EDQUOT || code == -EFBIG || code == -ENOBUFS;
 }
 
+// Whole group. Writes a row of `bytes` bytes. Returns 0, or the negative errno of the page that
+// could not be written; those before it are.
+template <group Group>
+PENSTOCK_HD std::int64_t scatter_row(const Group& g, const runtime_ref& fs, int fd,
+                                     const std::byte* row, std::int64_t bytes, std::int64_t at) {
+    // A write ends before a page that cannot be written. Only one that begins there tells why.
+    for (std::int64_t done = 0; done < bytes;) {
+        const std::int64_t more = write(g, fs, fd, row + done, bytes - done, at + done);
+        if (more <= 0) return more < 0 ? more : -EIO;
+        done += more;
+    }
+    return 0;
+}
+
 // Whole group. Writes rows [begin, end) of the list, until there is no room for one.
 template <group Group>
 PENSTOCK_HD std::uint64_t scatter_list(const Group& g, const runtime_ref& fs,
@@ -122,16 +136,16 @@ PENSTOCK_HD std::uint64_t scatter_list(const Group& g, const runtime_ref& fs,
     for (std::uint64_t i = begin; i < end; ++i) {
         const engine::row_source source = engine::source_of(t, list, i);
         if (source.is == engine::row_source::padding) continue;
-        std::int64_t done = -ERANGE;
-        if (source.is == engine::row_source::in_file && no_room != 0) done = no_room;
+        std::int64_t code = -ERANGE;
+        if (source.is == engine::row_source::in_file && no_room != 0) code = no_room;
         else if (source.is == engine::row_source::in_file)
-            done = write(g, fs, engine::run_of(t, static_cast<std::uint64_t>(list.at(i))).fd,
-                         rows + i * stride_bytes, static_cast<std::int64_t>(t.row_bytes),
-                         static_cast<std::int64_t>(source.at));
-        if (done == static_cast<std::int64_t>(t.row_bytes)) continue;
-        if (is_want_of_room(done)) no_room = done;
+            code = scatter_row(g, fs, engine::run_of(t, static_cast<std::uint64_t>(list.at(i))).fd,
+                               rows + i * stride_bytes, static_cast<std::int64_t>(t.row_bytes),
+                               static_cast<std::int64_t>(source.at));
+        if (code == 0) continue;
+        if (is_want_of_room(code)) no_room = code;
         ++failed;
-        if (g.is_leader()) engine::note_listed_row(t, done < 0 ? done : -EIO, list, i);
+        if (g.is_leader()) engine::note_listed_row(t, code, list, i);
     }
     return failed;
 }

@@ -207,12 +207,18 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t deliver_alone(const Group& g, const cac
     if (source.is == row_source::in_file) {
         done = shared_stop_code(g, c);
         if (done == 0 && source.at < source.file->size_bytes && !is_row_gone(g, c, t, source)) {
-            done = read_rest(g, c, source.file->slot, to, t.row_bytes, source.at, 0);
+            std::uint64_t have = 0;
+            // A read ends before a page that cannot be had. Only one that begins there tells why.
+            do {
+                done = read_rest(g, c, source.file->slot, to + have, t.row_bytes - have,
+                                 source.at + have, 0);
+                if (done > 0) have += static_cast<std::uint64_t>(done);
+            } while (done > 0 && have < t.row_bytes);
+            if (done > 0) done = static_cast<std::int64_t>(have);
             if (c.read_ahead_pages != 0) read_ahead(g, c, source.file->slot, source.at, done);
-            if (done > 0 && is_row_gone(g, c, t, source)) done = 0;
+            if (have > 0 && is_row_gone(g, c, t, source)) done = 0;
         }
-        // Fewer bytes than the row has: the file was cut.
-        if (done >= 0 && done < static_cast<std::int64_t>(t.row_bytes)) done = -ESTALE;
+        if (done == 0) done = -ESTALE;  // the file was cut
     }
     if (done < 0) {
         g.sync();  // every thread's part of what was delivered comes before the zeros
