@@ -78,8 +78,8 @@ private:
 };
 
 // The thread does not handle signals of the process. A child of fork() has none yet.
-bool start_watch(watch_state& s) {
-    if (s.process == getpid()) return true;
+bool start_watch(watch_state& s, pid_t process) {
+    if (s.process == process) return true;
     if (s.process != 0) s.begin_anew();
     try {
         const all_signals_blocked until_started;
@@ -87,23 +87,31 @@ bool start_watch(watch_state& s) {
     } catch (const std::exception&) {  // no thread, or no memory for one
         return false;                  // Ctrl-C then waits for the end of the call
     }
-    s.process = getpid();
+    s.process = process;
     return true;
 }
 
-bool is_main_thread() { return syscall(SYS_gettid) == getpid(); }
+// False: Python has taken its place since, for instance for signal.signal().
+bool is_installed() {
+    struct sigaction now = {};
+    return sigaction(SIGINT, nullptr, &now) == 0 && (now.sa_flags & SA_SIGINFO) != 0 &&
+           now.sa_sigaction == on_signal;
+}
 
 }  // namespace
 
-interruptible_call::interruptible_call(runtime& rt) : rt_(rt) {
-    if (!is_main_thread()) return;
+interruptible_call::interruptible_call(runtime& rt) : rt_(rt) { begin(); }
+
+void interruptible_call::begin() {
+    const pid_t process = getpid();
+    if (syscall(SYS_gettid) != process) return;  // not the main thread
     watch_state& s = state();
     if (sigaction(SIGINT, nullptr, &before_) != 0) return;
     // Of a call of the parent that was under way when another thread forked.
-    if (before_.sa_sigaction == on_signal && s.process != getpid()) before_ = s.before;
+    if (before_.sa_sigaction == on_signal && s.process != process) before_ = s.before;
     // Ours already: a handler of Python runs inside of a call that is watched, and calls.
     if (before_.sa_handler == SIG_DFL || before_.sa_handler == SIG_IGN ||
-        before_.sa_sigaction == on_signal || !start_watch(s))
+        before_.sa_sigaction == on_signal || !start_watch(s, process))
         return;
     s.before = before_;
     s.seen.store(false);
@@ -121,21 +129,35 @@ interruptible_call::interruptible_call(runtime& rt) : rt_(rt) {
     }
 }
 
-bool interruptible_call::end() {
-    if (!watching_) return false;
+void interruptible_call::run_handlers() {
+    raise_pending();
+    while (watching_ && !is_installed()) {
+        end_and(false);
+        begin();
+        raise_pending();
+    }
+}
+
+bool interruptible_call::end_and(bool is_ours) {
     watching_ = false;
     watch_state& s = state();
-    sigaction(SIGINT, &before_, nullptr);
+    if (is_ours) sigaction(SIGINT, &before_, nullptr);
     {
         const std::lock_guard lock(s.mutex);
         s.target = nullptr;
     }
-    if (!s.seen.load()) return false;
+    // Else a call within Python's handler may have been watched too, and `seen` is of that one.
+    if (is_ours && !s.seen.load()) return false;
     rt_.resume();
     return true;
 }
 
-interruptible_call::~interruptible_call() { end(); }
+bool interruptible_call::end() { return watching_ && end_and(true); }
+
+// A handler that raised may have chosen another before.
+interruptible_call::~interruptible_call() {
+    if (watching_) end_and(is_installed());
+}
 
 void raise_pending() {
     if (PyErr_CheckSignals() != 0) throw nanobind::python_error();

@@ -199,7 +199,7 @@ void run(table_box& box, const char* name, verb which, list of) {
         std::optional<interruptible_call> watched;
         if (waits) {
             watched.emplace(*table->rt);
-            raise_pending();
+            watched->run_handlers();
         }
         {
             const without_gil free;

@@ -12,6 +12,22 @@ import penstock as ps
 
 SKIPPED = 77
 
+# The signal comes where no handler of Python runs before the call has begun: between the two is C.
+GATHER_AS_A_SIGNAL_COMES = """
+import ctypes, functools, operator, signal, numpy as np, penstock as ps
+from penstock import _frameworks
+
+def gather_as_a_signal_comes(array):
+    ids, out = np.array([1, 2]), np.empty((2, *array.shape[1:]), array.dtype)
+    numbers = _frameworks.NUMPY.numbers(ids)
+    rows = _frameworks.NUMPY.rows(out, out.shape, array.dtype, 1)
+    come = ctypes.pythonapi.PyErr_SetInterrupt
+    come.restype = None
+    call = functools.partial(array._core.gather, numbers.address, numbers.type, numbers.size,
+                             rows.address, rows.item_bytes, rows.stride, 0, None, -1, False)
+    list(map(operator.methodcaller("__call__"), [come, call]))
+"""
+
 
 def seed_of_run():
     """PENSTOCK_SEED, or another each time; a failing test tells it."""

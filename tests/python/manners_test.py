@@ -381,6 +381,23 @@ print(t.gather([2]).tolist(), handled)
         out, err = started.communicate(timeout=300)
         self.assertEqual((started.returncode, out), (0, f"[{list(range(16, 24))}] [1]\n"), err)
 
+    def test_what_a_handler_chooses_as_the_call_begins_ends_the_call(self):
+        started = self.start(common.GATHER_AS_A_SIGNAL_COMES + """
+def first(*_):
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    print("waiting", flush=True)
+signal.signal(signal.SIGINT, first)
+try:
+    gather_as_a_signal_comes(t)
+    print("no interrupt")
+except KeyboardInterrupt:
+    slow.close()
+    print("interrupted")
+""")
+        started.send_signal(signal.SIGINT)
+        out, err = started.communicate(timeout=300)
+        self.assertEqual((started.returncode, out), (0, "interrupted\n"), err)
+
     def test_ctrl_c_in_a_child_that_another_thread_made_during_a_call(self):
         """The parent's call has the handler of the signal, and does not go on in the child."""
         started = self.start("""

@@ -30,6 +30,19 @@ page = ps.describe(sys.argv[1]).page_bytes
 assert ps.default(page) is ps.default(page)
 """
 
+AS_A_CALL_BEGINS = common.GATHER_AS_A_SIGNAL_COMES + """
+import os, sys
+
+def caught():
+    with open("/proc/self/status") as status:
+        line, = [line for line in status if line.startswith("SigCgt:")]
+    return bool(int(line.split()[1], 16) >> signal.SIGINT - 1 & 1)
+
+runtime = ps.Runtime("cpu", cache="2MiB", page="4KiB", log=None)
+array = ps.open_array(sys.argv[1], runtime=runtime)
+seen = []
+"""
+
 
 class signals(common.Case):
     def setUp(self):
@@ -110,6 +123,59 @@ class signals(common.Case):
             for other in others:
                 other.join()
         self.assertEqual(failed, [])
+
+    def test_a_handler_that_gives_ctrl_c_back_to_the_system_has_given_it_back(self):
+        done = self.child(AS_A_CALL_BEGINS + """
+signal.signal(signal.SIGINT, lambda *_: (seen.append(caught()),
+                                         signal.signal(signal.SIGINT, signal.SIG_DFL)))
+gather_as_a_signal_comes(array)
+assert seen == [True], seen
+assert not caught(), "the choice of the handler was undone"
+array.gather([1])
+assert not caught()
+os.kill(os.getpid(), signal.SIGINT)
+""", self.path)
+        self.assertEqual((done.returncode, done.stderr), (-signal.SIGINT, ""))
+
+    def test_a_handler_that_chooses_another_and_calls_or_raises(self):
+        """What it chose stays, and the runtime is not left interrupted."""
+        done = self.child(AS_A_CALL_BEGINS + """
+class Over(Exception):
+    pass
+
+def last(*_):
+    raise Over
+
+def first(*_):
+    seen.append("first")
+    signal.signal(signal.SIGINT, second)
+    array.gather([1])
+
+def second(*_):
+    seen.append("second")
+    signal.signal(signal.SIGINT, signal.SIG_IGN if len(seen) > 2 else last)
+    if len(seen) > 2:
+        raise Over
+
+def ends_by_over():
+    try:
+        gather_as_a_signal_comes(array)
+    except Over:
+        seen.append("over")
+
+signal.signal(signal.SIGINT, first)
+gather_as_a_signal_comes(array)
+assert signal.getsignal(signal.SIGINT) is second and caught()
+gather_as_a_signal_comes(array)
+ends_by_over()
+assert seen == ["first", "second", "over"], seen
+signal.signal(signal.SIGINT, second)
+ends_by_over()
+assert seen[3:] == ["second", "over"], seen
+assert not caught(), "the choice of the handler was undone"
+assert array.gather([1])[0, 0] == 4.0
+""", self.path)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_a_handler_may_ask_for_the_default_runtime(self):
         done = self.child(IN_A_HANDLER, self.path)
