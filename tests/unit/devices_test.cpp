@@ -107,10 +107,16 @@ TEST(devices, allowed_for_one_is_allowed_for_all) {
     const temporary_folder folder, elsewhere;
     write_file(elsewhere / "data", pattern(5, page));
     const std::string path = elsewhere / "data";
-    const auto rt = make_runtime(two_caches(folder));
+    options o = two_caches(folder);
+    o.writable = true;
+    const auto rt = make_runtime(o);
     EXPECT_EQ(rt->allow(path), 0);
     for (std::uint32_t i = 0; i < 2; ++i)
         EXPECT_EQ(read_whole(rt->ref(i), path.c_str(), page), pattern(5, page));
+    EXPECT_EQ(rt->unlink(path), 0);
+    write_file(path, pattern(6, page));
+    for (std::uint32_t i = 0; i < 2; ++i)
+        EXPECT_EQ(open(lane{}, rt->ref(i), path.c_str()), -EACCES) << i;
 }
 
 TEST(devices, an_interrupt_ends_kernels_of_all) {
