@@ -357,8 +357,8 @@ TEST(canary, newest_answer) {
 
 #endif
 
-// An opener looks for a writer before it takes a reference, and not as it does. The writer may have
-// closed the file meanwhile, and a reader opened it.
+// An opener looks for a writer, and whether the file was opened anew, before it takes a reference,
+// and not as it does. The writer may have closed the file meanwhile, and a reader opened it.
 #ifdef CANARY_writer_looked_for_before
 
 #include "penstock/engine/file_word.hpp"
@@ -369,7 +369,7 @@ inline bool broken_reference(file_word* word, std::uint32_t generation,
                              const opening_count* openings, opening_count known,
                              const std::uint32_t* writers) {
     if (writers != nullptr && atomic_load<order::acquire>(writers) == 0) return false;
-    return try_reference_by_name(word, generation, openings, known, nullptr);
+    return openings_of(openings) == known && try_reference(word, generation);
 }
 
 }  // namespace penstock::engine
