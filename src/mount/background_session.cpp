@@ -30,7 +30,6 @@
 #include "mount/pooled_reads.hpp"
 #include "mount/file_buffer.hpp"
 #include "mount/first_exchange.hpp"
-#include "mount/kernel_cache.hpp"
 #include "mount/tree.hpp"
 #include "os/file_system.hpp"
 #include "os/not_inherited.hpp"

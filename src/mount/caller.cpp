@@ -1,6 +1,7 @@
 #include "mount/caller.hpp"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/capability.h>
 #include <poll.h>
 #include <sched.h>
@@ -12,13 +13,13 @@
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "mount/own_process.hpp"
 #include "os/file_kind.hpp"
 
 namespace penstock::mount {
@@ -79,6 +80,45 @@ bool put_in_force(std::uint64_t rights) {
 bool has_own_mask() {
     thread_local const bool own = ::unshare(CLONE_FS) == 0;
     return own;
+}
+
+bool is_there(const std::string& path) {
+    return ::faccessat(AT_FDCWD, path.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+bool is_number(std::string_view text) {
+    return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+// Of a process the kernel shows these to any user. Links of /proc lead to the first three.
+bool is_for_all(std::string_view name) {
+    constexpr std::string_view names[] = {"mounts", "mountinfo", "net",   "cgroup",
+                                          "status", "cmdline",   "statm", "comm"};
+    return std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
+
+// Does the descriptor lead to a file or link of /proc that shows a reader more because the mount's
+// process reads it: what the kernel shows of a process to itself alone, and the keys of its
+// session? No rights that a thread gives up change that, since the kernel goes by the process. True
+// also where that cannot be told.
+//
+// The number of a process in any /proc is that of one of its threads there.
+bool shows_own_process(int path_fd) {
+    std::string path(PATH_MAX, '\0');
+    const ssize_t length = ::readlink(path_of(path_fd).c_str(), path.data(), path.size());
+    if (length <= 0 || static_cast<std::size_t>(length) == path.size()) return true;
+    path.resize(static_cast<std::size_t>(length));
+    bool is_own = false;
+    for (std::size_t slash = 0; slash != std::string::npos;) {
+        const std::size_t next = path.find('/', slash + 1);
+        const std::string name = path.substr(slash + 1, next - slash - 1);
+        const std::string threads = path.substr(0, slash) + "/self/task";
+        if (next == std::string::npos && name == "keys" && is_there(threads)) return true;
+        if (is_own && name != "task" && !is_number(name)) return !is_for_all(name);
+        is_own = is_own || (is_number(name) && is_there(threads + "/" + name));
+        slash = next;
+    }
+    return is_own;
 }
 
 }  // namespace

@@ -7,12 +7,12 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <sstream>
 
 #include "mount/mount.hpp"
 #include "os/own_mounts.hpp"
-#include "os/shell_word.hpp"
 
 namespace penstock::mount {
 
@@ -31,6 +31,36 @@ std::string unescaped(const std::string& text) {
         }
     }
     return out;
+}
+
+// The name as one word of bash, for commands that people copy from a message: as it is where the
+// shell takes it so, else in quotes. A message stays one line. A name that begins as an option gets
+// its folder.
+std::string shell_word(const std::string& name) {
+    constexpr std::string_view safe =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%+,-./:=@_";
+    if (!name.empty() && name.front() == '-') return shell_word("./" + name);
+    if (!name.empty() && name.find_first_not_of(safe) == std::string::npos) return name;
+    const auto is_control = [](char c) {
+        const auto byte = static_cast<unsigned char>(c);
+        return byte < 32 || byte == 127;
+    };
+    bool has_control = false;
+    for (const char c : name) has_control = has_control || is_control(c);
+    std::string out = has_control ? "$'" : "'";
+    for (const char c : name) {
+        const auto byte = static_cast<unsigned char>(c);
+        if (!has_control && c == '\'') {
+            out += "'\\''";
+        } else if (is_control(c)) {
+            out += {'\\', static_cast<char>('0' + byte / 64), static_cast<char>('0' + byte / 8 % 8),
+                    static_cast<char>('0' + byte % 8)};
+        } else {
+            if (has_control && (c == '\'' || c == '\\')) out += '\\';
+            out += c;
+        }
+    }
+    return out += '\'';
 }
 
 // From its beginning, whichever part of it was read before. None: it cannot be read.
@@ -72,8 +102,14 @@ mount_entry mounted_at(int mount_table, const std::string& path) {
     return found;
 }
 
+void allow_read_ahead(const std::string& point, std::uint64_t bytes) {
+    const std::string device = mounted_at(point).device;
+    if (!device.empty())
+        std::ofstream("/sys/class/bdi/" + device + "/read_ahead_kb") << bytes / 1024 << std::flush;
+}
+
 std::string unmount_command(const std::string& point) {
-    return "fusermount3 -u " + host::shell_word(point);
+    return "fusermount3 -u " + shell_word(point);
 }
 
 std::uint64_t device_number(const std::string& device) {

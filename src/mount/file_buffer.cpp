@@ -11,7 +11,6 @@
 #include <system_error>
 #include <utility>
 
-#include "mount/source_version.hpp"
 #include "mount/tree.hpp"
 
 namespace penstock::mount {

@@ -19,7 +19,6 @@
 #include "mount/caller.hpp"
 #include "mount/file_buffer.hpp"
 #include "mount/pooled_reads.hpp"
-#include "mount/source_version.hpp"
 #include "mount/tree.hpp"
 
 namespace penstock::mount {

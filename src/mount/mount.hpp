@@ -8,6 +8,7 @@
 // source's access control lists.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -46,7 +47,7 @@ struct buffer_report {
     // That went to the source: files without a number, and where the buffer failed.
     std::uint64_t reads_outside = 0;
     bool on_gpu = false, past_the_cache = true;
-    bool kernel_copies = false;  // the kernel keeps what is read, too (kernel_cache.hpp)
+    bool kernel_copies = false;  // the kernel keeps what is read, too
 };
 struct serve_report : mount_report {
     std::optional<buffer_report> buffer;
@@ -82,6 +83,18 @@ struct mount_place {
 // `usual` before other places, and such as lead to it before all. Where the table cannot be read
 // it is taken to be at `usual` still.
 mount_place place_of(int mount_table, const std::string& device, const std::string& usual);
+
+// How far the kernel reads ahead for programs that read a file of the mount in order. Each request
+// is 1 MiB at most, and is answered by a thread; with few processors more than one at a time is no
+// gain.
+constexpr std::uint64_t usual_read_ahead(unsigned processors) {
+    return std::clamp<std::uint64_t>(processors * (256ull << 10), 1u << 20, 4u << 20);
+}
+
+// Up to so much, of the mount at `point`, which has no links in it, and which is not asked, since
+// it is not served yet. The kernel allows a new mount 128 KiB; a user that may not write to /sys,
+// which takes root, leaves it so.
+void allow_read_ahead(const std::string& point, std::uint64_t bytes);
 
 // The command for a shell that takes away what is mounted there.
 std::string unmount_command(const std::string& point);
