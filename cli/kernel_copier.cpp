@@ -12,7 +12,7 @@
 
 #include "command.hpp"
 #include "copier.hpp"
-#include "os/descriptor_path.hpp"
+#include "os/file_system.hpp"
 #include "os/patient_open.hpp"
 
 namespace penstock::cli {

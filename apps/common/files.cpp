@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "common/message.hpp"
-#include "os/descriptor_path.hpp"
 #include "os/file_kind.hpp"
 #include "os/file_system.hpp"
 #include "os/patient_open.hpp"

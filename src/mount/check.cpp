@@ -12,26 +12,12 @@
 #include <sstream>
 
 #include "mount/mount.hpp"
+#include "os/file_system.hpp"
 #include "os/own_mounts.hpp"
 
 namespace penstock::mount {
 
 namespace {
-
-// As /proc has it: blanks and such as \040.
-std::string unescaped(const std::string& text) {
-    std::string out;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        if (text[i] == '\\' && i + 3 < text.size()) {
-            out.push_back(static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 +
-                                            (text[i + 3] - '0')));
-            i += 3;
-        } else {
-            out.push_back(text[i]);
-        }
-    }
-    return out;
-}
 
 // The name as one word of bash, for commands that people copy from a message: as it is where the
 // shell takes it so, else in quotes. A message stays one line. A name that begins as an option gets
@@ -97,7 +83,7 @@ mount_entry mounted_at(int mount_table, const std::string& path) {
         while (words >> word && word != "-") {
         }
         words >> entry.type;
-        if (unescaped(point) == path) found = entry;
+        if (host::of_mount_table(point) == path) found = entry;
     }
     return found;
 }
@@ -141,7 +127,7 @@ mount_place place_of(int mount_table, const std::string& device, const std::stri
         std::string id, parent, its_device, root, point;
         words >> id >> parent >> its_device >> root >> point;
         if (its_device != device || root != "/") continue;  // a folder of it that is mounted, too
-        mount_place here{unescaped(point), false};
+        mount_place here{host::of_mount_table(point), false};
         here.is_on_top = device_at(here.point) == number;
         const auto rank = [&](const mount_place& place) {
             return place.point.empty() ? 0 : 1 + 2 * place.is_on_top + (place.point == usual);

@@ -22,7 +22,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "os/descriptor_path.hpp"
 #include "os/file_kind.hpp"
 #include "os/file_system.hpp"
 #include "mount/file_numbers.hpp"

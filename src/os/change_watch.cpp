@@ -13,7 +13,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "os/descriptor_path.hpp"
 #include "os/file_system.hpp"
 
 namespace penstock::host {

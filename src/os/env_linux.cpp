@@ -21,7 +21,6 @@
 
 #include "os/came_signal.hpp"
 #include "os/change_watch.hpp"
-#include "os/descriptor_path.hpp"
 #include "os/env.hpp"
 #include "os/file_kind.hpp"
 #include "os/file_system.hpp"

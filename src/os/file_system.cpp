@@ -1,5 +1,6 @@
 #include "os/file_system.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <fstream>
 #include <iterator>
@@ -106,19 +107,10 @@ constexpr file_system_kind rows[] = {
 
 constexpr file_system_kind unknown = remote(0, "unknown to Penstock", file_times::unreliable);
 
-// The octal numbers of the mount table stand for blanks and the like.
-std::string unescaped(const std::string& text) {
-    std::string out;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        if (text[i] == '\\' && i + 3 < text.size()) {
-            out += static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 +
-                                     (text[i + 3] - '0'));
-            i += 3;
-        } else {
-            out += text[i];
-        }
-    }
-    return out;
+bool lies_below(const std::string& path, const std::string& directory) {
+    if (directory == "/") return true;
+    return path.compare(0, directory.size(), directory) == 0 &&
+           (path.size() == directory.size() || path[directory.size()] == '/');
 }
 
 }  // namespace
@@ -179,6 +171,22 @@ const file_system_kind& file_system_of(int fd, std::uint64_t mount) noexcept {
 
 bool is_proc_there() { return ::access("/proc/thread-self/fd", F_OK) == 0; }
 
+std::string of_mount_table(const std::string& text) {
+    std::string out;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        const bool is_number = text[i] == '\\' && i + 3 < text.size() &&
+                               text.find_first_not_of("01234567", i + 1) > i + 3;
+        if (!is_number) {
+            out += text[i];
+            continue;
+        }
+        out += static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 +
+                                 (text[i + 3] - '0'));
+        i += 3;
+    }
+    return out;
+}
+
 // A line is: number, parent, major:minor, root, point, options, optional fields, "-", type,
 // source, ...
 mount_facts mount_of_device(std::uint64_t device) {
@@ -192,10 +200,39 @@ mount_facts mount_of_device(std::uint64_t device) {
         while (line >> word && word != "-") {
         }
         std::string source;
-        if (line >> word >> source) out = {unescaped(point), word, unescaped(source)};
+        if (line >> word >> source) out = {of_mount_table(point), word, of_mount_table(source)};
         if (root == "/") break;  // else it shows a part, and a later line may show all
     }
     return out;
+}
+
+mounted_place place_in_file_system(const std::string& real_path, const std::string& mounts) {
+    std::istringstream lines(mounts);
+    std::string line, best_point, best_root, file_system;
+    while (std::getline(lines, line)) {
+        std::istringstream fields(line);
+        std::string number, parent, device, root, point, type, source;
+        if (!(fields >> number >> parent >> device >> root >> point)) continue;
+        point = of_mount_table(point);
+        // Of two mounts at one place the later hides the earlier.
+        if (point.size() < best_point.size() || !lies_below(real_path, point)) continue;
+        best_point = point;
+        best_root = of_mount_table(root);
+        // A single "-" ends the fields of which there may be any number.
+        std::istringstream rest(line.substr(std::min(line.find(" - "), line.size())));
+        rest >> type >> type >> source;
+        file_system = of_mount_table(type) + " " + of_mount_table(source);
+    }
+    if (best_point.empty()) return {};
+    const std::string rest = best_point == "/" ? real_path : real_path.substr(best_point.size());
+    return {best_root == "/" ? rest : best_root + rest, file_system};
+}
+
+mounted_place place_in_file_system(const std::string& real_path) {
+    std::ifstream file("/proc/thread-self/mountinfo");
+    std::ostringstream text;
+    text << file.rdbuf();
+    return place_in_file_system(real_path, text.str());
 }
 
 }  // namespace penstock::host

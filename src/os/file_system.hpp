@@ -1,5 +1,5 @@
-// What is known of file systems, in one table. Every part that treats one file system otherwise
-// than another asks here, so that two parts never disagree about one file.
+// What is known of file systems, in one table, and where files lie in them. Every part that treats
+// one file system otherwise than another asks here, so that two parts never disagree about a file.
 //
 // Of a file system that is not in the table nothing is believed: neither its times, nor leases.
 #pragma once
@@ -61,7 +61,33 @@ struct mount_facts {
 };
 mount_facts mount_of_device(std::uint64_t device);
 
+// A path or name as the table of mounts (mountinfo) has it, where blanks, line ends and backslashes
+// stand as octal numbers: "\040".
+std::string of_mount_table(const std::string& text);
+
+// Where a file lies inside its file system, whatever directory that is mounted at. Nodes that mount
+// one file system at different places get the same answer.
+struct mounted_place {
+    std::string path;         // inside the file system; empty: no mount of the list has the path
+    std::string file_system;  // its type and source, as "nfs4 server:/export"
+};
+
+// `real_path` has no links in it; `mounts` is the text of /proc/thread-self/mountinfo.
+mounted_place place_in_file_system(const std::string& real_path, const std::string& mounts);
+
+// By the mounts of this process.
+mounted_place place_in_file_system(const std::string& real_path);
+
 // False: /proc is not mounted, as in some containers and below chroot().
 bool is_proc_there();
+
+// The name by which the kernel finds what an open descriptor leads to, also if that is O_PATH.
+//
+// By the calling thread and not by /proc/self, which stands for the program's first thread: once
+// that has ended (pthread_exit in main), it has no descriptors there, no mounts and no memory,
+// though the process goes on. And a thread may have descriptors of its own.
+inline std::string path_of_descriptor(int fd) {
+    return "/proc/thread-self/fd/" + std::to_string(fd);
+}
 
 }  // namespace penstock::host

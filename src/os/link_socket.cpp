@@ -15,7 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "os/descriptor_path.hpp"
+#include "os/file_system.hpp"
 #include "os/file_kind.hpp"
 #include "os/patient_open.hpp"
 

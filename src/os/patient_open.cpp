@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 
 #include "os/came_signal.hpp"
-#include "os/descriptor_path.hpp"
 #include "os/file_system.hpp"
 #include "os/shared_memory.hpp"
 

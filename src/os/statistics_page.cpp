@@ -15,7 +15,7 @@
 #include <functional>
 #include <sstream>
 
-#include "os/descriptor_path.hpp"
+#include "os/file_system.hpp"
 #include "penstock/base/atomic.hpp"
 #include "penstock/group/lane.hpp"
 

@@ -17,7 +17,7 @@ inline constexpr std::uint64_t block_bytes = std::uint64_t{2} << 20, block_tail_
                                block_object_bytes = block_bytes + block_tail_bytes;
 
 // Which file, in which version. The device is not in it: another node has another number for it.
-// `path` is the place inside the file system (os/mount_path.hpp).
+// `path` is the place inside the file system (os/file_system.hpp).
 struct block_file {
     std::string space;  // that files of different clusters do not mix
     std::string path;

@@ -3,7 +3,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "os/mount_path.hpp"
+#include "os/file_system.hpp"
 
 namespace penstock::host {
 

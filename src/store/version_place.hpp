@@ -15,7 +15,7 @@ namespace penstock::host {
 
 struct version_place {
     std::string real_path;
-    std::string path;          // inside the file system (os/mount_path.hpp)
+    std::string path;          // inside the file system (os/file_system.hpp)
     std::string file_system;   // block_file::file_system
     std::uint64_t number = 0;  // block_file::number
 };

@@ -10,7 +10,7 @@
 #include <mutex>
 
 #include "fault/faulty_environment.hpp"
-#include "os/mount_path.hpp"
+#include "os/file_system.hpp"
 #include "soon.hpp"
 #include "store/block_reader.hpp"
 #include "unit/support.hpp"

@@ -10,7 +10,7 @@
 
 #include "fault/faulty_environment.hpp"
 #include "os/file_kind.hpp"
-#include "os/mount_path.hpp"
+#include "os/file_system.hpp"
 #include "store/agent_store.hpp"
 #include "store/warm.hpp"
 #include "unit/support.hpp"

@@ -9,7 +9,6 @@
 #include <thread>
 
 #include "os/file_system.hpp"
-#include "os/mount_path.hpp"
 #include "soon.hpp"
 #include "unit/support.hpp"
 
