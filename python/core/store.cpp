@@ -7,7 +7,7 @@
 
 #include "core/core.hpp"
 #include "os/file_kind.hpp"
-#include "store/agent_rests.hpp"
+#include "store/agent_store.hpp"
 #include "store/warm.hpp"
 
 namespace penstock::python {

@@ -12,7 +12,6 @@
 
 #include "penstock/engine/clock.hpp"
 #include "runtime/late_line.hpp"
-#include "service/handle_shares.hpp"
 
 namespace penstock::host {
 

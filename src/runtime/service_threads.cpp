@@ -1,5 +1,5 @@
 // The service threads of a device and their rings: how many, of what size, and the helpers that are
-// made while requests wait.
+// made while requests wait; and the blocks of a store that they take.
 #include <algorithm>
 #include <bit>
 #include <cerrno>
@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "runtime/runtime_state.hpp"
+#include "store/agent_store.hpp"
 
 namespace penstock::host {
 
@@ -142,6 +143,24 @@ service_settings runtime_state::settings_of_service() {
     if (hooks.drain_ns != 0) out.drain_ns = hooks.drain_ns;
     if (c.tier.frames != nullptr) out.tier = {c.tier.frames, tier_done_marks, c.tier.frame_count};
     return out;
+}
+
+// The first device, which ends last, has the threads and the blocks of all.
+void runtime_state::build_blocks() {
+    if (first_device != nullptr) blocks = first_device->blocks;
+    if (blocks != nullptr || (settings.block_store.empty() && !hooks.make_store)) return;
+    block_settings of_blocks;
+    of_blocks.space = settings.block_store_namespace;
+    of_blocks.wait_ns = std::uint64_t{settings.block_store_wait_ms} * 1'000'000;
+    of_blocks.local_files = settings.block_store_local;
+    of_blocks.trust = settings.trust_times;
+    of_blocks.say = [this](const std::string& line) { say(line); };
+    if (!settings.block_store.empty()) ask_agent_about_rests(settings.block_store);
+    if (hooks.set_blocks) hooks.set_blocks(of_blocks);
+    const auto make_agent = [this] { return std::make_unique<agent_store>(settings.block_store); };
+    blocks = std::make_shared<block_reader>(
+        *hooks.env, of_blocks,
+        hooks.make_store ? hooks.make_store : block_reader::store_maker(make_agent));
 }
 
 // Threads that wait for a disk need no processor. Those that copy from the page cache do; on CPU

@@ -9,7 +9,6 @@
 #include "os/exceptions.hpp"
 #include "os/file_kind.hpp"
 #include "penstock/engine/window.hpp"
-#include "service/handle_shares.hpp"
 
 namespace penstock::host {
 

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "penstock/error.hpp"
@@ -40,5 +41,17 @@ status rows_of_tensor(const std::string& path, const tensor_entry& tensor, table
 
 // For the message that a tensor is missing: "3 tensors: 'a', 'b', 'c'".
 std::string list_of_names(const std::vector<std::string>& names);
+
+// Names of tensors in a checkpoint: patterns that match them, and their order.
+inline bool is_pattern(std::string_view text) { return text.find('*') != text.npos; }
+
+// Each `*` stands for any characters or none, all else for itself. Takes at most the product of
+// both lengths in steps, and no memory.
+bool matches(std::string_view pattern, std::string_view name);
+
+// True if `a` comes before `b` in natural order: runs of digits compare as the numbers that they
+// are, of any length, and all else by bytes. A total order: names of equal numbers with different
+// zeros before them (shard_2, shard_02) compare by bytes.
+bool comes_before(std::string_view a, std::string_view b);
 
 }  // namespace penstock::formats

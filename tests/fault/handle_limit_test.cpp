@@ -11,7 +11,7 @@
 #include "os/file_kind.hpp"
 #include "os/patient_open.hpp"
 #include "os/regular_file.hpp"
-#include "service/handle_shares.hpp"
+#include "service/windows.hpp"
 #include "store/block_store.hpp"
 #include "store/warm.hpp"
 #include "penstock/host_file.hpp"

@@ -8,7 +8,7 @@
 #include "fault/network_files.hpp"
 #include "fault/scenario.hpp"
 #include "os/file_kind.hpp"
-#include "store/agent_rests.hpp"
+#include "store/agent_store.hpp"
 #include "unit/test_agent.hpp"
 
 namespace penstock::fault {

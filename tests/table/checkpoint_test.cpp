@@ -5,7 +5,7 @@
 #include <map>
 #include <sys/stat.h>
 
-#include "table/names.hpp"
+#include "table/safetensors.hpp"
 #include "table/support.hpp"
 
 namespace penstock::test {

@@ -5,7 +5,7 @@
 #include <chrono>
 
 #include "fault/faulty_environment.hpp"
-#include "store/agent_rests.hpp"
+#include "store/agent_store.hpp"
 #include "store/warm.hpp"
 #include "unit/support.hpp"
 #include "unit/test_agent.hpp"
