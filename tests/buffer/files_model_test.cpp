@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "buffered_file.hpp"
+#include "fault/plain_environment.hpp"
 
 namespace penstock::test::files_model {
 
@@ -33,11 +34,8 @@ constexpr std::uint64_t pages = 24, kept = 16;  // no cut goes below
 constexpr std::uint32_t workers = 4, wait_ms = 20;
 
 // The real disk; with `drops` it takes some writes for done: the canary.
-class model_disk final : public host::environment {
+class model_disk final : public fault::plain_files {
 public:
-    std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) override {
-        return real_.read(fd, to, bytes, offset);
-    }
     std::int64_t write(int fd, const host::memory_piece* pieces, std::size_t count,
                        std::uint64_t offset) override {
         if (!drops || ++writes_ % 20 != 0) return real_.write(fd, pieces, count, offset);
@@ -46,21 +44,10 @@ public:
         return all;
     }
     int sync(int fd) override { return real_.sync(fd); }
-    std::unique_ptr<host::io_engine> make_io_engine(bool want_uring, std::uint32_t depth,
-                                                    std::string& why) override {
-        return real_.make_io_engine(want_uring, depth, why);
-    }
-    // Nothing here is opened by it.
-    int find(int, const std::string&) override { return -EOPNOTSUPP; }
-    int real_path(int, std::string&) override { return -EOPNOTSUPP; }
-    int facts(int, host::file_facts&) override { return -EOPNOTSUPP; }
-    int open_found(int) override { return -EOPNOTSUPP; }
-    void close(int) override {}
 
     bool drops = false;
 
 private:
-    host::environment& real_ = host::linux_environment();
     std::atomic<std::uint64_t> writes_{0};
 };
 

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <string>
 
+#include "fault/plain_environment.hpp"
 #include "os/env.hpp"
 #include "os/rested_files.hpp"
 
@@ -29,7 +30,7 @@ struct network_shape {
     bool seems_rested = false;  // the first look counts as proof
 };
 
-class network_files final : public host::environment {
+class network_files final : public plain_files {
 public:
     explicit network_files(const network_shape& shape) : shape_(shape) {}
 
@@ -80,21 +81,11 @@ public:
         return 0;
     }
 
-    int find(int start, const std::string& path) override { return real_.find(start, path); }
-    int real_path(int handle, std::string& out) override { return real_.real_path(handle, out); }
     int open_found(int handle) override { return opened(real_.open_found(handle)); }
     int open_plain(int start, const std::string& path) override {
         return opened(real_.open_plain(start, path));
     }
-    void close(int handle) override { real_.close(handle); }
-    std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) override {
-        return real_.read(fd, to, bytes, offset);
-    }
     bool changes_elsewhere(int) override { return !shape_.seems_local; }
-    std::unique_ptr<host::io_engine> make_io_engine(bool want_uring, std::uint32_t depth,
-                                                    std::string& why) override {
-        return real_.make_io_engine(want_uring, depth, why);
-    }
 
 private:
     struct answer {
@@ -122,7 +113,6 @@ private:
         return fd;
     }
 
-    host::environment& real_ = host::linux_environment();
     const network_shape shape_;
     std::unique_ptr<host::rested_files> rested_ = std::make_unique<host::rested_files>();
     std::atomic<std::int64_t> now_ns_{1'000'000'000'000};

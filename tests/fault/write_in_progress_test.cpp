@@ -8,6 +8,7 @@
 #include <functional>
 #include <thread>
 
+#include "fault/plain_environment.hpp"
 #include "fault/scenario.hpp"
 #include "penstock/write.hpp"
 
@@ -16,30 +17,19 @@ namespace penstock::fault {
 namespace {
 
 // The real files, but for their times.
-class dated_files final : public host::environment {
+class dated_files final : public plain_files {
 public:
     std::int64_t changed_ns = 0;
     bool coarse = false;  // as on a file system whose times move by clock ticks
 
-    int find(int start, const std::string& path) override { return real_.find(start, path); }
-    int real_path(int handle, std::string& out) override { return real_.real_path(handle, out); }
     int facts(int handle, host::file_facts& out) override {
         const int code = real_.facts(handle, out);
         out.identity.modified_ns = out.identity.changed_ns = changed_ns;
         out.exact_times = !coarse;
         return code;
     }
-    int open_found(int handle) override { return real_.open_found(handle); }
     int open_plain(int start, const std::string& path) override {
         return real_.open_plain(start, path);
-    }
-    void close(int handle) override { real_.close(handle); }
-    std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) override {
-        return real_.read(fd, to, bytes, offset);
-    }
-    std::unique_ptr<host::io_engine> make_io_engine(bool want_uring, std::uint32_t depth,
-                                                    std::string& why) override {
-        return real_.make_io_engine(want_uring, depth, why);
     }
 
     static std::int64_t now_ns() {
@@ -47,9 +37,6 @@ public:
         clock_gettime(CLOCK_REALTIME_COARSE, &now);
         return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
     }
-
-private:
-    host::environment& real_ = host::linux_environment();
 };
 
 std::vector<std::uint8_t> read_whole(runtime& rt, const char* name, std::size_t bytes) {
@@ -123,34 +110,21 @@ namespace {
 
 // While the first writes to the file are under way, another caller opens it, writes another
 // page, and closes it again.
-class visited_files final : public host::environment {
+class visited_files final : public plain_files {
 public:
     std::function<void(std::uint64_t)> visit;  // which write it is, from 0
     std::uint64_t visits = 0;
 
-    int find(int start, const std::string& path) override { return real_.find(start, path); }
-    int real_path(int handle, std::string& out) override { return real_.real_path(handle, out); }
-    int facts(int handle, host::file_facts& out) override { return real_.facts(handle, out); }
-    int open_found(int handle) override { return real_.open_found(handle); }
-    void close(int handle) override { real_.close(handle); }
     int open_writing(int handle) override { return real_.open_writing(handle); }
     int sync(int fd) override { return real_.sync(fd); }
-    std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) override {
-        return real_.read(fd, to, bytes, offset);
-    }
     std::int64_t write(int fd, const host::memory_piece* pieces, std::size_t count,
                        std::uint64_t offset) override {
         const std::uint64_t number = writes_++;
         if (number < visits) std::thread([&] { visit(number); }).join();
         return real_.write(fd, pieces, count, offset);
     }
-    std::unique_ptr<host::io_engine> make_io_engine(bool want_uring, std::uint32_t depth,
-                                                    std::string& why) override {
-        return real_.make_io_engine(want_uring, depth, why);
-    }
 
 private:
-    host::environment& real_ = host::linux_environment();
     std::atomic<std::uint64_t> writes_{0};
 };
 

@@ -34,7 +34,7 @@ int pinning_environment::map_file(int fd, std::uint64_t offset, std::uint64_t by
     struct stat info {};
     if (::fstat(fd, &info) != 0) return -errno;
     void* mapping = nullptr;
-    if (const int code = below_.map_file(fd, offset, bytes, mapping); code != 0) return code;
+    if (const int code = real_.map_file(fd, offset, bytes, mapping); code != 0) return code;
     const std::uint64_t length = first_orphan(bytes);
     address = ::mmap(nullptr, room_of(bytes), PROT_READ,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -54,7 +54,7 @@ void pinning_environment::unmap_file(void* address, std::uint64_t bytes) {
         const std::lock_guard lock(mutex_);
         std::erase_if(mapped_, [&](const mapped& m) { return m.address == address; });
     }
-    below_.unmap_file(address, bytes);
+    real_.unmap_file(address, bytes);
     const std::uint64_t length = first_orphan(bytes);
     if (room_of(bytes) > length)
         ::munmap(static_cast<std::byte*>(address) + length, room_of(bytes) - length);
@@ -64,7 +64,7 @@ void pinning_environment::unmap_file(void* address, std::uint64_t bytes) {
 // system has the word.
 int pinning_environment::resident(void* address, std::uint64_t bytes, std::uint64_t piece_bytes,
                                   std::vector<bool>& out) {
-    if (const int code = below_.resident(address, bytes, piece_bytes, out); code != 0) return code;
+    if (const int code = real_.resident(address, bytes, piece_bytes, out); code != 0) return code;
     const std::lock_guard lock(mutex_);
     for (const mapped& m : mapped_) {
         if (m.address != address || !m.whole) continue;

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "fault/plain_environment.hpp"
 #include "os/env.hpp"
 
 namespace penstock::model {
@@ -29,11 +30,11 @@ constexpr std::uint64_t first_orphan(std::uint64_t size_bytes) {
     return (size_bytes + os_page_bytes - 1) / os_page_bytes * os_page_bytes;
 }
 
-class pinning_environment final : public host::environment {
+class pinning_environment final : public fault::plain_files {
 public:
     // `device_pins`: the device holds the pages by itself, as a GPU does, and nothing is replaced.
     pinning_environment(host::environment& below, bool device_pins, std::uint64_t seed)
-        : below_(below), device_pins_(device_pins), seed_(seed) {}
+        : plain_files(below), device_pins_(device_pins), seed_(seed) {}
 
     // The file at `path` is going to shrink. Until it has, no other caller changes it.
     void before_shrink(const std::string& path, std::uint64_t new_size_bytes);
@@ -44,31 +45,19 @@ public:
     enum class residency { by_chance, everything, nothing };
     void say_resident(residency mode) { residency_.store(mode); }
 
-    int find(int start, const std::string& path) override { return below_.find(start, path); }
-    int real_path(int handle, std::string& out) override { return below_.real_path(handle, out); }
-    int facts(int handle, host::file_facts& out) override { return below_.facts(handle, out); }
-    int open_found(int handle) override { return below_.open_found(handle); }
     int open_plain(int start, const std::string& path) override {
-        return below_.open_plain(start, path);
-    }
-    void close(int handle) override { below_.close(handle); }
-    std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) override {
-        return below_.read(fd, to, bytes, offset);
+        return real_.open_plain(start, path);
     }
     int open_direct(int fd, std::uint32_t& grain_bytes) override {
-        return below_.open_direct(fd, grain_bytes);
+        return real_.open_direct(fd, grain_bytes);
     }
     int in_page_cache(int fd, std::uint64_t offset, std::uint64_t bytes) override {
-        return below_.in_page_cache(fd, offset, bytes);
+        return real_.in_page_cache(fd, offset, bytes);
     }
     int map_file(int fd, std::uint64_t offset, std::uint64_t bytes, void*& address) override;
     void unmap_file(void* address, std::uint64_t bytes) override;
     int resident(void* address, std::uint64_t bytes, std::uint64_t piece_bytes,
                  std::vector<bool>& out) override;
-    std::unique_ptr<host::io_engine> make_io_engine(bool want_uring, std::uint32_t depth,
-                                                    std::string& why) override {
-        return below_.make_io_engine(want_uring, depth, why);
-    }
 
 private:
     struct mapped {
@@ -79,7 +68,6 @@ private:
     };
     void keep(const mapped& m, std::uint64_t from);
 
-    host::environment& below_;
     const bool device_pins_;
     const std::uint64_t seed_;
     std::atomic<std::uint64_t> orphans_{0}, asked_{0};

@@ -12,12 +12,13 @@
 #include <thread>
 #include <vector>
 
+#include "fault/plain_environment.hpp"
 #include "os/env.hpp"
 #include "model/write_shadow.hpp"
 
 namespace penstock::model {
 
-class watching_environment final : public host::environment {
+class watching_environment final : public fault::plain_files {
 public:
     // `drop_every`: one write in so many is forgotten; 0: none.
     watching_environment(std::uint64_t seed, std::uint64_t page_bytes, std::uint64_t drop_every)
@@ -31,9 +32,9 @@ public:
     [[nodiscard]] std::uint64_t overlaps() const { return overlaps_.load(); }
 
     int open_writing(int handle) override {
-        const int fd = below_.open_writing(handle);
+        const int fd = real_.open_writing(handle);
         std::string path;
-        if (fd < 0 || fd >= static_cast<int>(most_handles) || below_.real_path(fd, path) != 0)
+        if (fd < 0 || fd >= static_cast<int>(most_handles) || real_.real_path(fd, path) != 0)
             return fd;
         const std::size_t name = path.rfind("/f");
         files_[static_cast<std::size_t>(fd)] =
@@ -43,11 +44,11 @@ public:
     // Neighbouring pages come in one call; the first one is watched.
     std::int64_t write(int fd, const host::memory_piece* pieces, std::size_t count,
                        std::uint64_t offset) override {
-        return watched([&] { return below_.write(fd, pieces, count, offset); }, fd, pieces, offset);
+        return watched([&] { return real_.write(fd, pieces, count, offset); }, fd, pieces, offset);
     }
     std::int64_t write_unwatched(int fd, const host::memory_piece* pieces, std::size_t count,
                                  std::uint64_t offset) override {
-        return watched([&] { return below_.write_unwatched(fd, pieces, count, offset); }, fd,
+        return watched([&] { return real_.write_unwatched(fd, pieces, count, offset); }, fd,
                        pieces, offset);
     }
     template <typename Write>
@@ -72,55 +73,43 @@ public:
         return got;
     }
 
-    int find(int start, const std::string& path) override { return below_.find(start, path); }
-    int real_path(int handle, std::string& out) override { return below_.real_path(handle, out); }
-    int facts(int handle, host::file_facts& out) override { return below_.facts(handle, out); }
-    int open_found(int handle) override { return below_.open_found(handle); }
     int open_plain(int start, const std::string& path) override {
-        return below_.open_plain(start, path);
-    }
-    void close(int handle) override { below_.close(handle); }
-    std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) override {
-        return below_.read(fd, to, bytes, offset);
+        return real_.open_plain(start, path);
     }
     int create(int directory, const std::string& name) override {
-        return below_.create(directory, name);
+        return real_.create(directory, name);
     }
     int unlink(int directory, const std::string& name) override {
-        return below_.unlink(directory, name);
+        return real_.unlink(directory, name);
     }
     int rename(int from, const std::string& name, int to, const std::string& new_name) override {
-        return below_.rename(from, name, to, new_name);
+        return real_.rename(from, name, to, new_name);
     }
-    int take_sole_lease(int fd) override { return below_.take_sole_lease(fd); }
-    void end_lease(int fd) override { below_.end_lease(fd); }
-    int open_watch() override { return below_.open_watch(); }
-    int watch_file(int watch, int fd) override { return below_.watch_file(watch, fd); }
-    void end_watch(int watch, int number) override { below_.end_watch(watch, number); }
-    void read_watch(int watch, std::vector<int>& out) override { below_.read_watch(watch, out); }
-    int sync(int fd) override { return below_.sync(fd); }
+    int take_sole_lease(int fd) override { return real_.take_sole_lease(fd); }
+    void end_lease(int fd) override { real_.end_lease(fd); }
+    int open_watch() override { return real_.open_watch(); }
+    int watch_file(int watch, int fd) override { return real_.watch_file(watch, fd); }
+    void end_watch(int watch, int number) override { real_.end_watch(watch, number); }
+    void read_watch(int watch, std::vector<int>& out) override { real_.read_watch(watch, out); }
+    int sync(int fd) override { return real_.sync(fd); }
     int truncate(int fd, std::uint64_t size_bytes) override {
-        return below_.truncate(fd, size_bytes);
+        return real_.truncate(fd, size_bytes);
     }
     int open_direct(int fd, std::uint32_t& grain_bytes) override {
-        return below_.open_direct(fd, grain_bytes);
+        return real_.open_direct(fd, grain_bytes);
     }
     int in_page_cache(int fd, std::uint64_t offset, std::uint64_t bytes) override {
-        return below_.in_page_cache(fd, offset, bytes);
+        return real_.in_page_cache(fd, offset, bytes);
     }
     int map_file(int fd, std::uint64_t offset, std::uint64_t bytes, void*& address) override {
-        return below_.map_file(fd, offset, bytes, address);
+        return real_.map_file(fd, offset, bytes, address);
     }
     void unmap_file(void* address, std::uint64_t bytes) override {
-        below_.unmap_file(address, bytes);
+        real_.unmap_file(address, bytes);
     }
     int resident(void* address, std::uint64_t bytes, std::uint64_t piece_bytes,
                  std::vector<bool>& out) override {
-        return below_.resident(address, bytes, piece_bytes, out);
-    }
-    std::unique_ptr<host::io_engine> make_io_engine(bool want_uring, std::uint32_t depth,
-                                                    std::string& why) override {
-        return below_.make_io_engine(want_uring, depth, why);
+        return real_.resident(address, bytes, piece_bytes, out);
     }
 
 private:
@@ -129,7 +118,6 @@ private:
     // Differences beyond are negative.
     static constexpr std::uint32_t begun_limit = 1u << 30;
 
-    host::environment& below_ = host::linux_environment();
     const std::uint64_t seed_, page_bytes_, drop_every_;
     std::vector<std::atomic<std::uint64_t>> files_;  // file + 1 by handle
     std::vector<const std::uint32_t*> touched_;

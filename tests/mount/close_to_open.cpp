@@ -26,6 +26,7 @@
 #include <thread>
 #include <vector>
 
+#include "fault/plain_environment.hpp"
 #include "os/file_kind.hpp"
 #include "penstock/runtime.hpp"
 #include "runtime/runtime_state.hpp"
@@ -78,7 +79,7 @@ int write_all(const plan& p) {
 }
 
 // The real files, seen by a clock that is so far ahead.
-class reader_files final : public host::environment {
+class reader_files final : public fault::plain_files {
 public:
     explicit reader_files(const plan& p) : plan_(p) {}
 
@@ -94,25 +95,13 @@ public:
         out.exact_times = false;
         return 0;
     }
-    int find(int start, const std::string& path) override { return real_.find(start, path); }
-    int real_path(int handle, std::string& out) override { return real_.real_path(handle, out); }
-    int open_found(int handle) override { return real_.open_found(handle); }
     int open_plain(int start, const std::string& path) override {
         return real_.open_plain(start, path);
     }
-    void close(int handle) override { real_.close(handle); }
-    std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) override {
-        return real_.read(fd, to, bytes, offset);
-    }
     bool changes_elsewhere(int fd) override { return real_.changes_elsewhere(fd); }
-    std::unique_ptr<host::io_engine> make_io_engine(bool want_uring, std::uint32_t depth,
-                                                    std::string& why) override {
-        return real_.make_io_engine(want_uring, depth, why);
-    }
 
 private:
     const plan& plan_;
-    host::environment& real_ = host::linux_environment();
 };
 
 struct outcome {

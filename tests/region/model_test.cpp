@@ -9,6 +9,7 @@
 #include <atomic>
 #include <random>
 
+#include "fault/plain_environment.hpp"
 #include "region/support.hpp"
 #include "rounds.hpp"
 
@@ -193,29 +194,16 @@ private:
 };
 
 // Says that it wrote, and did not, each 50th time.
-class losing_environment final : public host::environment {
+class losing_environment final : public fault::plain_files {
 public:
-    int find(int start, const std::string& path) override { return real_.find(start, path); }
-    int real_path(int handle, std::string& out) override { return real_.real_path(handle, out); }
-    int facts(int handle, host::file_facts& out) override { return real_.facts(handle, out); }
-    int open_found(int handle) override { return real_.open_found(handle); }
-    void close(int handle) override { real_.close(handle); }
     int open_writing(int handle) override { return real_.open_writing(handle); }
-    std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) override {
-        return real_.read(fd, to, bytes, offset);
-    }
     std::int64_t write(int fd, const host::memory_piece* pieces, std::size_t count,
                        std::uint64_t offset) override {
         if (++writes_ % 50 == 0) return static_cast<std::int64_t>(pieces->bytes);
         return real_.write(fd, pieces, count, offset);
     }
-    std::unique_ptr<host::io_engine> make_io_engine(bool want_uring, std::uint32_t depth,
-                                                    std::string& why) override {
-        return real_.make_io_engine(want_uring, depth, why);
-    }
 
 private:
-    host::environment& real_ = host::linux_environment();
     std::atomic<std::uint64_t> writes_{0};
 };
 

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "fault/faulty_environment.hpp"
+#include "fault/plain_environment.hpp"
 #include "region/support.hpp"
 #include "rounds.hpp"
 
@@ -407,10 +408,8 @@ TEST_P(piece_test, model) {
 namespace {
 
 // An operating system that says of no file that it was changed.
-class unchanged_times final : public host::environment {
+class unchanged_times final : public fault::plain_files {
 public:
-    int find(int start, const std::string& path) override { return real_.find(start, path); }
-    int real_path(int handle, std::string& out) override { return real_.real_path(handle, out); }
     int facts(int handle, host::file_facts& out) override {
         const int code = real_.facts(handle, out);
         out.identity.modified_ns = out.identity.changed_ns = 1;
@@ -418,18 +417,6 @@ public:
         out.writing = host::writers::none;
         return code;
     }
-    int open_found(int handle) override { return real_.open_found(handle); }
-    void close(int handle) override { real_.close(handle); }
-    std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) override {
-        return real_.read(fd, to, bytes, offset);
-    }
-    std::unique_ptr<host::io_engine> make_io_engine(bool want_uring, std::uint32_t depth,
-                                                    std::string& why) override {
-        return real_.make_io_engine(want_uring, depth, why);
-    }
-
-private:
-    host::environment& real_ = host::linux_environment();
 };
 
 }  // namespace

@@ -13,6 +13,7 @@
 
 #include <gtest/gtest.h>
 
+#include "fault/plain_environment.hpp"
 #include "files/marked_runs.hpp"
 
 namespace penstock::host {
@@ -22,7 +23,7 @@ namespace {
 constexpr std::uint64_t page = 4096;
 
 // A file in memory that counts how many threads write to it at a time.
-class memory_file : public environment {
+class memory_file : public fault::no_files {
 public:
     std::vector<std::byte> bytes = std::vector<std::byte>(640 * page);
     std::vector<std::uint64_t> offsets;          // of the calls, as they came
@@ -58,16 +59,6 @@ public:
         }
         --inside;
         return done == 0 ? -ENOSPC : static_cast<std::int64_t>(done);
-    }
-
-    int find(int, const std::string&) override { return -ENOENT; }
-    int real_path(int, std::string&) override { return -ENOENT; }
-    int facts(int, file_facts&) override { return -ENOENT; }
-    int open_found(int) override { return -ENOENT; }
-    void close(int) override {}
-    std::int64_t read(int, std::byte*, std::uint64_t, std::uint64_t) override { return -EBADF; }
-    std::unique_ptr<io_engine> make_io_engine(bool, std::uint32_t, std::string&) override {
-        return nullptr;
     }
 
 private:

@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "fault/faulty_environment.hpp"
+#include "fault/plain_environment.hpp"
 #include "files/shared_handle.hpp"
 #include "unit/support.hpp"
 
@@ -52,26 +53,18 @@ protected:
 
 // A file none of which is in the page cache, on a file system with direct reads in pieces of 512
 // bytes.
-class cold_file final : public environment {
+class cold_file final : public fault::no_files {
 public:
     int cached = 0, opened = 777;  // what the calls below answer
     int opens = 0, closes = 0;
 
-    int find(int, const std::string&) override { return -ENOSYS; }
-    int real_path(int, std::string&) override { return -ENOSYS; }
-    int facts(int, file_facts&) override { return -ENOSYS; }
-    int open_found(int) override { return -ENOSYS; }
     void close(int) override { ++closes; }
-    std::int64_t read(int, std::byte*, std::uint64_t, std::uint64_t) override { return -ENOSYS; }
     int open_direct(int, std::uint32_t& grain_bytes) override {
         ++opens;
         grain_bytes = 512;
         return opened;
     }
     int in_page_cache(int, std::uint64_t, std::uint64_t) override { return cached; }
-    std::unique_ptr<io_engine> make_io_engine(bool, std::uint32_t, std::string&) override {
-        return nullptr;
-    }
 };
 
 class direct : public testing::Test {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "fault/faulty_environment.hpp"
+#include "fault/plain_environment.hpp"
 #include "penstock/launch.hpp"
 #include "penstock/table.hpp"
 #include "service/wishes.hpp"
@@ -262,22 +263,10 @@ protected:
         bool operator==(const call&) const = default;
     };
     // Answers for descriptors that are slots of files.
-    class paper final : public host::environment {
+    class paper final : public fault::no_files {
     public:
         std::vector<call> calls;
         std::set<std::uint64_t> cached;  // begins of ranges
-        int find(int, const std::string&) override { return -ENOSYS; }
-        int real_path(int, std::string&) override { return -ENOSYS; }
-        int facts(int, host::file_facts&) override { return -ENOSYS; }
-        int open_found(int) override { return -ENOSYS; }
-        void close(int) override {}
-        std::int64_t read(int, std::byte*, std::uint64_t, std::uint64_t) override {
-            return -ENOSYS;
-        }
-        std::unique_ptr<host::io_engine> make_io_engine(bool, std::uint32_t,
-                                                        std::string&) override {
-            return nullptr;
-        }
         int in_page_cache(int, std::uint64_t offset, std::uint64_t) override {
             return cached.count(offset) != 0 ? 1 : 0;
         }
