@@ -3,20 +3,11 @@ count."""
 import os
 import re
 import subprocess
-import sys
+
+from program_support import (  # noqa: F401
+    backend_flags, fail, methods, require, wait_until_at_work)
 
 C_LOCALE = {"LC_ALL": "C", "PATH": os.environ.get("PATH", "/usr/bin:/bin")}
-
-
-def backend_flags():
-    """Flags from the environment, so that the same tests run on a GPU:
-    PENSTOCK_TEST_FLAGS="--backend gpu"."""
-    return os.environ.get("PENSTOCK_TEST_FLAGS", "--backend cpu").split()
-
-
-def methods():
-    """The methods to test; on a GPU also PENSTOCK_TEST_METHODS="penstock cpu cuda"."""
-    return os.environ.get("PENSTOCK_TEST_METHODS", "penstock cpu").split()
 
 
 def grep_version():
@@ -75,13 +66,3 @@ def differences(expected, found):
             f"{found.get((path, word), 0)}"
             for path, word in sorted(set(expected) | set(found))
             if expected.get((path, word), 0) != found.get((path, word), 0)]
-
-
-def fail(message):
-    print(f"FAILED: {message}")
-    sys.exit(1)
-
-
-def require(condition, message):
-    if not condition:
-        fail(message)

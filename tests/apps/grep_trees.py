@@ -184,13 +184,6 @@ def processor_time(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def wait_until_at_work(process):
-    """It has looked for its files, and reads the first of them: a third of a second of processor
-    time is past."""
-    while process.poll() is None and processor_time(process.pid) < 0.3:
-        time.sleep(0.01)
-
-
 def ended_children():
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
@@ -205,7 +198,7 @@ def case_interrupt(program, directory):
         with subprocess.Popen(arguments, cwd=directory, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE) as process:
             wait_until_caught(process, number)
-            wait_until_at_work(process)
+            support.wait_until_at_work(process)
             before = processor_time(process.pid)
             process.send_signal(number)
             out, err = process.communicate(timeout=1000)
@@ -227,7 +220,7 @@ def case_changing(program, directory):
                  *paths, "zz"]
     with subprocess.Popen(arguments, cwd=directory, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE) as process:
-        wait_until_at_work(process)
+        support.wait_until_at_work(process)
         os.truncate(last, 12)
         out, err = process.communicate(timeout=1000)
     support.require(process.returncode == 1 and err.count(b"\n") == 1 and b"'zz'" in err

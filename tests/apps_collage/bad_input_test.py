@@ -6,7 +6,6 @@ Usage: bad_input_test.py PROGRAM
 import base64
 import json
 import os
-import resource
 import shutil
 import signal
 import struct
@@ -17,6 +16,7 @@ import time
 
 import collage_reference as reference
 import collage_support as support
+from collage_support import refuse
 
 # 48 by 40 pixels of slowly changing colour, by libjpeg at quality 90: red 5x, green 6y, blue 120.
 JPEG = base64.b64decode(
@@ -35,18 +35,6 @@ def write(path, data):
     with open(path, "wb") as file:
         file.write(data)
     return path
-
-
-def refuse(program, arguments, names, status=1, **more):
-    done = support.run_program(program, *arguments, **more)
-    shown = (f"{arguments}: exit status {done.returncode}, said "
-             f"{done.stderr.decode(errors='replace')!r}")
-    support.require(done.returncode == status, f"expected exit status {status}: {shown}")
-    support.require(done.stderr.count(b"\n") == 1 and done.stderr.startswith(b"penstock-collage: "),
-                    f"expected one line: {shown}")
-    support.require(all(name.encode() in done.stderr for name in names),
-                    f"expected {names}: {shown}")
-    support.require(done.stdout == b"", f"something on standard output: {shown}")
 
 
 def reads(program, folder, name, data):
@@ -109,12 +97,8 @@ def check_index(program, folder):
     support.require(os.listdir(lib) == [], "a failed index left something")
     os.rmdir(lib)
     support.require(not os.path.exists(lib), "a failed index left a library")
-    # A disk that is full: no file may grow past 64 KiB, and the signal that says so is ignored.
-    def limit():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))
     refuse(program, ["index", source, "-o", lib, "--stride", "4"],
-           ["histograms", "EFBIG", "make room"], preexec_fn=limit)
+           ["histograms", "EFBIG", "make room"], preexec_fn=support.limit_files)
     support.require(sorted(name for name in os.listdir(folder) if name.startswith("some"))
                     == ["some"],
                     f"left: {os.listdir(folder)}")

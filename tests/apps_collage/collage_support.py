@@ -3,42 +3,18 @@ the program."""
 import os
 import random
 import struct
-import subprocess
 import sys
 import zlib
 
-
-def backend_flags():
-    """Flags for `make`, so that the same tests run on a GPU:
-    PENSTOCK_TEST_FLAGS="--backend gpu"."""
-    return os.environ.get("PENSTOCK_TEST_FLAGS", "--backend cpu").split()
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "apps"))
+from program_support import (  # noqa: F401, E402
+    backend_flags, limit_files, must_run, refuse, require, run_program)
 
 
 def methods():
     """The methods to test; on a GPU also PENSTOCK_TEST_METHODS="penstock cpu regions
     cuda"."""
     return os.environ.get("PENSTOCK_TEST_METHODS", "penstock cpu regions").split()
-
-
-def run_program(program, *arguments, **more):
-    return subprocess.run([program, *map(str, arguments)], capture_output=True, check=False, **more)
-
-
-def must_run(program, *arguments, **more):
-    done = run_program(program, *arguments, **more)
-    require(done.returncode == 0,
-            f"{arguments}: exit status {done.returncode}, {done.stderr.decode(errors='replace')}")
-    return done
-
-
-def fail(message):
-    print(f"FAILED: {message}")
-    sys.exit(1)
-
-
-def require(condition, message):
-    if not condition:
-        fail(message)
 
 
 class Picture:

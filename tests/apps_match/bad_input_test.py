@@ -4,27 +4,15 @@ nothing left behind.
 Usage: bad_input_test.py PROGRAM
 """
 import os
-import resource
 import signal
 import subprocess
 import sys
 import tempfile
 
 import match_support as support
+from match_support import refuse
 
 SHAPE = (8, 6, 1)
-
-
-def refuse(program, arguments, names, status=1, **more):
-    done = support.run_program(program, *arguments, **more)
-    shown = (f"{arguments}: exit status {done.returncode}, said "
-             f"{done.stderr.decode(errors='replace')!r}")
-    support.require(done.returncode == status, f"expected exit status {status}: {shown}")
-    support.require(done.stderr.count(b"\n") == 1 and done.stderr.startswith(b"penstock-match: "),
-                    f"expected one line: {shown}")
-    support.require(all(name.encode() in done.stderr for name in names),
-                    f"expected {names}: {shown}")
-    support.require(done.stdout == b"", f"something on standard output: {shown}")
 
 
 def check_usage(program, folder, queries, database):
@@ -132,11 +120,8 @@ def check_small_cache(program, folder):
 def check_interrupt(program, folder):
     """Ctrl-C ends making, which leaves no half of a file, and a search, which prints nothing."""
     at = os.path.join(folder, "long")
-    # A disk that is full: no file may grow past 64 KiB, and the signal that says so is ignored.
-    def limit():
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))
-    refuse(program, ["make", at, "--images", "100"], ["EFBIG", "make room"], preexec_fn=limit)
+    refuse(program, ["make", at, "--images", "100"], ["EFBIG", "make room"],
+           preexec_fn=support.limit_files)
     support.require(os.listdir(at) == [], f"left {os.listdir(at)}")
     support.must_run(program, "make", at, "--queries", "2000", "--images", "2000", "--databases",
                      "1", "--matches", "0", "--quiet")

@@ -4,61 +4,16 @@ import array
 import json
 import math
 import os
-import random
 import struct
-import subprocess
 import sys
-import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "apps"))
+from program_support import (  # noqa: F401, E402
+    backend_flags, dice_from, limit_files, methods, must_run, on_gpu, refuse, require,
+    run_program, wait_until_at_work)
 
 HEADER = struct.Struct("<8sIIQIIIIQ16x")
 FIRST_BYTE = 4096
-
-
-def backend_flags():
-    """Flags for the method penstock, so that the same tests run on a GPU:
-    PENSTOCK_TEST_FLAGS="--backend gpu"."""
-    return os.environ.get("PENSTOCK_TEST_FLAGS", "--backend cpu").split()
-
-
-def on_gpu():
-    return "gpu" in backend_flags()
-
-
-def methods():
-    """The methods to test; on a GPU also PENSTOCK_TEST_METHODS="penstock cpu cuda"."""
-    return os.environ.get("PENSTOCK_TEST_METHODS", "penstock cpu").split()
-
-
-def run_program(program, *arguments, **more):
-    return subprocess.run([program, *map(str, arguments)], capture_output=True, check=False, **more)
-
-
-def must_run(program, *arguments, **more):
-    done = run_program(program, *arguments, **more)
-    require(done.returncode == 0,
-            f"{arguments}: exit status {done.returncode}, {done.stderr.decode(errors='replace')}")
-    return done
-
-
-def wait_until_at_work(child):
-    """A third of a second of its processor time is past: it has begun, however busy the machine
-    is."""
-    while child.poll() is None:
-        with open(f"/proc/{child.pid}/stat", encoding="utf-8", errors="replace") as stat:
-            fields = stat.read().rpartition(")")[2].split()
-        if int(fields[11]) + int(fields[12]) > 0.3 * os.sysconf("SC_CLK_TCK"):
-            return
-        time.sleep(0.01)
-
-
-def fail(message):
-    print(f"FAILED: {message}")
-    sys.exit(1)
-
-
-def require(condition, message):
-    if not condition:
-        fail(message)
 
 
 def header_bytes(count, shape, stride, first_byte=FIRST_BYTE, magic=b"PIMAGES1", version=1,
@@ -161,8 +116,3 @@ def check_lines(got, expected, paths, floats, label):
         # Each of the roundings is wrong by at most half of the last place of 24 bits.
         require(abs(line[2] - right[2]) <= (floats + 4) * 2.0 ** -24 * right[2] + 1e-30,
                 f"{label}: query {query}: distance {line[2]}, expected {right[2]}")
-
-
-def dice_from(seed):
-    print(f"seed {seed}")
-    return random.Random(seed)

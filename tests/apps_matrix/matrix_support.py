@@ -5,8 +5,6 @@ import fractions
 import functools
 import math
 import os
-import random
-import resource
 import signal
 import struct
 import subprocess
@@ -14,22 +12,15 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "apps"))
+from program_support import (  # noqa: F401, E402
+    backend_flags, dice_from, limit_files, must_run, on_gpu, refuse, require, run_program)
+
 SEGMENT, PARTS = 65536, 128
 
 # Where more is built and tested than there are processors, a thread may stand still for longer than
 # the default allows.
 os.environ.setdefault("PENSTOCK_HOST_WAIT_MS", "20000")
-
-
-def backend_flags():
-    """Flags for the method penstock, so that the same tests run on a GPU:
-    PENSTOCK_TEST_FLAGS="--backend gpu"."""
-    return os.environ.get("PENSTOCK_TEST_FLAGS", "--backend cpu").split()
-
-
-def on_gpu():
-    return "gpu" in backend_flags()
-
 
 # Methods that add in the order of docs/apps/matrix.md. Libraries add in orders of their own.
 IN_ORDER = ("penstock",)
@@ -80,48 +71,6 @@ def without_payloads(numbers):
         if math.isnan(number):
             found[i] = math.nan
     return found.tobytes()
-
-
-def run_program(program, *arguments, **more):
-    return subprocess.run([program, *map(str, arguments)], capture_output=True, check=False, **more)
-
-
-def must_run(program, *arguments, **more):
-    done = run_program(program, *arguments, **more)
-    require(done.returncode == 0,
-            f"{arguments}: exit status {done.returncode}, {done.stderr.decode(errors='replace')}")
-    return done
-
-
-def fail(message):
-    print(f"FAILED: {message}")
-    sys.exit(1)
-
-
-def require(condition, message):
-    if not condition:
-        fail(message)
-
-
-def refuse(program, arguments, names, status=1, lines=1, **more):
-    """The program ends so, with so many lines (None: any) that have all the names, and nothing
-    else."""
-    done = run_program(program, *arguments, **more)
-    shown = (f"{arguments}: exit status {done.returncode}, said "
-             f"{done.stderr.decode(errors='replace')!r}")
-    require(done.returncode == status, f"expected exit status {status}: {shown}")
-    begin = os.path.basename(program).encode() + b": "
-    require(done.stderr.startswith(begin) and (lines is None or done.stderr.count(b"\n") == lines),
-            f"expected one line: {shown}")
-    require(all(name.encode() in done.stderr for name in names), f"expected {names}: {shown}")
-    require(done.stdout == b"", f"something on standard output: {shown}")
-
-
-def limit_files():
-    """In a child: no file may grow past 64 KiB, and the signal that says so is ignored. A disk that
-    is full."""
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))
 
 
 def method_flags(method, *for_penstock):
@@ -266,8 +215,3 @@ def wrong_rows(y, matrix, vector, in_order=True):
             <= limit * math.fsum(map(abs, products)) + columns * 2.0 ** -149):
             wrong.append(row)
     return wrong
-
-
-def dice_from(seed):
-    print(f"seed {seed}")
-    return random.Random(seed)

@@ -2,7 +2,6 @@
 """Bad input to penstock costs one line that names the value and the cure, and leaves nothing
 behind: bad_input_test.py PROGRAM."""
 import os
-import pathlib
 import shutil
 import subprocess
 import tempfile

@@ -116,7 +116,8 @@ def check_mount_points(program, folder, graph):
     alone = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs none /dev && exec "$@"', "sh"]
     if (shutil.which("unshare")
         and subprocess.run([*alone, "true"], capture_output=True, check=False).returncode == 0):
-        support.refuse(alone[0], [*alone[1:], program, *updating], ["/dev/fuse", "--no-mount"])
+        support.refuse(alone[0], [*alone[1:], program, *updating], ["/dev/fuse", "--no-mount"],
+                       said_by="penstock-sssp")
         support.must_run(alone[0], *alone[1:], program, *updating, "--no-mount")
 
 

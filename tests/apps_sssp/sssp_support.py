@@ -5,10 +5,12 @@ import contextlib
 import heapq
 import json
 import os
-import random
 import struct
-import subprocess
 import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "apps"))
+from program_support import (  # noqa: F401, E402
+    backend_flags, dice_from, must_run, refuse, require)
 
 PAGE, UNREACHABLE = 4096, 0xffffffff
 HEADER = "<8sIIQQQQQ"
@@ -16,11 +18,6 @@ HEADER = "<8sIIQQQQQ"
 # Where more is built and tested than there are processors, a thread may stand still for longer than
 # the default allows.
 os.environ.setdefault("PENSTOCK_HOST_WAIT_MS", "20000")
-
-
-def backend_flags():
-    """So that the same tests run on a GPU: PENSTOCK_TEST_FLAGS="--backend gpu"."""
-    return os.environ.get("PENSTOCK_TEST_FLAGS", "--backend cpu").split()
 
 
 def methods():
@@ -39,48 +36,12 @@ def mount_flags():
     return [] if has_fuse() else ["--no-mount"]
 
 
-def fail(message):
-    print(f"FAILED: {message}")
-    sys.exit(1)
-
-
-def require(condition, message):
-    if not condition:
-        fail(message)
-
-
-def run_program(program, *arguments, **more):
-    return subprocess.run([program, *map(str, arguments)], capture_output=True, check=False,
-                          timeout=1000, **more)
-
-
-def must_run(program, *arguments, **more):
-    done = run_program(program, *arguments, **more)
-    require(done.returncode == 0,
-            f"{arguments}: exit status {done.returncode}, {done.stderr.decode(errors='replace')}")
-    return done
-
-
 def must_report(program, *arguments):
     """The one JSON object that the program prints."""
     done = must_run(program, *arguments, "--json", "--quiet")
     require(done.stderr == b"", f"{arguments} --quiet said {done.stderr!r}")
     require(done.stdout.count(b"\n") == 1, f"{arguments}: not one line: {done.stdout!r}")
     return json.loads(done.stdout)
-
-
-def refuse(program, arguments, names, status=1, lines=1, **more):
-    """The program ends so, with so many lines (None: any) that have all the names, and nothing
-    else."""
-    done = run_program(program, *arguments, **more)
-    shown = (f"{arguments}: exit status {done.returncode}, said "
-             f"{done.stderr.decode(errors='replace')!r}")
-    require(done.returncode == status, f"expected exit status {status}: {shown}")
-    require(lines is None
-            or (done.stderr.startswith(b"penstock-sssp: ") and done.stderr.count(b"\n") == lines),
-            f"expected {lines} lines: {shown}")
-    require(all(name.encode() in done.stderr for name in names), f"expected {names}: {shown}")
-    require(done.stdout == b"", f"something on standard output: {shown}")
 
 
 def whole_pages(size):
@@ -162,8 +123,3 @@ def read_distances(path):
     with open(path, "rb") as file:
         out.frombytes(file.read())
     return out
-
-
-def dice_from(seed):
-    print(f"seed {seed}")
-    return random.Random(seed)
