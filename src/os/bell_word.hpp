@@ -1,6 +1,6 @@
 // The word of a doorbell: the steps by which a thread falls asleep and another one wakes it, so
 // that no wake-up is lost. The system calls are not here (os/host_thread.cpp), so that the explorer
-// runs these steps under every schedule (tests/explore/bell_test.cpp).
+// runs these steps under every schedule (tests/explore/service_test.cpp).
 //
 //   step   word             writer       order                     then
 //   begin  -> asleep        the sleeper  store, then a full fence  it looks for work once more

@@ -13,7 +13,7 @@
 
 #include "buffer/pool/manager.hpp"
 #include "region/support.hpp"
-#include "unit/held_lease.hpp"
+#include "unit/leases.hpp"
 
 namespace penstock::test {
 

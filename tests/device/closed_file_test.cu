@@ -5,7 +5,7 @@
 
 #include "device/support.cuh"
 #include "penstock/write.hpp"
-#include "unit/proof_of_writes.hpp"
+#include "unit/leases.hpp"
 
 namespace penstock::test::closed_files {
 

@@ -32,7 +32,6 @@
 #include "model/far_drill.hpp"
 #include "model/host_files.hpp"
 #include "model/run_seeds.hpp"
-#include "model/view_faults.hpp"
 #include "model/window_keeper.hpp"
 #include "penstock/penstock.hpp"
 

@@ -1,6 +1,6 @@
 // Closes that write back their share of a file which others have open: nothing that was written is
 // lost, and what a flush or the last close says is true beside them.
-#include "explore/closing_groups.hpp"
+#include "explore/written_file.hpp"
 #include "rounds.hpp"
 
 namespace penstock::explore_kit {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "explore/row_table.hpp"
-#include "explore/through_scenario.hpp"
+#include "explore/window_scenario.hpp"
 #include "penstock/engine/truncate.hpp"
 
 namespace penstock::explore_kit {

@@ -1,5 +1,5 @@
 // Reading through a window: pages that do not enter the cache, against what else happens to them.
-#include "explore/through_scenario.hpp"
+#include "explore/window_scenario.hpp"
 
 namespace penstock::explore_kit {
 namespace {

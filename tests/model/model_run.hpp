@@ -21,7 +21,6 @@
 #include "model/actor.hpp"
 #include "model/drill.hpp"
 #include "model/host_files.hpp"
-#include "model/view_faults.hpp"
 #include "model/window_keeper.hpp"
 #include "penstock/engine/invariants.hpp"
 #include "penstock/penstock.hpp"

@@ -13,7 +13,7 @@
 
 #include "fault/faulty_environment.hpp"
 #include "penstock/write.hpp"
-#include "unit/proof_of_writes.hpp"
+#include "unit/leases.hpp"
 #include "unit/support.hpp"
 
 namespace penstock::test {

@@ -20,7 +20,7 @@
 #include <thread>
 #include <unistd.h>
 
-#include "unit/held_lease.hpp"
+#include "unit/leases.hpp"
 
 namespace {
 

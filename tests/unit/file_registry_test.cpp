@@ -11,7 +11,7 @@
 #include "fault/faulty_environment.hpp"
 #include "files/file_registry.hpp"
 #include "hub/hub.hpp"
-#include "unit/proof_of_writes.hpp"
+#include "unit/leases.hpp"
 #include "unit/support.hpp"
 
 namespace penstock::test {

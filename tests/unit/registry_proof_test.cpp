@@ -12,7 +12,7 @@
 #include "files/write_watch.hpp"
 #include "hub/hub.hpp"
 #include "os/file_kind.hpp"
-#include "unit/proof_of_writes.hpp"
+#include "unit/leases.hpp"
 #include "unit/support.hpp"
 
 namespace penstock::test {

@@ -1,18 +1,22 @@
-// Small things: hashes, counters, the doorbell, error texts, statistics as JSON.
+// Small things: hashes, counters, the doorbell, error texts, statistics as JSON, lines that are
+// said late, architectures of GPUs.
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
 #include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "device/gpu_code.hpp"
 #include "penstock/base/hash.hpp"
 #include "penstock/engine/counters.hpp"
 #include "penstock/error.hpp"
 #include "penstock/group/doorbell.hpp"
 #include "penstock/group/lane.hpp"
 #include "penstock/statistics.hpp"
+#include "runtime/late_line.hpp"
 #include "unit/hand_cache.hpp"
 
 namespace penstock::test {
@@ -143,6 +147,76 @@ TEST(statistics, json_has_every_field_once_and_balances) {
     EXPECT_NE(json.find(",8]}"), std::string::npos);
     EXPECT_EQ(json.find(",,"), std::string::npos);
     EXPECT_EQ(json.find("[,"), std::string::npos);
+}
+
+using host::late_line;
+
+TEST(late_line, a_long_wait_is_said_once) {
+    std::promise<std::string> said;
+    const late_line waiting("the driver translates", std::chrono::milliseconds(0),
+                            [&](const std::string& line) { said.set_value(line); });
+    EXPECT_EQ(said.get_future().get(), "the driver translates");
+}
+
+TEST(late_line, a_short_wait_is_not_said) {
+    bool said = false;
+    // Its end does not wait for the hour.
+    {
+        const late_line waiting("a line", std::chrono::hours(1),
+                                [&](const std::string&) { said = true; });
+    }
+    EXPECT_FALSE(said);
+}
+
+TEST(late_line, an_empty_line_is_not_said) {
+    bool said = false;
+    {
+        const late_line none("", std::chrono::milliseconds(0),
+                             [&](const std::string&) { said = true; });
+    }
+    EXPECT_FALSE(said);
+}
+
+// For which GPUs a build has code, by the list of architectures that it was made for.
+using host::code_for;
+using host::gpu_code;
+
+TEST(gpu_code, machine_code_runs_within_its_major_number) {
+    EXPECT_EQ(code_for("80-real", 80), gpu_code::machine);
+    EXPECT_EQ(code_for("80-real", 86), gpu_code::machine);
+    EXPECT_EQ(code_for("86-real", 80), gpu_code::none);
+    EXPECT_EQ(code_for("80-real", 90), gpu_code::none);
+    EXPECT_EQ(code_for("100-real", 103), gpu_code::machine);
+    EXPECT_EQ(code_for("100-real", 120), gpu_code::none);
+}
+
+TEST(gpu_code, intermediate_code_serves_all_later_gpus) {
+    EXPECT_EQ(code_for("75-virtual,90-real", 75), gpu_code::intermediate);
+    EXPECT_EQ(code_for("75-virtual,90-real", 89), gpu_code::intermediate);
+    EXPECT_EQ(code_for("75-virtual,90-real", 90), gpu_code::machine);
+    EXPECT_EQ(code_for("90-real,75-virtual", 120), gpu_code::intermediate);
+    EXPECT_EQ(code_for("75-virtual,90-real", 61), gpu_code::none);
+}
+
+TEST(gpu_code, an_entry_of_no_kind_has_both) {
+    EXPECT_EQ(code_for("80", 86), gpu_code::machine);
+    EXPECT_EQ(code_for("80", 90), gpu_code::intermediate);
+    EXPECT_EQ(code_for("80", 75), gpu_code::none);
+}
+
+TEST(gpu_code, suffixes_narrow_it) {
+    EXPECT_EQ(code_for("90a", 90), gpu_code::machine);
+    EXPECT_EQ(code_for("90a-virtual", 100), gpu_code::none);
+    EXPECT_EQ(code_for("100a-real", 103), gpu_code::none);
+    EXPECT_EQ(code_for("100f-real", 103), gpu_code::machine);
+    EXPECT_EQ(code_for("100f-virtual", 103), gpu_code::intermediate);
+    EXPECT_EQ(code_for("100f-virtual", 120), gpu_code::none);
+}
+
+TEST(gpu_code, lists_that_name_no_architecture_are_unknown) {
+    for (const char* const list :
+         {"", "native", "all-major", "OFF", "90-real,all", "90-reel", "90x"})
+        EXPECT_EQ(code_for(list, 80), gpu_code::unknown) << list;
 }
 
 }  // namespace penstock::test

@@ -280,7 +280,7 @@ std::int64_t broken_hold(const Group& g, const cache_view& c, std::uint64_t word
 #include "penstock/engine/close_share.hpp"
 #undef hold_together
 
-#include "explore/closing_groups.hpp"
+#include "explore/written_file.hpp"
 
 namespace penstock::explore_kit {
 
@@ -312,7 +312,7 @@ inline std::uint64_t broken_limit(const cache_view&, std::uint32_t) { return 1; 
 #include "penstock/engine/write.hpp"
 #undef references_without_share
 
-#include "explore/closing_groups.hpp"
+#include "explore/written_file.hpp"
 
 namespace penstock::explore_kit {
 

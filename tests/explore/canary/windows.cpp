@@ -104,7 +104,7 @@ TEST(canary, window_opened_again_unchecked) {
 
 #define is_source_as_seen(c, f, look) true
 
-#include "explore/through_scenario.hpp"
+#include "explore/window_scenario.hpp"
 
 namespace penstock::explore_kit {
 
@@ -126,7 +126,7 @@ TEST(canary, through_window_unchecked) {
 
 #define are_pages_as_seen(c, f, offset, look) true
 
-#include "explore/through_scenario.hpp"
+#include "explore/window_scenario.hpp"
 
 namespace penstock::explore_kit {
 
@@ -147,7 +147,7 @@ TEST(canary, through_pages_unchecked) {
 
 #define may_read_past(seen) true
 
-#include "explore/through_scenario.hpp"
+#include "explore/window_scenario.hpp"
 
 namespace penstock::explore_kit {
 

@@ -1,7 +1,9 @@
-// The doorbell under every schedule: no poster's request waits while its service thread sleeps.
+// Steps of service threads under every schedule: no poster's request waits while its service thread
+// sleeps; two that take from one ring take each request once.
 #include "explore/hook.hpp"
 
 #include "explore/bell_scenario.hpp"
+#include "explore/takers_scenario.hpp"
 
 namespace penstock::explore_kit {
 
@@ -18,6 +20,20 @@ TEST(bell, three_posters_and_a_few_switches) {
     explore::limits bounds;
     bounds.preemptions = 3;
     const auto out = bell_scenario(3).run(bounds);
+    EXPECT_EQ(out.violation, "") << out.trace;
+    EXPECT_TRUE(out.complete);
+}
+
+TEST(takers, each_request_is_taken_once) {
+    const auto out = takers_scenario(2, 2).run();
+    EXPECT_EQ(out.violation, "") << out.trace;
+    EXPECT_TRUE(out.complete);
+}
+
+TEST(takers, slots_come_round_again) {
+    explore::limits bounds;
+    bounds.preemptions = 2;
+    const auto out = takers_scenario(3, 2).run(bounds);
     EXPECT_EQ(out.violation, "") << out.trace;
     EXPECT_TRUE(out.complete);
 }
