@@ -1,5 +1,5 @@
-// The code of penstock-grep without files: byte classes against the obvious loop, the way in which a
-// wide group shares a text against one thread that reads all of it, and records in any order
+// The code of penstock-grep without files: byte classes against the obvious loop, the way in which
+// a wide group shares a text against one thread that reads all of it, and records in any order
 // against a map, with one thread and with several.
 #include <gtest/gtest.h>
 

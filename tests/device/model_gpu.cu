@@ -21,7 +21,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <iostream>
 #include <string>
 #include <thread>
@@ -101,7 +100,7 @@ public:
     gpu_run(const run_settings& s, std::uint64_t seed)
         : settings_(s),
           seed_(seed),
-          folder_(make_folder()),
+          folder_("penstock-model"),
           pins_(host::linux_environment(), true, seed) {
         constexpr std::uint64_t pages[] = {4096, 512, 65536, 1024, 16384};
         constexpr std::uint64_t frames[] = {256, 1024, 64, 600, 2048};
@@ -123,13 +122,13 @@ public:
         o_.staging_bytes = std::uint64_t{1} << (20 + mix64(seed ^ 11) % 4);
         o_.frame_wait_ms = o_.request_wait_ms = 60000;
         o_.host_wait_ms = 10000;
-        o_.roots = {folder_};
+        o_.roots = {folder_.path()};
         w_.seed = mix64(seed + 1);
         w_.page_bytes = o_.page_bytes;
         max_open_ = open_limits[mix64(seed ^ 13) % 5];
         max_maps_ = frame_count / 4;
         states_.resize(w_.files());
-        files_ = std::make_unique<host_files>(w_, folder_, states_.data());
+        files_ = std::make_unique<host_files>(w_, folder_.path(), states_.data());
         met_.is_alone = s.gpus == 1;
         met_.no_direct_reads = !files_->can_be_read_directly();
         files_->before_shrink = [this](const std::string& path, std::uint64_t size_bytes) {
@@ -144,8 +143,6 @@ public:
     ~gpu_run() {
         windows_.reset();
         rt_.reset();
-        std::error_code ignored;
-        std::filesystem::remove_all(folder_, ignored);
     }
 
     bool run() {
@@ -188,13 +185,6 @@ public:
     [[nodiscard]] const coverage& met() const { return met_; }
 
 private:
-    static std::string make_folder() {
-        std::string name =
-            (std::filesystem::temp_directory_path() / "penstock-model-XXXXXX").string();
-        if (::mkdtemp(name.data()) == nullptr) std::abort();
-        return std::filesystem::canonical(name).string();
-    }
-
     void complain(const std::string& complaint) {
         good_ = false;
         std::cout << "model: seed " << seed_ << ": " << complaint << std::endl;
@@ -360,7 +350,7 @@ private:
 
     const run_settings settings_;
     const std::uint64_t seed_;
-    const std::string folder_;
+    const run_folder folder_;
     options o_;
     world w_;
     std::uint64_t max_open_ = 0, max_maps_ = 0;

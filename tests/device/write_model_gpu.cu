@@ -7,7 +7,6 @@
 //
 // --drop loses one write to a file in a thousand: the run must then fail.
 #include <cstdlib>
-#include <filesystem>
 #include <iostream>
 #include <string>
 #include <thread>
@@ -95,9 +94,9 @@ public:
     gpu_write_run(const run_settings& s, std::uint64_t seed)
         : settings_(s),
           seed_(seed),
-          folder_(make_folder()),
+          folder_("penstock-write-model"),
           shape_(shape_of(seed)),
-          files_(shape_, folder_),
+          files_(shape_, folder_.path()),
           system_(seed, shape_.page_bytes, s.drop ? 1000 : 0),
           records_(std::size_t{shape_.files()} * actors),
           device_records_(records_.size()),
@@ -112,10 +111,11 @@ public:
         met_.watches_write_backs = false;
         host::runtime_hooks hooks;
         hooks.env = &system_;
-        if (const status created = runtime::make(options_for(seed, shape_, folder_), hooks, rt_);
+        if (const status created =
+                runtime::make(options_for(seed, shape_, folder_.path()), hooks, rt_);
             !created)
             complain(created.message);
-        options small = options_for(seed, shape_, folder_);
+        options small = options_for(seed, shape_, folder_.path());
         small.where = backend::cpu;
         small.cache_bytes = 32 * small.page_bytes;
         small.tier_bytes = 0;
@@ -123,11 +123,7 @@ public:
         if (const status created = runtime::make(small, second_); !created)
             complain(created.message);
     }
-    ~gpu_write_run() {
-        rt_.reset(), second_.reset();
-        std::error_code ignored;
-        std::filesystem::remove_all(folder_, ignored);
-    }
+    ~gpu_write_run() { rt_.reset(), second_.reset(); }
 
     bool run() {
         constexpr std::uint64_t steps = 64;
@@ -145,12 +141,6 @@ public:
     [[nodiscard]] const write_coverage& met() const { return met_; }
 
 private:
-    static std::string make_folder() {
-        std::string name =
-            (std::filesystem::temp_directory_path() / "penstock-write-model-XXXXXX").string();
-        if (::mkdtemp(name.data()) == nullptr) std::abort();
-        return std::filesystem::canonical(name).string();
-    }
     void complain(const std::string& complaint) {
         if (complaint.empty()) return;
         good_ = false;
@@ -315,7 +305,7 @@ private:
 
     const run_settings settings_;
     const std::uint64_t seed_;
-    const std::string folder_;
+    const run_folder folder_;
     const write_shape shape_;
     written_files files_;
     watching_environment system_;

@@ -3,7 +3,8 @@
 // be found out.
 #include <thread>
 
-#include "model/write_main.hpp"
+#include "model/model_main.hpp"
+#include "model/write_run.hpp"
 #include "penstock/group/racing_lane.hpp"
 
 namespace {
@@ -36,7 +37,5 @@ struct late_lane : penstock::racing_lane {
 }  // namespace
 
 int main(int count, char** words) {
-    const penstock::model::write_command_line line(count, words);
-    if (line.wrong) return penstock::model::write_usage(words[0]);
-    return penstock::model::write_run<late_lane>(line.settings).run() ? 0 : 1;
+    return penstock::model::run_canary<penstock::model::write_run<late_lane>>(count, words);
 }

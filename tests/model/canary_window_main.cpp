@@ -28,11 +28,10 @@ inline const std::byte* find_in_window(const cache_view& c, std::uint32_t slot, 
 #include "penstock/engine/retire.hpp"
 #undef has_window
 
-#include "model/hesitant_lane.hpp"
 #include "model/model_main.hpp"
+#include "model/model_run.hpp"
 
 int main(int count, char** words) {
-    const penstock::model::command_line line(count, words);
-    if (line.wrong) return penstock::model::usage(words[0]);
-    return penstock::model::model_run<penstock::model::hesitant_lane>(line.settings).run() ? 0 : 1;
+    using namespace penstock::model;
+    return run_canary<model_run<hesitant_lane>>(count, words);
 }

@@ -8,7 +8,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <sstream>
@@ -21,6 +20,7 @@
 #include "model/actor.hpp"
 #include "model/drill.hpp"
 #include "model/host_files.hpp"
+#include "model/run_seeds.hpp"
 #include "model/window_keeper.hpp"
 #include "penstock/engine/invariants.hpp"
 #include "penstock/penstock.hpp"
@@ -36,6 +36,28 @@ struct run_settings {
     std::uint32_t caches = 1;      // linked with each other; an actor stays with one
     bool flip_bytes = false;       // canary: the disk delivers one wrong byte in ten thousand reads
     bool shift_numbers = false;    // canary: a list names another row than the judge believes
+
+    // Words of the command line (model_main.hpp). False: there is no such word.
+    bool take(const std::string& word) {
+        if (word == "--flip") flip_bytes = true;
+        else if (word == "--shift") shift_numbers = true;
+        else return false;
+        return true;
+    }
+    bool take(const std::string& word, std::uint64_t value) {
+        if (word == "--threads") threads = static_cast<std::uint32_t>(value);
+        else if (word == "--page") page_bytes = value;
+        else if (word == "--caches" && value > 0) caches = static_cast<std::uint32_t>(value);
+        else return false;
+        return true;
+    }
+    static constexpr const char* usage =
+        " [--seed N] [--seeds N] [--operations N] [--threads N] [--page BYTES] [--caches N] "
+        "[--lane] [--racing] [--flip] [--shift]\n"
+        "Performs random operations on tiny caches and checks every byte. --seeds runs so many "
+        "seeds from --seed on;\n"
+        "--flip makes the disk lie now and then, --shift asks for other rows of a table than it "
+        "expects,\nand the run must then fail.\n";
 };
 
 inline const char* name_of(verb kind) {
@@ -105,12 +127,15 @@ struct tiny_shape {
 template <typename Group>
 class model_run {
 public:
+    using settings_type = run_settings;
+    using met_type = coverage;
+
     explicit model_run(const run_settings& s)
         : settings_(s),
-          folder_(make_folder()),
-          shape_(s, folder_),
+          folder_("penstock-model"),
+          shape_(s, folder_.path()),
           states_(new file_state[shape_.w.files()]{}),
-          files_(shape_.w, folder_, states_.get()),
+          files_(shape_.w, folder_.path(), states_.get()),
           pins_(s.flip_bytes ? static_cast<host::environment&>(disk_) : host::linux_environment(),
                 false, s.seed) {
         if (s.flip_bytes) {
@@ -131,8 +156,6 @@ public:
     ~model_run() {
         windows_.reset();
         rt_.reset();
-        std::error_code ignored;
-        std::filesystem::remove_all(folder_, ignored);
     }
     model_run(const model_run&) = delete;
     model_run& operator=(const model_run&) = delete;
@@ -171,13 +194,6 @@ public:
     [[nodiscard]] const coverage& met() const { return met_; }
 
 private:
-    static std::string make_folder() {
-        std::string name =
-            (std::filesystem::temp_directory_path() / "penstock-model-XXXXXX").string();
-        if (::mkdtemp(name.data()) == nullptr) std::abort();
-        return std::filesystem::canonical(name).string();
-    }
-
     void complain(const std::string& complaint) {
         good_ = false;
         std::cout << "model: seed " << settings_.seed << ": " << complaint << "\n";
@@ -421,7 +437,7 @@ private:
     }
 
     const run_settings settings_;
-    const std::string folder_;
+    const run_folder folder_;
     tiny_shape shape_;
     std::unique_ptr<file_state[]> states_;
     host_files files_;

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <atomic>
-#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <sstream>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "runtime/runtime_state.hpp"
+#include "model/run_seeds.hpp"
 #include "model/watching_environment.hpp"
 #include "model/write_actor.hpp"
 #include "model/write_files.hpp"
@@ -26,6 +26,22 @@ struct write_settings {
     std::uint64_t seed = 1, operations = 40000;
     std::uint32_t threads = 8;
     bool drop_writes = false;  // canary: one write in a thousand does not come to the file
+
+    // Words of the command line (model_main.hpp). False: there is no such word.
+    bool take(const std::string& word) {
+        drop_writes = drop_writes || word == "--drop";
+        return word == "--drop";
+    }
+    bool take(const std::string& word, std::uint64_t value) {
+        if (word != "--threads" || value == 0 || value > 64) return false;
+        threads = static_cast<std::uint32_t>(value);
+        return true;
+    }
+    static constexpr const char* usage =
+        " [--seed N] [--seeds N] [--operations N] [--threads 1..64] [--lane] [--racing] [--drop]\n"
+        "Writes and reads files at random through tiny caches and compares every byte. --seeds "
+        "runs so many seeds from --seed on;\n"
+        "--drop loses one write to a file in a thousand, and the run must then fail.\n";
 };
 
 // Sizes that make every path busy: few frames, few file slots, short rings. The seed chooses.
@@ -76,11 +92,14 @@ struct write_run_shape {
 template <typename Group>
 class write_run {
 public:
+    using settings_type = write_settings;
+    using met_type = write_coverage;
+
     explicit write_run(const write_settings& s)
         : settings_(s),
-          folder_(make_folder()),
-          shape_(s, folder_),
-          files_(shape_.files, folder_),
+          folder_("penstock-write-model"),
+          shape_(s, folder_.path()),
+          files_(shape_.files, folder_.path()),
           system_(s.seed, shape_.o.page_bytes, s.drop_writes ? 1000 : 0),
           records_(std::size_t{shape_.files.files()} * s.threads) {
         system_.watch(files_.shadows());
@@ -98,11 +117,7 @@ public:
         if (const status created = runtime::make(small, second_); !created)
             complain(created.message);
     }
-    ~write_run() {
-        rt_.reset(), second_.reset();
-        std::error_code ignored;
-        std::filesystem::remove_all(folder_, ignored);
-    }
+    ~write_run() { rt_.reset(), second_.reset(); }
     write_run(const write_run&) = delete;
     write_run& operator=(const write_run&) = delete;
 
@@ -128,12 +143,6 @@ public:
     [[nodiscard]] const write_coverage& met() const { return met_; }
 
 private:
-    static std::string make_folder() {
-        std::string name =
-            (std::filesystem::temp_directory_path() / "penstock-write-model-XXXXXX").string();
-        if (::mkdtemp(name.data()) == nullptr) std::abort();
-        return std::filesystem::canonical(name).string();
-    }
     void complain(const std::string& complaint) {
         if (complaint.empty()) return;
         good_ = false;
@@ -338,7 +347,7 @@ private:
     }
 
     const write_settings settings_;
-    const std::string folder_;
+    const run_folder folder_;
     write_run_shape shape_;
     written_files files_;
     watching_environment system_;
