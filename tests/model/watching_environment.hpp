@@ -48,8 +48,8 @@ public:
     }
     std::int64_t write_unwatched(int fd, const host::memory_piece* pieces, std::size_t count,
                                  std::uint64_t offset) override {
-        return watched([&] { return real_.write_unwatched(fd, pieces, count, offset); }, fd,
-                       pieces, offset);
+        return watched([&] { return real_.write_unwatched(fd, pieces, count, offset); }, fd, pieces,
+                       offset);
     }
     template <typename Write>
     std::int64_t watched(const Write& write_below, int fd, const host::memory_piece* pieces,

@@ -53,8 +53,6 @@ void buffered_store(T* address, T value) {
 #undef atomic_store
 #undef __atomic_thread_fence
 
-namespace penstock::explore_kit {
-
 namespace {
 
 void end_own_stores() {
@@ -120,7 +118,5 @@ TEST(canary, bell_fences) {
     EXPECT_TRUE(fenced.complete);
     RecordProperty("schedules", static_cast<int>(fenced.schedules));
 }
-
-}  // namespace penstock::explore_kit
 
 #endif

@@ -19,3 +19,8 @@
 #include <vector>
 
 #include "explore/hook.hpp"
+
+// What the tests use, so that no section has to open the namespace.
+namespace penstock::explore_kit {}
+using namespace penstock;
+using namespace penstock::explore_kit;

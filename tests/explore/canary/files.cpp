@@ -12,8 +12,6 @@
 
 #include "explore/scenario.hpp"
 
-namespace penstock::explore_kit {
-
 // Between the look and the claim of one lane another lane settles the name in an earlier slot.
 TEST(canary, no_name_lock) {
     names s({.frames = 1, .names = 2});
@@ -21,8 +19,6 @@ TEST(canary, no_name_lock) {
     for (int i = 0; i < 2; ++i) s.lane([&](auto g) { open(g, s.w.fs(), "a"); });
     expect_caught(s.run(), "a name is in one slot only");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -35,8 +31,6 @@ TEST(canary, no_name_lock) {
 #define name_unchanged(word, seen) true
 
 #include "explore/scenario.hpp"
-
-namespace penstock::explore_kit {
 
 TEST(canary, name_unchecked) {
     names s({.frames = 1, .files = 2, .names = 1});
@@ -55,8 +49,6 @@ TEST(canary, name_unchecked) {
     });
     expect_caught(s.run({.preemptions = 2}), "a name led to another file");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -85,15 +77,11 @@ inline bool broken_reopen(file_word* word, std::uint32_t generation, opening_cou
 
 #include "explore/scenario.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, opening_counted_late) {
     moved_name s;
     s.open_both();
     expect_caught(s.run({.preemptions = 2}), "a name led to the file that it had before");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -119,8 +107,6 @@ inline bool broken_reference(file_word* word, std::uint32_t generation,
 
 #include "explore/scenario.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, reference_by_store) {
     names s({.frames = 1});
     for (int i = 0; i < 2; ++i)
@@ -130,8 +116,6 @@ TEST(canary, reference_by_store) {
                 out.violation == "only open descriptors hold references")
         << out.violation;
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -154,8 +138,6 @@ inline bool broken_join(pristine_word* word, pristine_word seen) {
 
 #include "explore/written_file.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, join_by_store) {
     written_file s({.frames = 2});
     s.warm(0, 0);
@@ -165,8 +147,6 @@ TEST(canary, join_by_store) {
     s.lane(s.changer(0, 1, 71));
     expect_caught(s.run({.preemptions = 2}), "no page is held to be changed");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -189,8 +169,6 @@ inline bool broken_release(file_word* word, file_word) {
 
 #include "explore/written_file.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, last_close_unseen) {
     written_file s({.frames = 1});
     s.warm(0, 0);
@@ -211,8 +189,6 @@ TEST(canary, last_close_unseen) {
     s.lane([&](auto g) { explore::require(close(g, s.w.fs(), s.fd) == 0, "a close failed"); });
     expect_caught(s.run({.preemptions = 3}), "closed by all, and the file does not have it");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -236,8 +212,6 @@ inline bool broken_release(file_word* word, file_word seen) {
 
 #include "explore/written_file.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, settles_for_others) {
     written_file s({.frames = 1});
     s.warm(0, 0);
@@ -252,8 +226,6 @@ TEST(canary, settles_for_others) {
     });
     expect_caught(s.run({.preemptions = 3}), "a file was settled while a group wrote it");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -282,8 +254,6 @@ std::int64_t broken_hold(const Group& g, const cache_view& c, std::uint64_t word
 
 #include "explore/written_file.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, share_counted_early) {
     closing_groups s;
     s.held.references = 1;
@@ -291,8 +261,6 @@ TEST(canary, share_counted_early) {
     s.lane(s.syncer());
     expect_caught(s.run({.preemptions = 2}), "fsync returned, and the file does not have it");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -314,8 +282,6 @@ inline std::uint64_t broken_limit(const cache_view&, std::uint32_t) { return 1; 
 
 #include "explore/written_file.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, close_passes_by) {
     closing_groups s;
     s.w.view.close_leaves_pages = 2;  // no share is due
@@ -327,8 +293,6 @@ TEST(canary, close_passes_by) {
     s.lane(s.closer());
     expect_caught(s.run({.preemptions = 2}), "closed by all, and the file does not have it");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -342,8 +306,6 @@ TEST(canary, close_passes_by) {
 
 #include "explore/written_file.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, newest_answer) {
     closed_file s;
     s.expect(0, 0, 70);
@@ -352,8 +314,6 @@ TEST(canary, newest_answer) {
     s.lane(s.opens_and_writes("alias", 1, 71));
     expect_caught(s.run({.preemptions = 2}), "a file was settled while a group wrote it");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -378,8 +338,6 @@ inline bool broken_reference(file_word* word, std::uint32_t generation,
 
 #include "explore/written_file.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, writer_looked_for_before) {
     closed_file s;
     s.expect(0, 0, 70);
@@ -388,8 +346,6 @@ TEST(canary, writer_looked_for_before) {
     s.lane(s.comes_and_writes(70));
     expect_caught(s.run({.preemptions = 2}), "a file was settled while a group wrote it");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -402,8 +358,6 @@ TEST(canary, writer_looked_for_before) {
 
 #include "explore/cut_scenario.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, gate_stays_open) {
     cut_file s;
     s.warm(1, 1);
@@ -412,8 +366,6 @@ TEST(canary, gate_stays_open) {
     const auto out = s.run({.preemptions = 2});
     EXPECT_NE(out.violation, "");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -426,8 +378,6 @@ TEST(canary, gate_stays_open) {
 
 #include "explore/cut_scenario.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, cut_beside_a_group) {
     cut_file s;
     s.warm(1, 1);
@@ -436,8 +386,6 @@ TEST(canary, cut_beside_a_group) {
     const auto out = s.run({.preemptions = 2});
     EXPECT_NE(out.violation, "");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -458,14 +406,10 @@ inline void broken_set(const cache_view& c, std::uint32_t slot, std::uint64_t) {
 
 #include "explore/cut_scenario.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, late_cut_opens) {
     late_cut_file s;
     expect_caught(s.run({.preemptions = 2}), "a late cut took a write");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -478,15 +422,11 @@ TEST(canary, late_cut_opens) {
 
 #include "explore/cut_scenario.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, cut_keeps_marks) {
     held_cut_file s;
     const auto out = s.run({.preemptions = 2});
     EXPECT_NE(out.violation, "");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -502,15 +442,11 @@ TEST(canary, cut_keeps_marks) {
 
 #include "explore/cut_scenario.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, cut_beside_a_write_back) {
     synced_cut_file s;
     s.lane(s.flusher());
     s.lane(s.unmapper());
     expect_caught(s.run({.preemptions = 1}), "the file reaches behind the device's end");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif

@@ -23,8 +23,6 @@ inline bool broken_lock(const cache_view& c, std::uint32_t frame) {
 
 #include "explore/written_file.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, no_frame_lock) {
     written_file s({.frames = 1});
     s.warm(0, 0);
@@ -49,8 +47,6 @@ TEST(canary, no_frame_lock) {
         << out.violation;
 }
 
-}  // namespace penstock::explore_kit
-
 #endif
 
 // A lane that waited for a frame takes the one that it is told of, without looking whether another
@@ -72,14 +68,10 @@ inline bool broken_take(const cache_view& c, std::uint32_t frame) {
 
 #include "explore/written_file.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, frame_given_to_two) {
     short_of_frames s;
     expect_caught(s.run({.preemptions = 1}), "the frame of a valid page names that page");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -103,14 +95,10 @@ inline bool broken_take_over(const cache_view& c, std::uint32_t frame) {
 
 #include "explore/written_file.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, page_taken_over_by_two) {
     offered_neighbour s;
     expect_caught(s.run({.preemptions = 2}), "assertion failed: pins_of(before) > 0");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -149,8 +137,6 @@ inline void publish_and_name(page_word* word, std::uint32_t frame) {
 
 #include "explore/scenario.hpp"
 
-namespace penstock::explore_kit {
-
 // The lane that puts off its store is held up; the file is taken down meanwhile and its page
 // evicted through the page word, which frees the frame. The late store then names a page that is
 // gone.
@@ -164,8 +150,6 @@ TEST(canary, frame_named_late) {
     s.lane([&](auto) { engine::sweep_words(s.w.view, 0, 2); });
     expect_caught(s.run(), "an owned frame is named by its page");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -189,16 +173,12 @@ std::int64_t take_waiting(const Group& g, const cache_view& c, std::uint64_t spr
 
 #include "explore/scenario.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, waits_with_a_slot) {
     one_file s({.frames = 1, .ring_slots = 1});
     s.lane(s.reader(0));
     s.lane(s.reader(1));
     expect_caught(s.run(), "a read failed");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -217,8 +197,6 @@ inline bool broken_look_for_copy(const cache_view&, std::uint32_t) { return fals
 
 #include "explore/written_file.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, marks_not_kept) {
     written_file s({.frames = 2});
     s.warm(0, 0);
@@ -232,8 +210,6 @@ TEST(canary, marks_not_kept) {
     expect_caught(s.run({.preemptions = 2}),
                   "a page is clean, and the file does not have its bytes");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -256,8 +232,6 @@ inline std::uint64_t broken_take(std::uint64_t* marks) {
 
 #include "explore/written_file.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, marks_taken_by_store) {
     written_file s({.frames = 1});
     s.warm(0, 0);
@@ -271,8 +245,6 @@ TEST(canary, marks_taken_by_store) {
     expect_caught(s.run({.preemptions = 3}),
                   "a page is clean, and the file does not have its bytes");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -292,8 +264,6 @@ inline bool broken_look(page_word seen) { return is_valid(seen) && is_dirty(seen
 
 #include "explore/written_file.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, flush_passes_by) {
     written_file s({.frames = 1});
     s.warm(0, 0);
@@ -311,7 +281,5 @@ TEST(canary, flush_passes_by) {
     });
     expect_caught(s.run({.preemptions = 2}), "an fsync returned before the bytes were in the file");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif

@@ -33,8 +33,6 @@ inline bool seen_by(const cache_view& c, const file_handle& f, const neighbour_p
 
 #include "explore/neighbour_scenario.hpp"
 
-namespace penstock::explore_kit {
-
 // A reader does not look again at the neighbour's page word.
 TEST(canary, neighbour_page_unchecked) {
     engine::kept = {.page = false};
@@ -99,8 +97,6 @@ TEST(canary, neighbour_table_unchecked) {
     expect_caught(s.run(), "a read delivered wrong bytes");
 }
 
-}  // namespace penstock::explore_kit
-
 #endif
 
 // A reader counts itself after it has looked at a neighbour.
@@ -126,16 +122,12 @@ inline neighbour_page look_and_count(const cache_view& c, const file_handle& f, 
 
 #include "explore/neighbour_scenario.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, neighbour_counted_late) {
     leaving_neighbour s({.frames = 1});
     s.lane(s.reader(0));
     s.lane([&](auto g) { s.leave(g); });
     expect_caught(s.run({.preemptions = 3}), "memory that is gone was accessed");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -158,16 +150,12 @@ inline bool leave_and_check(const cache_view& c, const file_handle& f, const nei
 
 #include "explore/neighbour_scenario.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, neighbour_left_early) {
     leaving_neighbour s({.frames = 1});
     s.lane(s.reader(0));
     s.lane([&](auto g) { s.leave(g); });
     expect_caught(s.run({.preemptions = 3}), "memory that is gone was accessed");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -176,8 +164,6 @@ TEST(canary, neighbour_left_early) {
 #ifdef CANARY_neighbour_not_drained
 
 #include "explore/neighbour_scenario.hpp"
-
-namespace penstock::explore_kit {
 
 TEST(canary, neighbour_unmapped_before_the_drain) {
     leaving_neighbour s({.frames = 1});
@@ -199,7 +185,5 @@ TEST(canary, neighbour_waited_for_without_a_deadline) {
     s.lane<timeless_lane>(s.reader(0));
     expect_caught(s.run(), "a fiber waits for ever");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif

@@ -20,8 +20,6 @@ inline bool broken_claim(page_word* word, page_word seen) {
 
 #include "explore/scenario.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, claim_by_store) {
     one_file s({.frames = 2});
     s.lane(s.reader(0));
@@ -29,8 +27,6 @@ TEST(canary, claim_by_store) {
     const auto out = s.run();
     EXPECT_NE(out.violation, "");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -52,8 +48,6 @@ inline void broken_abandon(page_word* word) {
 
 #include "explore/scenario.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, abandon_by_store) {
     one_file s({.frames = 1});
     s.server.decide = [&](const auto&) { return plan{.error = -EIO}; };
@@ -70,8 +64,6 @@ TEST(canary, abandon_by_store) {
                 out.violation == "assertion failed: pins_of(before) > 0")
         << out.violation;
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -92,16 +84,12 @@ inline void publish_early(page_word* word, std::uint32_t frame) { publish(word, 
 
 #include "explore/scenario.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, publish_before_copy) {
     one_file s({.frames = 2});
     s.lane(s.reader(0));
     s.lane(s.reader(0));
     expect_caught(s.run(), "a read delivered wrong bytes");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -123,16 +111,12 @@ inline void recycled_already(const cache_view&, const ring_ticket&) {}
 
 #include "explore/scenario.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, recycle_before_copy) {
     one_file s({.frames = 2, .ring_slots = 1});
     s.lane(s.reader(0));
     s.lane(s.reader(1));
     expect_caught(s.run(), "a read delivered wrong bytes");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -153,8 +137,6 @@ inline void publish_early(page_word* word, std::uint32_t frame) { publish(word, 
 
 #include "explore/scenario.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, window_published_early) {
     one_file s({.frames = 2});
     s.in_window();
@@ -162,8 +144,6 @@ TEST(canary, window_published_early) {
     s.lane(s.reader(0));
     expect_caught(s.run(), "a read delivered wrong bytes");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -187,8 +167,6 @@ inline void publish_early(const View& c, const Loads* loads, std::uint32_t count
 
 #include "explore/scenario.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, window_list_published_early) {
     one_file s({.frames = 2});
     s.in_window();
@@ -205,8 +183,6 @@ TEST(canary, window_list_published_early) {
     expect_caught(s.run(), "a read delivered wrong bytes");
 }
 
-}  // namespace penstock::explore_kit
-
 #endif
 
 // A copy without a pin is believed without a second look at the word.
@@ -218,8 +194,6 @@ TEST(canary, window_list_published_early) {
 
 #include "explore/scenario.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, no_recheck) {
     one_file s({.frames = 1});
     s.warm(0, 0, false);
@@ -227,8 +201,6 @@ TEST(canary, no_recheck) {
     s.lane(s.reader(1));
     expect_caught(s.run(), "a read delivered wrong bytes");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -240,8 +212,6 @@ TEST(canary, no_recheck) {
 #define unchanged_since_load(word, seen, loaded, nothing) true
 
 #include "explore/scenario.hpp"
-
-namespace penstock::explore_kit {
 
 TEST(canary, element_no_recheck) {
     one_file s({.frames = 1});
@@ -258,8 +228,6 @@ TEST(canary, stretch_no_recheck) {
     s.lane(s.reader(1));
     expect_caught(s.run(), "a stretch has wrong bytes");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -285,8 +253,6 @@ inline bool broken_unpin_if_held(page_word* word, std::uint32_t) {
 
 #include "explore/scenario.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, unpin_by_store) {
     one_file s({.frames = 2});
     s.warm(0, 0, true);
@@ -294,8 +260,6 @@ TEST(canary, unpin_by_store) {
     s.lane(s.mapper(0));
     expect_caught(s.run(), "only mappings hold pins");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -317,8 +281,6 @@ inline bool broken_evict(page_word* word, page_word seen) {
 
 #include "explore/scenario.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, evict_by_store) {
     one_file s({.frames = 1});
     s.warm(0, 0, false);
@@ -330,8 +292,6 @@ TEST(canary, evict_by_store) {
                 out.violation == "an unmap failed")
         << out.violation;
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -352,8 +312,6 @@ inline bool broken_evict(page_word* word, page_word seen) {
 
 #include "explore/scenario.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, evict_same_generation) {
     one_file s({.frames = 1});
     s.warm(0, 0, false);
@@ -364,8 +322,6 @@ TEST(canary, evict_same_generation) {
     });
     expect_caught(s.run(), "a read delivered wrong bytes");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -402,13 +358,9 @@ void claim_and_find_frame(const Group& g, const cache_view& c, tier_save& save) 
 
 #include "explore/tier_scenario.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, keep_after_eviction) {
     dropped_while_taken_down s;
     expect_caught(s.run_bounded(), "a valid page of the tier belongs to a live file");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif

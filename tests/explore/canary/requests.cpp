@@ -21,8 +21,6 @@ inline bool store_outcome(std::uint64_t* mark, std::uint64_t, std::uint64_t outc
 #include "explore/scenario.hpp"
 #include "penstock/advise.hpp"
 
-namespace penstock::explore_kit {
-
 // A reader comes for the fill while another judges its frame.
 TEST(canary, settle_by_store) {
     one_file s({.frames = 2, .tier_frames = 1}, 4 * page_bytes);
@@ -40,8 +38,6 @@ TEST(canary, settle_by_store) {
     EXPECT_NE(out.violation, "") << out.schedules << " schedules";
 }
 
-}  // namespace penstock::explore_kit
-
 #endif
 
 // A slot that was given up may be claimed before the host has answered it.
@@ -52,8 +48,6 @@ TEST(canary, settle_by_store) {
 #define orphan_slot recycle_slot
 
 #include "explore/scenario.hpp"
-
-namespace penstock::explore_kit {
 
 TEST(canary, orphan_as_recycled) {
     one_file s({.frames = 2, .ring_slots = 1});
@@ -67,8 +61,6 @@ TEST(canary, orphan_as_recycled) {
     expect_caught(s.run(), "a request changed before it was answered");
 }
 
-}  // namespace penstock::explore_kit
-
 #endif
 
 // A vacant slot is filled with whatever the host once answered.
@@ -79,8 +71,6 @@ TEST(canary, orphan_as_recycled) {
 #define is_later_generation(generation, than) ((generation) != (than))
 
 #include "explore/scenario.hpp"
-
-namespace penstock::explore_kit {
 
 TEST(canary, old_answer_in_force) {
     names s({.frames = 1, .files = 1});
@@ -98,8 +88,6 @@ TEST(canary, old_answer_in_force) {
     });
     expect_caught(s.run(), "an answer that was out of date came into force");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -123,16 +111,12 @@ inline bool take_by_store(const host_ring& ring, std::uint64_t& ticket) {
 
 #include "explore/takers_scenario.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, head_by_store) {
     const auto out = takers_scenario(2, 2).run();
     EXPECT_TRUE(out.violation == "a request was taken twice" ||
                 out.violation == "a thread served another request than it took")
         << out.violation;
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -156,13 +140,9 @@ inline void begin_nothing(std::uint32_t*) {}
 
 #include "explore/bell_scenario.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, bell_asleep_late) {
     EXPECT_EQ(bell_scenario(1).run().violation, "a fiber waits for ever");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -188,12 +168,8 @@ inline bool forget_first_ring(std::uint32_t* word) {
 
 #include "explore/bell_scenario.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, bell_ring_forgotten) {
     EXPECT_EQ(bell_scenario(1).run().violation, "a fiber waits for ever");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif

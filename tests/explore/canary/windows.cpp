@@ -23,8 +23,6 @@ inline const std::byte* find_in_any_window(const cache_view& c, std::uint32_t sl
 
 #include "explore/scenario.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, window_of_another_life) {
     one_file s({.frames = 1});
     s.prepare = [&, before = s.prepare] {
@@ -36,8 +34,6 @@ TEST(canary, window_of_another_life) {
     s.lane(s.reader(1));
     expect_caught(s.run(), "a read delivered wrong bytes");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -62,16 +58,12 @@ inline const std::byte* find_by_two_looks(const cache_view& c, std::uint32_t slo
 
 #include "explore/window_scenario.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, window_word_loaded_twice) {
     replaced_window s({.frames = 1});
     s.lane(s.reader(0));
     s.lane([&](auto g) { s.replace(g); });
     expect_caught(s.run({.preemptions = 3}), "a read delivered wrong bytes");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -84,16 +76,12 @@ TEST(canary, window_word_loaded_twice) {
 
 #include "explore/window_scenario.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, window_opened_again_unchecked) {
     replaced_window s({.frames = 1});
     s.lane(s.reader(0));
     s.lane([&](auto g) { s.replace(g); });
     expect_caught(s.run({.preemptions = 3}), "a read delivered wrong bytes");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -106,16 +94,12 @@ TEST(canary, window_opened_again_unchecked) {
 
 #include "explore/window_scenario.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, through_window_unchecked) {
     read_through_file s({.frames = 1});
     s.lane(s.reader(0));
     s.lane([&](auto g) { s.close_and_cut(g); });
     expect_caught(s.run({.preemptions = 3}), "a read delivered wrong bytes");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -128,15 +112,11 @@ TEST(canary, through_window_unchecked) {
 
 #include "explore/window_scenario.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, through_pages_unchecked) {
     read_through_file s({.frames = 1});
     s.reader_while_the_page_enters();
     expect_caught(s.run({.preemptions = 3}), "a reader went back in time");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -149,15 +129,11 @@ TEST(canary, through_pages_unchecked) {
 
 #include "explore/window_scenario.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, through_valid_page) {
     read_through_file s({.frames = 1});
     s.reader_while_the_page_enters();
     expect_caught(s.run({.preemptions = 3}), "a reader went back in time");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -170,16 +146,12 @@ TEST(canary, through_valid_page) {
 
 #include "explore/rows_scenario.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, rows_window_unchecked) {
     rows_of_file s({.frames = 1});
     s.lane(s.row_reader(0));
     s.lane([&](auto g) { s.close_and_cut(g); });
     expect_caught(s.run({.preemptions = 3}), "a row has wrong bytes");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -193,15 +165,11 @@ TEST(canary, rows_window_unchecked) {
 
 #include "explore/rows_scenario.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, rows_page_unchecked) {
     rows_of_file s({.frames = 1});
     s.row_reader_while_the_page_enters();
     expect_caught(s.run({.preemptions = 3}), "a reader went back in time");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
 
@@ -215,14 +183,10 @@ TEST(canary, rows_page_unchecked) {
 
 #include "explore/rows_scenario.hpp"
 
-namespace penstock::explore_kit {
-
 TEST(canary, rows_cut_unchecked) {
     rows_of_file s({.frames = 1, .writes = true});
     s.row_reader_while_the_file_is_cut(page_bytes + 8, false);
     expect_caught(s.run({.preemptions = 3}), "a row has wrong bytes");
 }
-
-}  // namespace penstock::explore_kit
 
 #endif
