@@ -69,7 +69,7 @@ void read_on(runtime& rt, const shared_file& file, std::uint32_t device) {
 }
 
 bool has_neighbours(const runtime& rt, std::size_t count) {
-    return comes_true([&] {
+    return soon([&] {
         for (std::uint32_t i = 0; i < rt.device_count(); ++i)
             if (rt.state(i).share->linked() != count) return false;
         return true;

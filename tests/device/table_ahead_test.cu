@@ -7,6 +7,7 @@
 #include "device/support.cuh"
 #include "fault/faulty_environment.hpp"
 #include "penstock/table.hpp"
+#include "soon.hpp"
 
 namespace penstock::test {
 
@@ -65,11 +66,6 @@ protected:
             host::linux_environment().in_page_cache(fd, number % file_rows * row, row);
         ::close(fd);
         return answer == 1;
-    }
-    template <typename Condition>
-    static bool comes_true(const Condition& condition) {
-        for (int i = 0; i < 60000 && !condition(); ++i) usleep(1000);
-        return condition();
     }
     // Numbers of rows at random, of which every fourth repeats the one before.
     void choose(std::int32_t* numbers, std::uint64_t count, std::uint64_t seed) {
@@ -139,10 +135,10 @@ TEST_F(device_tables_ahead, a_graph_wishes_while_the_disk_stands_still) {
         ASSERT_EQ(cudaGraphLaunch(exec, stream), cudaSuccess);
         ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess) << "no page can have come";
         EXPECT_EQ(rt->stats().misses, misses);
-        EXPECT_TRUE(comes_true([&] { return env.stalled() > 0; }));
+        EXPECT_TRUE(soon([&] { return env.stalled() > 0; }));
         env.release();
         for (const std::uint64_t number : chosen)
-            EXPECT_TRUE(comes_true([&] { return is_in_memory(number); })) << number;
+            EXPECT_TRUE(soon([&] { return is_in_memory(number); })) << number;
         expect_gathered(numbers.get(), list_rows);
     }
     EXPECT_EQ(rt->stats().wishes_dropped, 0u);
@@ -190,7 +186,7 @@ TEST_F(device_tables_ahead, windows_grow_between_launches_over_what_was_asked_fo
         numbers[i] = static_cast<std::int32_t>(first + i);
     ASSERT_EQ(rows->will_need(numbers.get(), chunk_rows, {.stream = stream}), 0);
     expect_gathered(numbers.get(), chunk_rows);
-    ASSERT_TRUE(comes_true([&] { return is_in_memory(first + chunk_rows - 1); }));
+    ASSERT_TRUE(soon([&] { return is_in_memory(first + chunk_rows - 1); }));
     const std::uint64_t before = rt->stats().window_bytes;
     const std::int64_t grown = rows->grow_windows();
     EXPECT_EQ(grown, static_cast<std::int64_t>(engine::window_chunk_bytes));

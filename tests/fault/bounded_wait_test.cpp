@@ -13,6 +13,7 @@
 
 #include "fault/scenario.hpp"
 #include "penstock/launch.hpp"
+#include "soon.hpp"
 
 namespace penstock::fault {
 
@@ -39,10 +40,7 @@ protected:
         return read(lane{}, rt->ref(), fd, &byte, 1, static_cast<std::int64_t>(offset));
     }
     void await_stalled(int count) {
-        const auto end = clock::now() + std::chrono::minutes(10);
-        while (disk.stalled() < count && clock::now() < end)
-            std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        ASSERT_GE(disk.stalled(), count);
+        ASSERT_TRUE(soon([&] { return disk.stalled() >= count; }));
     }
     // The leaf that holds the table of the first pages is there from now on, so that reads need one
     // request each.

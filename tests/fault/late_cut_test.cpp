@@ -7,6 +7,7 @@
 
 #include "fault/scenario.hpp"
 #include "penstock/write.hpp"
+#include "soon.hpp"
 
 namespace penstock::fault {
 
@@ -44,10 +45,7 @@ protected:
         return rt->write(fd, all.data(), bytes, 0);
     }
     void await_stalled() {
-        const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(10);
-        while (disk.stalled() == 0 && std::chrono::steady_clock::now() < end)
-            std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        ASSERT_GE(disk.stalled(), 1);
+        ASSERT_TRUE(soon([&] { return disk.stalled() > 0; }));
     }
     std::uint64_t size(int fd) {
         file_stat facts;
@@ -119,9 +117,7 @@ TEST_F(late_cut, that_is_refused_is_the_error_of_all_that_waited_for_it) {
             most = std::max(most, engine::writers_of(c, slot));
         return most;
     };
-    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(10);
-    while (writers() < 2 && std::chrono::steady_clock::now() < end)
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_TRUE(soon([&] { return writers() >= 2; }));
     disk.release();
     EXPECT_EQ(first.get(), -ENOSPC);
     EXPECT_EQ(second.get(), -ENOSPC) << "it has a file that no group cut";

@@ -7,6 +7,7 @@
 #include "fuzz/ring_fuzz.hpp"
 #include "fuzz/ring_harness.hpp"
 #include "penstock/engine/wish.hpp"
+#include "soon.hpp"
 
 namespace penstock::fuzz {
 
@@ -30,10 +31,7 @@ ring_request ping() {
 }
 
 void await_stalled(const ring_harness& ring, int count) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(10);
-    while (ring.disk.stalled() < count && std::chrono::steady_clock::now() < end)
-        std::this_thread::yield();
-    ASSERT_GE(ring.disk.stalled(), count);
+    ASSERT_TRUE(soon([&] { return ring.disk.stalled() >= count; }));
 }
 
 }  // namespace
@@ -226,9 +224,7 @@ TEST(hostile_ring, wishes_for_what_is_no_part_of_an_open_file_are_passed_over) {
     EXPECT_EQ(result_of(std::size(list)), 0);
     std::memset(ring.staging(ring.next), 0xff, ring_harness::stride);
     EXPECT_EQ(result_of(engine::max_wished_runs), 0);
-    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(10);
-    while (ring.disk.calls() == 0 && std::chrono::steady_clock::now() < end)
-        std::this_thread::yield();
+    EXPECT_TRUE(soon([&] { return ring.disk.calls() != 0; }));
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     EXPECT_EQ(ring.disk.calls(), 1u);
     EXPECT_EQ(ring.service->counters().wishes.load(), 1u);

@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "fault/faulty_environment.hpp"
+#include "soon.hpp"
 #include "unit/support.hpp"
 
 namespace penstock::test {
@@ -144,8 +145,7 @@ TEST(devices, health_names_the_device) {
     const auto rt = make_runtime(o);
     EXPECT_TRUE(rt->health().ok());
     for (auto& service : rt->state(1).services) service->kill();
-    for (int i = 0; i < 5000 && rt->health().ok(); ++i)
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_TRUE(soon([&] { return !rt->health().ok(); }));
     EXPECT_EQ(rt->health().code, -ESHUTDOWN);
     EXPECT_EQ(rt->health().message.rfind("cache 1: ", 0), 0u) << rt->health().message;
     EXPECT_EQ(read_whole(rt->ref(0), "data", page), pattern(7, page)) << "the other one goes on";

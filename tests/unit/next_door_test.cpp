@@ -31,7 +31,7 @@ protected:
         ASSERT_GE(in_second, 0);
         ASSERT_EQ(first->advise(in_first, advice::random), 0);
         // From both sides: an entry is made when each has seen that the other has the file.
-        ASSERT_TRUE(comes_true([&] {
+        ASSERT_TRUE(soon([&] {
             return first->state().share->shared_lives() == 1 &&
                    second->state().share->shared_lives() == 1;
         }));
@@ -144,7 +144,7 @@ TEST_F(next_door, pages_that_leave_meanwhile_are_read_again) {
     for (runtime* const rt : {first.get(), second.get()}) {
         // Fills that no reader waited for have ended, and the file is open once.
         std::string broken;
-        EXPECT_TRUE(comes_true([&] {
+        EXPECT_TRUE(soon([&] {
             const auto found = engine::check_invariants(rt->ref().view, {0, 1});
             broken = found.rule == nullptr ? "" : found.rule;
             return broken.empty();
@@ -207,7 +207,7 @@ TEST_F(rows_next_door, are_not_wished_for) {
     ASSERT_EQ(rows->will_need(odd.data(), odd.size(), {.device = 0}), 0);
     EXPECT_EQ(rt->stats(0).requests - rt->stats(0).open_requests, 0u);
     ASSERT_EQ(rows->will_need(all.data(), all.size(), {.device = 0}), 0);
-    EXPECT_TRUE(comes_true([&] { return rt->stats(0).wishes == all.size() - odd.size(); }))
+    EXPECT_TRUE(soon([&] { return rt->stats(0).wishes == all.size() - odd.size(); }))
         << rt->stats(0).wishes;
     expect_rows();
     expect_odd_rows_from_neighbour();

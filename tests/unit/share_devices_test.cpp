@@ -18,7 +18,7 @@ protected:
     }
     // Does each cache of the runtime have so many neighbours?
     static bool has_neighbours(const runtime& rt, std::size_t count) {
-        return comes_true([&] {
+        return soon([&] {
             for (std::uint32_t i = 0; i < rt.device_count(); ++i)
                 if (rt.state(i).share->linked() != count) return false;
             return true;
@@ -72,7 +72,7 @@ TEST_F(share_devices, writers_bytes_are_not_seen_before_their_close) {
     EXPECT_EQ(read_by(*first, 0, path, before.size()), before);
     const int open_for_reading = open(lane{}, reader, path.c_str());
     ASSERT_GE(open_for_reading, 0);
-    EXPECT_TRUE(comes_true([&] { return first->state(1).share->shared_lives() == 1; }));
+    EXPECT_TRUE(soon([&] { return first->state(1).share->shared_lives() == 1; }));
     const int fd = first->open(path, open_read_write);
     ASSERT_GE(fd, 0) << error_text(fd);
     EXPECT_EQ(first->state(1).share->shared_lives(), 0u) << "the answer came before that";
@@ -120,7 +120,7 @@ TEST_F(share_devices, come_and_go_under_load) {
         EXPECT_TRUE(has_neighbours(*comes, 3)) << log();
         const std::uint64_t from = done;
         for (std::uint64_t round = 0; round < 50; ++round) read_some(*comes, round * 7 + g);
-        EXPECT_TRUE(comes_true([&] { return done > from + 80; }));
+        EXPECT_TRUE(soon([&] { return done > from + 80; }));
     }
     EXPECT_TRUE(has_neighbours(*stays, 1));
     stop = true;

@@ -155,7 +155,7 @@ TEST_F(hostile_share, forks_do_not_wait_for_a_turn_that_another_has) {
         rt = make_runtime(o);
         is_made = true;
     });
-    EXPECT_TRUE(comes_true([&] { return handles_of_folder() == 2; }));
+    EXPECT_TRUE(soon([&] { return handles_of_folder() == 2; }));
     for (int i = 0; i < 10; ++i) {
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
         const pid_t child = ::fork();
@@ -265,7 +265,7 @@ TEST_F(hostile_share, silence_is_not_waited_for) {
     pretender other;
     other.connect(sockets());
     EXPECT_TRUE(says("does not say what it shares; it is no longer linked"));
-    EXPECT_TRUE(comes_true([&] { return linked(*rt) == 0; }));
+    EXPECT_TRUE(soon([&] { return linked(*rt) == 0; }));
 }
 
 // An open for writing waits for its answer, for as long as was said.
@@ -275,14 +275,14 @@ TEST_F(hostile_share, open_for_writing_does_not_wait_for_ever) {
     pretender other;
     other.connect(sockets());
     other.greet();
-    ASSERT_TRUE(comes_true([&] { return linked(*rt) == 1; }));
+    ASSERT_TRUE(soon([&] { return linked(*rt) == 1; }));
     const int fd = rt->open(path, open_read_write);
     EXPECT_GE(fd, 0) << error_text(fd);
     EXPECT_TRUE(says("did not answer for 1000 ms when a file was opened for writing"));
     EXPECT_EQ(linked(*rt), 0u);
     rt->close(fd);
     // Its socket is closed, after a bye.
-    EXPECT_TRUE(comes_true([&] {
+    EXPECT_TRUE(soon([&] {
         char byte[512];
         return ::recv(other.socket.get(), byte, sizeof byte, MSG_DONTWAIT) == 0;
     }));
@@ -295,10 +295,10 @@ TEST_F(hostile_share, answer_of_more_than_there_is_counts_for_no_later_open) {
     pretender other;
     other.connect(sockets());
     other.greet();
-    ASSERT_TRUE(comes_true([&] { return linked(*rt) == 1; }));
+    ASSERT_TRUE(soon([&] { return linked(*rt) == 1; }));
     other.say(link_verb::seen, UINT64_MAX);
     other.say(link_verb::changed, 1);  // which is answered after the words before it were heard
-    EXPECT_TRUE(comes_true([&] {
+    EXPECT_TRUE(soon([&] {
         link_hello room;  // the largest message
         received_fds fds;
         return receive_message(other.socket.get(), &room, sizeof room, fds) ==
@@ -323,24 +323,24 @@ TEST_F(hostile_share, link_and_end_of_a_link_wait_for_readers_that_began_before)
     stays.hello.message.id = 2;
     stays.connect(sockets());
     stays.greet();
-    ASSERT_TRUE(comes_true([&] { return linked(*rt) == 1; }));
+    ASSERT_TRUE(soon([&] { return linked(*rt) == 1; }));
     other.connect(sockets());
     auto reader = inside();
     ++reader;
     other.greet();
-    EXPECT_TRUE(comes_true([&] { return other.mappings() == 2; }));
+    EXPECT_TRUE(soon([&] { return other.mappings() == 2; }));
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     EXPECT_EQ(linked(*rt), 1u);
     --reader;
-    ASSERT_TRUE(comes_true([&] { return linked(*rt) == 2; }));
+    ASSERT_TRUE(soon([&] { return linked(*rt) == 2; }));
     auto last_reader = inside();
     ++last_reader;
     other.socket.reset();
-    EXPECT_TRUE(comes_true([&] { return linked(*rt) == 1; }));
+    EXPECT_TRUE(soon([&] { return linked(*rt) == 1; }));
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     EXPECT_EQ(other.mappings(), 2);
     --last_reader;
-    EXPECT_TRUE(comes_true([&] { return other.mappings() == 1; }));
+    EXPECT_TRUE(soon([&] { return other.mappings() == 1; }));
 }
 
 // An answer that says more than what was asked would count for a later open for writing, though
@@ -352,7 +352,7 @@ TEST_F(hostile_share, answer_of_one_that_is_not_linked_is_of_what_was_asked) {
     link_hello room;  // the largest message
     received_fds fds;
     const auto hear = [&](std::size_t size) {
-        return comes_true([&] {
+        return soon([&] {
             return receive_message(other.socket.get(), &room, sizeof room, fds) ==
                    static_cast<std::int64_t>(size);
         });
@@ -397,13 +397,13 @@ TEST_F(hostile_share, of_two_connections_both_sides_keep_that_of_the_lower_id) {
                 return got == -EAGAIN;
             };
             greet(hears_its_own_first);
-            ASSERT_TRUE(comes_true([&] { return linked(*rt) == 1; })) << log();
+            ASSERT_TRUE(soon([&] { return linked(*rt) == 1; })) << log();
             greet(!hears_its_own_first);
             const owned_fd& kept = id == lowest ? other.socket : made_by_it;
             const owned_fd& left = id == lowest ? made_by_it : other.socket;
-            EXPECT_TRUE(comes_true([&] { return !is_open(left) || !is_open(kept); }));
+            EXPECT_TRUE(soon([&] { return !is_open(left) || !is_open(kept); }));
             EXPECT_TRUE(is_open(kept)) << id << ' ' << hears_its_own_first;
-            EXPECT_TRUE(comes_true([&] { return linked(*rt) == 1; })) << log();
+            EXPECT_TRUE(soon([&] { return linked(*rt) == 1; })) << log();
         }
 }
 
@@ -417,11 +417,11 @@ TEST_F(hostile_share, one_that_comes_again_leaves_the_link_that_is_there) {
     pretender other;  // of the lowest id
     owned_fd made_by_it = meeting_of_other.accept();
     other.greet_by(made_by_it);
-    ASSERT_TRUE(comes_true([&] { return linked(*rt) == 1; })) << log();
+    ASSERT_TRUE(soon([&] { return linked(*rt) == 1; })) << log();
     other.hello.message.comes_again = 1;
     other.connect(sockets(), own);
     other.greet();
-    EXPECT_TRUE(comes_true([&] {
+    EXPECT_TRUE(soon([&] {
         std::byte room[sizeof(link_hello)];
         return ::recv(other.socket.get(), room, sizeof room, 0) <= 0;
     }));
@@ -483,14 +483,14 @@ TEST_F(hostile_share, garbage_in_directory_and_words_stays_within_bounds) {
         damage();
         other.connect(sockets());
         other.greet();
-        EXPECT_TRUE(comes_true([&] { return linked(*rt) == 1; })) << log();
+        EXPECT_TRUE(soon([&] { return linked(*rt) == 1; })) << log();
         for (int round = 0; round < 30; ++round) {
             damage();
             EXPECT_EQ(read_all(*rt, path, bytes.size()), bytes);
             entries += rt->state().share->shared_lives();
         }
         other.socket.reset();
-        EXPECT_TRUE(comes_true([&] { return linked(*rt) == 0; }));
+        EXPECT_TRUE(soon([&] { return linked(*rt) == 0; }));
     }
     EXPECT_GT(entries, 0u);
 }
@@ -527,7 +527,7 @@ TEST_F(hostile_share, garbage_on_the_socket_ends_that_link_alone) {
             EXPECT_EQ(read_all(*rt, path, bytes.size()), bytes);
         }
     }
-    EXPECT_TRUE(comes_true([&] { return linked(*rt) == 0; }));
+    EXPECT_TRUE(soon([&] { return linked(*rt) == 0; }));
     const auto second = make_runtime(quick());
     EXPECT_TRUE(are_linked(*rt, *second)) << log();
     EXPECT_EQ(read_all(*second, path, bytes.size()), bytes);
@@ -544,7 +544,7 @@ TEST_F(hostile_share, more_than_eight_are_said) {
         all.back()->connect(sockets());
         all.back()->greet();
     }
-    ASSERT_TRUE(comes_true([&] { return linked(*rt) == 8; })) << log();
+    ASSERT_TRUE(soon([&] { return linked(*rt) == 8; })) << log();
     const auto come = [&](std::uint64_t id) {
         all.push_back(std::make_unique<pretender>());
         all.back()->hello.message.id = id;
@@ -554,12 +554,12 @@ TEST_F(hostile_share, more_than_eight_are_said) {
     come(200);
     EXPECT_TRUE(says("there are 8 neighbours already, and more are not asked"));
     all.erase(all.begin());
-    ASSERT_TRUE(comes_true([&] { return linked(*rt) == 7; }));
+    ASSERT_TRUE(soon([&] { return linked(*rt) == 7; }));
     // Its place is free a moment later.
-    EXPECT_TRUE(comes_true([&] {
+    EXPECT_TRUE(soon([&] {
         if (linked(*rt) == 8) return true;
         come(300 + all.size());
-        return comes_true([&] { return linked(*rt) == 8 || all.size() > 100; });
+        return soon([&] { return linked(*rt) == 8 || all.size() > 100; });
     }));
 }
 
@@ -577,18 +577,18 @@ TEST_F(hostile_share, newcomer_waits_for_the_place_of_one_that_left) {
         all.back()->greet();
     };
     for (std::uint64_t i = 0; i < 8; ++i) come(i + 100);
-    ASSERT_TRUE(comes_true([&] { return linked(*rt) == 8; })) << log();
+    ASSERT_TRUE(soon([&] { return linked(*rt) == 8; })) << log();
     const engine::cache_view view = rt->ref().view;
     engine::neighbour_page inside;
     inside.visit = engine::enter_neighbours(view, 5);
     all.erase(all.begin());
-    ASSERT_TRUE(comes_true([&] { return linked(*rt) == 7; }));
+    ASSERT_TRUE(soon([&] { return linked(*rt) == 7; }));
     come(200);
     // As long as some beats, in which it could have been refused.
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     EXPECT_EQ(linked(*rt), 7u);
     engine::leave_neighbours(view, inside);
-    EXPECT_TRUE(comes_true([&] { return linked(*rt) == 8; })) << log();
+    EXPECT_TRUE(soon([&] { return linked(*rt) == 8; })) << log();
     EXPECT_EQ(log().find("there are 8 neighbours already"), std::string::npos);
 }
 

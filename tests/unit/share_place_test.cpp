@@ -94,15 +94,15 @@ TEST_F(share, folder_that_went_is_made_again) {
     ASSERT_TRUE(are_linked(*first, *second)) << log();
     EXPECT_EQ(read_all(*first, path, bytes.size()), bytes);
     std::filesystem::remove_all(meeting() + "/penstock");
-    ASSERT_TRUE(comes_true([&] { return socket_count() == 2; })) << log();
+    ASSERT_TRUE(soon([&] { return socket_count() == 2; })) << log();
     const auto third = make_runtime(shared());
-    ASSERT_TRUE(comes_true([&] { return linked(*third) == 2; })) << log();
+    ASSERT_TRUE(soon([&] { return linked(*third) == 2; })) << log();
     EXPECT_EQ(read_all(*third, path, bytes.size()), bytes);
     EXPECT_EQ(third->stats().file_reads, 0u);
     // The link that the two had is the one that they have.
-    EXPECT_TRUE(comes_true([&] { return linked(*first) == 2 && linked(*second) == 2; })) << log();
+    EXPECT_TRUE(soon([&] { return linked(*first) == 2 && linked(*second) == 2; })) << log();
     EXPECT_EQ(times(log(), "not linked"), 0u) << log();
-    EXPECT_TRUE(comes_true([&] { return times(log(), back_again) == 2; })) << log();
+    EXPECT_TRUE(soon([&] { return times(log(), back_again) == 2; })) << log();
 }
 
 TEST_F(share, folder_without_a_place_is_said_once_and_made_when_there_is_one) {

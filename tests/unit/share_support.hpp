@@ -2,21 +2,12 @@
 #pragma once
 
 #include <cstdlib>
-#include <functional>
 #include <mutex>
 
+#include "soon.hpp"
 #include "unit/support.hpp"
 
 namespace penstock::test {
-
-// Looks again until it is true, for longer than a busy machine could need.
-inline bool comes_true(const std::function<bool()>& condition) {
-    for (int i = 0; i < 60000; ++i) {
-        if (condition()) return true;
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return condition();
-}
 
 class share : public testing::Test {
 protected:
@@ -48,7 +39,7 @@ protected:
         return o;
     }
     bool says(const std::string& text) {
-        return comes_true([&] {
+        return soon([&] {
             const std::lock_guard lock(mutex_);
             return log_.find(text) != std::string::npos;
         });
@@ -62,7 +53,7 @@ protected:
         return rt.state().share == nullptr ? 0 : rt.state().share->linked();
     }
     static bool are_linked(const runtime& a, const runtime& b) {
-        return comes_true([&] { return linked(a) == 1 && linked(b) == 1; });
+        return soon([&] { return linked(a) == 1 && linked(b) == 1; });
     }
     static std::uint64_t from_neighbours(const runtime& rt) {
         return rt.stats().neighbour_reads + rt.stats().neighbour_loads;

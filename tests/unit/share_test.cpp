@@ -125,7 +125,7 @@ TEST_F(share, writers_bytes_are_not_seen_before_their_close) {
     EXPECT_EQ(read_all(*writer, path, before.size()), before);
     const int open_for_reading = reader->open(path);
     ASSERT_GE(open_for_reading, 0);
-    EXPECT_TRUE(comes_true([&] { return reader->state().share->shared_lives() == 1; }));
+    EXPECT_TRUE(soon([&] { return reader->state().share->shared_lives() == 1; }));
     const int fd = writer->open(path, open_read_write);
     ASSERT_GE(fd, 0) << error_text(fd);
     // The answer came when no entry was left.
@@ -211,9 +211,9 @@ TEST_F(share, neighbours_come_and_go_under_load) {
         EXPECT_TRUE(are_linked(*stays, *comes)) << log();
         const std::uint64_t from = done;
         for (std::uint64_t round = 0; round < 100; ++round) read_some(*comes, round * 7 + g);
-        EXPECT_TRUE(comes_true([&] { return done > from + 150; }));
+        EXPECT_TRUE(soon([&] { return done > from + 150; }));
     }
-    EXPECT_TRUE(comes_true([&] { return linked(*stays) == 0; }));
+    EXPECT_TRUE(soon([&] { return linked(*stays) == 0; }));
     stop = true;
     for (std::thread& thread : all) thread.join();
     EXPECT_EQ(wrong, 0u);
@@ -240,13 +240,13 @@ TEST_F(share, memory_of_a_neighbour_stays_while_a_reader_is_inside) {
     engine::neighbour_page inside;
     inside.visit = engine::enter_neighbours(view, 5);
     goes.reset();
-    ASSERT_TRUE(comes_true([&] { return linked(*stays) == 0; }));
+    ASSERT_TRUE(soon([&] { return linked(*stays) == 0; }));
     // As long as three beats: with no reader inside it is gone by then.
     std::this_thread::sleep_for(std::chrono::milliseconds(60));
     EXPECT_GT(mapped(), alone);
     EXPECT_EQ(engine::load_far(word), 0u);
     engine::leave_neighbours(view, inside);
-    EXPECT_TRUE(comes_true([&] { return mapped() == alone; }));
+    EXPECT_TRUE(soon([&] { return mapped() == alone; }));
 }
 
 TEST_F(share, other_page_size_is_said_and_not_linked) {
@@ -327,7 +327,7 @@ TEST_F(share, child_of_fork_holds_no_link) {
     EXPECT_EQ(read_all(*second, path, bytes.size()), bytes);
     EXPECT_EQ(second->stats().file_reads, 0u);
     first.reset();
-    EXPECT_TRUE(comes_true([&] { return linked(*second) == 0; }));
+    EXPECT_TRUE(soon([&] { return linked(*second) == 0; }));
     ::kill(child, SIGKILL);
     ::waitpid(child, nullptr, 0);
     ::close(done[0]);
@@ -347,7 +347,7 @@ TEST_F(share, child_of_a_fork_while_a_runtime_is_made_holds_no_link) {
         sockets_of_child = exit_status(child);
     };
     const auto second = make_runtime(o);
-    ASSERT_TRUE(comes_true([&] { return sockets_of_child >= 0; }));
+    ASSERT_TRUE(soon([&] { return sockets_of_child >= 0; }));
     // As many as the child of a runtime that is there: those that the test was started with.
     const pid_t later = ::fork();
     if (later == 0) ::_exit(open_sockets());

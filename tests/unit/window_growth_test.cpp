@@ -7,6 +7,7 @@
 
 #include "fault/faulty_environment.hpp"
 #include "penstock/table.hpp"
+#include "soon.hpp"
 #include "table/table_windows.hpp"
 #include "unit/parts_in_memory.hpp"
 #include "unit/support.hpp"
@@ -115,17 +116,13 @@ TEST_F(window_growth, a_chunk_of_which_half_is_in_memory_is_read_and_taken_in_la
     ask(2), ask(3);
     env.stall(fault::call_will_need);
     std::jthread late([&] {  // a call that is held back holds up its caller alone
-        for (int i = 0; i < 60000 && env.stalled() == 0; ++i)
-            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        EXPECT_TRUE(soon([&] { return env.stalled() != 0; }));
         env.release();
     });
     EXPECT_EQ(rt->grow_windows(), 0);
     late.join();
     std::int64_t taken = 0;
-    for (int i = 0; i < 60000 && taken == 0; ++i) {
-        taken = rt->grow_windows();
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
+    soon([&] { return (taken = rt->grow_windows()) != 0; });
     EXPECT_EQ(taken, static_cast<std::int64_t>(piece)) << "it was noted for that";
     EXPECT_EQ(window_bytes(), piece + 5000) << "of 3 it was less, 4 was not asked for";
     EXPECT_EQ(rt->grow_windows(), 0);
@@ -204,9 +201,7 @@ TEST_F(window_growth, follows_a_wish_of_a_table) {
         ::close(file);
         return answer == 1;
     };
-    for (int i = 0; i < 60000 && !is_there(); ++i)
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    ASSERT_TRUE(is_there());
+    ASSERT_TRUE(soon(is_there));
     // Its pages are being read; they are not resident before that has ended.
     std::int64_t taken = 0;
     for (int i = 0; i < 60000 && taken == 0; ++i) {

@@ -14,6 +14,7 @@
 #include "runtime/runtime_state.hpp"
 #include "penstock/engine/read.hpp"
 #include "penstock/engine/window.hpp"
+#include "soon.hpp"
 #include "unit/hand_cache.hpp"
 #include "unit/parts_in_memory.hpp"
 #include "unit/support.hpp"
@@ -260,9 +261,7 @@ TEST_F(windows, a_cut_by_one_that_had_it_open_is_noticed) {
     ASSERT_EQ(rt->open_windows(fd), static_cast<std::int64_t>(size));
     ASSERT_EQ(::ftruncate(writer, size - 600), 0);
     ::close(writer);
-    for (int i = 0; i < 2000 && rt->state().windows->open_files() != 0; ++i)
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    ASSERT_EQ(rt->state().windows->open_files(), 0u);
+    ASSERT_TRUE(soon([&] { return rt->state().windows->open_files() == 0; }));
     std::vector<std::uint8_t> got(4096);
     EXPECT_EQ(read(lane{}, rt->ref(), fd, got.data(), 4096,
                    static_cast<std::int64_t>(size / 4096 * 4096)),

@@ -11,6 +11,7 @@
 #include "penstock/launch.hpp"
 #include "penstock/table.hpp"
 #include "service/wishes.hpp"
+#include "soon.hpp"
 #include "unit/support.hpp"
 
 namespace penstock::test {
@@ -56,12 +57,6 @@ protected:
         ::close(file);
         return answer == 1;
     }
-    template <typename Condition>
-    static bool comes_true(const Condition& condition) {
-        for (int i = 0; i < 60000 && !condition(); ++i)
-            std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        return condition();
-    }
     void expect_rows(const std::vector<std::int32_t>& numbers) {
         std::vector<std::uint8_t> got(numbers.size() * row, 0xa5);
         ASSERT_EQ(rows->gather(numbers.data(), numbers.size(), got.data()), 0);
@@ -98,12 +93,12 @@ TEST_F(wishes, the_call_returns_while_the_disk_stands_still_and_the_pages_come_l
     if (IsSkipped()) return;
     env.stall(fault::call_will_need | fault::call_read | fault::call_plain_read);
     ASSERT_EQ(will_need(some), 0);
-    EXPECT_TRUE(comes_true([&] { return env.stalled() == 1; }));
+    EXPECT_TRUE(soon([&] { return env.stalled() == 1; }));
     EXPECT_FALSE(is_in_memory(some[1]));
     EXPECT_EQ(rt->stats().misses, 0u) << "nothing enters the cache";
     env.release();
     for (const std::int32_t number : some)
-        EXPECT_TRUE(comes_true([&] { return is_in_memory(number); })) << number;
+        EXPECT_TRUE(soon([&] { return is_in_memory(number); })) << number;
     EXPECT_FALSE(is_in_memory(2)) << "a row for which no caller wished";
     expect_rows(some);
 }
@@ -115,9 +110,9 @@ TEST_F(wishes, numbers_that_repeat_cost_one_read) {
     std::vector<std::int32_t> numbers;
     for (int i = 0; i < 40; ++i) numbers.insert(numbers.end(), some.begin(), some.end());
     ASSERT_EQ(will_need(numbers), 0);
-    EXPECT_TRUE(comes_true([&] { return asked() == some.size(); })) << asked();
+    EXPECT_TRUE(soon([&] { return asked() == some.size(); })) << asked();
     ASSERT_EQ(will_need(numbers), 0);
-    ASSERT_TRUE(comes_true([&] { return is_in_memory(some.back()); }));
+    ASSERT_TRUE(soon([&] { return is_in_memory(some.back()); }));
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     EXPECT_EQ(asked(), some.size()) << "what is in memory is not asked for again";
     EXPECT_EQ(rt->stats().wishes_dropped, 0u);
@@ -132,15 +127,15 @@ TEST_F(wishes, a_full_ring_drops_wishes_and_loses_no_row) {
     std::vector<std::int32_t> all;
     for (std::uint64_t i = 0; i < rows_of_file; ++i) all.push_back(static_cast<std::int32_t>(i));
     for (int round = 0; round < 20; ++round) ASSERT_EQ(will_need(all), 0);
-    ASSERT_TRUE(comes_true([&] { return env.stalled() == 1; }));
+    ASSERT_TRUE(soon([&] { return env.stalled() == 1; }));
     for (int round = 0; round < 20; ++round) ASSERT_EQ(will_need(all), 0);
     const std::uint64_t posted = rt->stats().requests;
     EXPECT_LT(posted, 40 * all.size() / 32) << "none was dropped";
     env.release();
     expect_rows(all);
-    EXPECT_TRUE(comes_true([&] { return asked() > 0; }));
+    EXPECT_TRUE(soon([&] { return asked() > 0; }));
     ASSERT_EQ(will_need(all), 0);
-    EXPECT_TRUE(comes_true([&] { return rt->stats().requests > posted; })) << "slots come back";
+    EXPECT_TRUE(soon([&] { return rt->stats().requests > posted; })) << "slots come back";
 }
 
 TEST_F(wishes, numbers_of_no_row_are_passed_over) {
@@ -149,7 +144,7 @@ TEST_F(wishes, numbers_of_no_row_are_passed_over) {
     const std::vector<std::int32_t> numbers = {7, -5, 1 << 30, -1};
     EXPECT_EQ(rows->will_need(numbers.data(), numbers.size(), {.padding = -1}), 0);
     EXPECT_TRUE(rows->check().ok());
-    EXPECT_TRUE(comes_true([&] { return asked() == 1; }));
+    EXPECT_TRUE(soon([&] { return asked() == 1; }));
     EXPECT_EQ(rows->will_need(numbers.data(), 0), 0);
     EXPECT_EQ(rows->will_need(static_cast<const std::int32_t*>(nullptr), 1), -EINVAL);
 }
@@ -167,7 +162,7 @@ TEST_F(wishes, a_failure_of_the_hint_is_no_error) {
     env.say_cached(0);
     env.set({.calls = fault::call_will_need, .nth = 1, .for_ever = true, .error = -EIO});
     ASSERT_EQ(will_need(some), 0);
-    EXPECT_TRUE(comes_true([&] { return asked() == some.size(); }));
+    EXPECT_TRUE(soon([&] { return asked() == some.size(); }));
     expect_rows(some);
     EXPECT_TRUE(rt->health().ok());
 }
@@ -239,7 +234,7 @@ TEST_F(wishes, pages_without_a_word_are_wished_for_beside_a_tier) {
     ASSERT_NE(rows->ref().view.only.file.two_level, false);
     ASSERT_EQ(will_need(some), 0);
     EXPECT_EQ(rt->stats().read_ahead_pages, 0u);
-    EXPECT_TRUE(comes_true([&] { return asked() == some.size(); })) << asked();
+    EXPECT_TRUE(soon([&] { return asked() == some.size(); })) << asked();
     expect_rows(some);
 }
 
@@ -249,7 +244,7 @@ TEST_F(wishes, rows_of_a_written_file_are_wished_for_beside_a_tier) {
     env.say_cached(0);
     ASSERT_EQ(will_need(some), 0);
     EXPECT_EQ(rt->stats().read_ahead_pages, 0u);
-    EXPECT_TRUE(comes_true([&] { return asked() == some.size(); })) << asked();
+    EXPECT_TRUE(soon([&] { return asked() == some.size(); })) << asked();
     expect_rows(some);
 }
 
