@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <random>
 #include <set>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -167,6 +169,89 @@ protected:
 
 inline std::string name_of(const testing::TestParamInfo<buffer_kind>& info) {
     return testing::PrintToString(info.param);
+}
+
+inline std::uint64_t word_of(const bytes& some, std::uint64_t number) {
+    std::uint64_t out = 0;
+    std::memcpy(&out, some.data() + 8 * number, 8);
+    return out;
+}
+
+// Eight threads; each adds to numbers of its own in pages that all share, reads them back, and
+// flushes now and then. `failing`: the disk fails at times, and a thread that gets an error goes on
+// with something else.
+template <typename File>
+struct adding_to {
+    static constexpr std::uint64_t threads = 8, pages = 60, page_words = 64;
+
+    template <typename... Of>
+    adding_to(bool failing, unsigned writes_of_three, Of&&... of_file)
+        : f(std::forward<Of>(of_file)...),
+          added(threads, std::vector<std::uint64_t>(pages * page_words, 0)),
+          failing(failing),
+          writes_of_three(writes_of_three) {}
+
+    void step(buffer::session& session, std::uint64_t t, std::mt19937_64& random) {
+        const std::uint64_t page = random() % 3 == 0 ? random() % pages : random() % 10,
+                            word = random() % (page_words / threads) * threads + t;
+        const bool writes = random() % 3 < writes_of_three;
+        buffer::fixed_page fixed;
+        const int code = session.fix(
+            {page, 0}, writes ? buffer::use_kind::write : buffer::use_kind::read, fixed);
+        if (code != 0 && failing) return;
+        ASSERT_EQ(code, 0);
+        auto* const number = reinterpret_cast<std::uint64_t*>(fixed.data) + word;
+        ASSERT_EQ(*number, added[t][page * page_words + word])
+            << "page " << page << ", thread " << t;
+        if (writes) ++*number, ++added[t][page * page_words + word];
+        session.unfix(fixed, writes);
+    }
+    // After a flush the file has the thread's additions, whichever thread wrote them.
+    void flush(buffer::session& session, std::uint64_t t) {
+        const int code = session.flush(0);
+        if (code != 0 && failing) return;
+        ASSERT_EQ(code, 0);
+        bytes now(pages * 512);
+        ASSERT_EQ(::pread(f.fd, now.data(), now.size(), 0), static_cast<ssize_t>(now.size()));
+        for (std::uint64_t own = t; own < pages * page_words; own += threads)
+            ASSERT_EQ(word_of(now, own), added[t][own]) << own;
+    }
+    void run(std::uint64_t steps) {
+        std::vector<std::jthread> running;
+        for (std::uint64_t t = 0; t < threads; ++t)
+            running.emplace_back([&, t] {
+                auto session = f.all->open_session();
+                ASSERT_NE(session, nullptr);
+                std::mt19937_64 random(t);
+                for (std::uint64_t i = 0; i < steps && !testing::Test::HasFailure(); ++i) {
+                    step(*session, t, random);
+                    if (random() % 300 == 0) flush(*session, t);
+                    if (failing && t == 0 && i % 200 == 0) fail_somehow(f.env, random);
+                }
+            });
+        running.clear();
+        f.env.clear();
+        f.expect_right();
+        EXPECT_EQ(f.all->open_session()->flush(0), 0);
+        const bytes now = f.on_disk();
+        for (std::uint64_t word = 0; word < pages * page_words; ++word)
+            ASSERT_EQ(word_of(now, word), added[word % threads][word]) << word;
+    }
+
+    File f;
+    std::vector<std::vector<std::uint64_t>> added;
+    const bool failing;
+    const unsigned writes_of_three;
+};
+
+// What a core alone counts for the same accesses.
+inline void expect_as(const buffer::manager_counts& seen, const buffer::manager_counts& expected) {
+    EXPECT_EQ(seen.host_hits, expected.host_hits);
+    EXPECT_EQ(seen.device_hits, expected.device_hits);
+    EXPECT_EQ(seen.misses, expected.misses);
+    EXPECT_EQ(seen.write_backs, expected.write_backs);
+    EXPECT_EQ(seen.demotions, expected.demotions);
+    EXPECT_EQ(seen.promotions, expected.promotions);
 }
 
 }  // namespace penstock::test

@@ -235,79 +235,17 @@ TEST_P(shared_blocks, are_hit_where_the_core_alone_does) {
                                      expected = order == order_kind::lru
                                                     ? driven<buffer::lru_order>(s, now, accesses)
                                                     : driven<buffer::clock_order>(s, now, accesses);
-        EXPECT_EQ(seen.host_hits, expected.host_hits);
-        EXPECT_EQ(seen.device_hits, expected.device_hits);
-        EXPECT_EQ(seen.misses, expected.misses);
         EXPECT_EQ(seen.loads, expected.loads);
-        EXPECT_EQ(seen.write_backs, expected.write_backs);
-        EXPECT_EQ(seen.demotions, expected.demotions);
-        EXPECT_EQ(seen.promotions, expected.promotions);
+        expect_as(seen, expected);
         f.expect_right();
     }
 }
 
 namespace {
 
-// Eight threads; each adds to numbers of its own in pages that all share, reads them back, and
-// flushes now and then.
-struct adding_dedu_threads {
-    static constexpr std::uint64_t threads = 8, pages = 60, page_words = 64;
-
+struct adding_dedu_threads : adding_to<shared_file> {
     adding_dedu_threads(const shape& s, backend where, bool failing)
-        : f(s, bytes(pages * 512, 0), where),
-          added(threads, std::vector<std::uint64_t>(pages * page_words, 0)),
-          failing(failing) {}
-
-    void step(buffer::session& session, std::uint64_t t, std::mt19937_64& random) {
-        const std::uint64_t page = random() % 3 == 0 ? random() % pages : random() % 10,
-                            word = random() % (page_words / threads) * threads + t;
-        const bool writes = random() % 3 == 0;
-        fixed_page fixed;
-        const int code = session.fix({page, 0}, writes ? use_kind::write : use_kind::read, fixed);
-        if (code != 0 && failing) return;
-        ASSERT_EQ(code, 0);
-        auto* const number = reinterpret_cast<std::uint64_t*>(fixed.data) + word;
-        ASSERT_EQ(*number, added[t][page * page_words + word])
-            << "page " << page << ", thread " << t;
-        if (writes) ++*number, ++added[t][page * page_words + word];
-        session.unfix(fixed, writes);
-    }
-    void flush(buffer::session& session, std::uint64_t t) {
-        const int code = session.flush(0);
-        if (code != 0 && failing) return;
-        ASSERT_EQ(code, 0);
-        bytes now(pages * 512);
-        ASSERT_EQ(::pread(f.fd, now.data(), now.size(), 0), static_cast<ssize_t>(now.size()));
-        for (std::uint64_t own = t; own < pages * page_words; own += threads) {
-            std::uint64_t seen = 0;
-            std::memcpy(&seen, now.data() + 8 * own, 8);
-            ASSERT_EQ(seen, added[t][own]) << own;
-        }
-    }
-    void run(std::uint64_t steps) {
-        std::vector<std::jthread> running;
-        for (std::uint64_t t = 0; t < threads; ++t)
-            running.emplace_back([&, t] {
-                auto session = f.all->open_session();
-                ASSERT_NE(session, nullptr);
-                std::mt19937_64 random(t);
-                for (std::uint64_t i = 0; i < steps && !testing::Test::HasFailure(); ++i) {
-                    step(*session, t, random);
-                    if (random() % 300 == 0) flush(*session, t);
-                    if (failing && t == 0 && i % 200 == 0) fail_somehow(f.env, random);
-                }
-            });
-        running.clear();
-        f.env.clear();
-        f.expect_right();
-        auto last = f.all->open_session();
-        EXPECT_EQ(last->flush(0), 0);
-        for (std::uint64_t t = 0; t < threads; ++t) flush(*last, t);
-    }
-
-    shared_file f;
-    std::vector<std::vector<std::uint64_t>> added;
-    const bool failing;
+        : adding_to(failing, 1, s, bytes(pages * 512, 0), where) {}
 };
 
 }  // namespace
