@@ -48,6 +48,15 @@ static_assert(sizeof(ring_request) == 64 && offsetof(ring_request, bytes) == 12 
               offsetof(ring_request, open_slot) == 48);
 #endif
 
+// The words that operations have; the others are 0.
+constexpr PENSTOCK_HD ring_request request_of(op operation, std::uint32_t bytes,
+                                              std::uint32_t file_slot = 0,
+                                              std::uint32_t generation = 0,
+                                              std::uint64_t offset = 0,
+                                              std::uint64_t argument = 0) {
+    return {0, operation, bytes, file_slot, generation, offset, argument, 0, 0, 0};
+}
+
 // Opens the file whose name is in the staging area.
 struct open_request {
     std::uint32_t name_bytes, flags;
@@ -59,13 +68,8 @@ struct open_request {
     std::uint64_t known_slot;
 
     constexpr PENSTOCK_HD ring_request packed() const {
-        ring_request out{};
-        out.operation = op::open;
-        out.bytes = name_bytes;
-        out.file_slot = flags;
-        out.generation = known_generation;
-        out.offset = old_extent;
-        out.argument = old_units;
+        ring_request out =
+            request_of(op::open, name_bytes, flags, known_generation, old_extent, old_units);
         out.open_slot = known_slot;
         return out;
     }
@@ -78,12 +82,7 @@ struct open_request {
 struct unlink_request {
     std::uint32_t name_bytes;
 
-    constexpr PENSTOCK_HD ring_request packed() const {
-        ring_request out{};
-        out.operation = op::unlink;
-        out.bytes = name_bytes;
-        return out;
-    }
+    constexpr PENSTOCK_HD ring_request packed() const { return request_of(op::unlink, name_bytes); }
     static constexpr PENSTOCK_HD unlink_request of(const ring_request& in) { return {in.bytes}; }
 };
 
@@ -94,14 +93,7 @@ struct read_request {
     bool pads;  // bytes that the file does not have yet read as zeros
 
     constexpr PENSTOCK_HD ring_request packed() const {
-        ring_request out{};
-        out.operation = op::read;
-        out.bytes = bytes;
-        out.file_slot = file_slot;
-        out.generation = generation;
-        out.offset = offset;
-        out.argument = pads ? 1 : 0;
-        return out;
+        return request_of(op::read, bytes, file_slot, generation, offset, pads ? 1 : 0);
     }
     static constexpr PENSTOCK_HD read_request of(const ring_request& in) {
         return {in.file_slot, in.generation, in.bytes, in.offset, in.argument == 1};
@@ -114,14 +106,7 @@ struct fill_request {
     std::uint64_t offset, stamp;
 
     constexpr PENSTOCK_HD ring_request packed() const {
-        ring_request out{};
-        out.operation = op::fill;
-        out.offset = offset;
-        out.bytes = bytes;
-        out.file_slot = file_slot;
-        out.generation = generation;
-        out.argument = stamp;
-        return out;
+        return request_of(op::fill, bytes, file_slot, generation, offset, stamp);
     }
     static constexpr PENSTOCK_HD fill_request of(const ring_request& in) {
         return {in.file_slot, in.generation, in.bytes, in.offset, in.argument};
@@ -132,12 +117,7 @@ struct fill_request {
 struct wish_request {
     std::uint32_t runs;
 
-    constexpr PENSTOCK_HD ring_request packed() const {
-        ring_request out{};
-        out.operation = op::wish;
-        out.bytes = runs;
-        return out;
-    }
+    constexpr PENSTOCK_HD ring_request packed() const { return request_of(op::wish, runs); }
     static constexpr PENSTOCK_HD wish_request of(const ring_request& in) { return {in.bytes}; }
 };
 
@@ -148,14 +128,7 @@ struct write_request {
     std::uint64_t is_whole;  // 1: every byte is marked, whatever the marks say
 
     constexpr PENSTOCK_HD ring_request packed() const {
-        ring_request out{};
-        out.operation = op::write;
-        out.bytes = bytes;
-        out.file_slot = file_slot;
-        out.generation = generation;
-        out.offset = offset;
-        out.argument = is_whole;
-        return out;
+        return request_of(op::write, bytes, file_slot, generation, offset, is_whole);
     }
     static constexpr PENSTOCK_HD write_request of(const ring_request& in) {
         return {in.file_slot, in.generation, in.bytes, in.offset, in.argument};
@@ -171,13 +144,7 @@ struct leaf_request {
     std::uint64_t number;
 
     constexpr PENSTOCK_HD ring_request packed() const {
-        ring_request out{};
-        out.operation = op::leaf;
-        out.file_slot = file_slot;
-        out.generation = generation;
-        out.offset = number;
-        out.argument = kind;
-        return out;
+        return request_of(op::leaf, 0, file_slot, generation, number, kind);
     }
     static constexpr PENSTOCK_HD leaf_request of(const ring_request& in) {
         return {in.file_slot, in.generation, static_cast<leaf_kind>(in.argument), in.offset};
@@ -198,13 +165,7 @@ struct file_request {
     std::uint64_t answers = 0;     // settle; truncate: 0 or cut_alone
 
     constexpr PENSTOCK_HD ring_request packed() const {
-        ring_request out{};
-        out.operation = operation;
-        out.file_slot = file_slot;
-        out.generation = generation;
-        out.offset = size_bytes;
-        out.argument = answers;
-        return out;
+        return request_of(operation, 0, file_slot, generation, size_bytes, answers);
     }
     static constexpr PENSTOCK_HD file_request of(const ring_request& in) {
         return {in.operation, in.file_slot, in.generation, in.offset, in.argument};
