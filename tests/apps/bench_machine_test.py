@@ -33,18 +33,12 @@ class ResidentTest(unittest.TestCase):
     def test_a_file_takes_no_memory(self):
         limit = 256 << 20
         os.truncate(self.file, 16 * limit)
-        said = subprocess.run(
-            [
-                sys.executable,
-                "-Bc",
-                "import bench_machine, sys; print(bench_machine.resident_share(sys.argv[1]))",
-                self.file,
-            ],
-            cwd=TOOLS,
-            capture_output=True,
-            check=False,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)),
-        )
+        said = subprocess.run([
+            sys.executable, "-Bc",
+            "import bench_machine, sys; print(bench_machine.resident_share(sys.argv[1]))", self.file
+        ], cwd=TOOLS, capture_output=True, check=False,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA,
+                                                                    (limit, limit)))
         self.assertEqual((said.returncode, said.stderr), (0, b""))
         self.assertLess(float(said.stdout), 0.01)
 

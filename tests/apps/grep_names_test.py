@@ -11,17 +11,8 @@ import tempfile
 import grep_support as support
 
 NAMES = [
-    b"plain",
-    b"tab\there",
-    b"line\nend",
-    b"back\\slash",
-    b"back\\tslash",
-    b"back\\\tslash",
-    b"\n",
-    b"\\",
-    b"\\n",
-    b"one\ttwo\t3",
-    b"not utf \xff\xfe",
+    b"plain", b"tab\there", b"line\nend", b"back\\slash", b"back\\tslash", b"back\\\tslash", b"\n",
+    b"\\", b"\\n", b"one\ttwo\t3", b"not utf \xff\xfe"
 ]
 
 
@@ -41,17 +32,13 @@ def main():
         for method in support.methods():
             flags = [*support.backend_flags(), "--method", method, "--quiet", "--dict", words, top]
             lines = support.run_program(program, flags)
+            support.require(lines.returncode == 0 and lines.stdout.count(b"\n") == len(expected),
+                            f"{method}: {lines}")
             support.require(
-                lines.returncode == 0 and lines.stdout.count(b"\n") == len(expected),
-                f"{method}: {lines}",
-            )
-            support.require(
-                support.parse_lines(lines.stdout) == expected, f"{method}: {lines.stdout!r}"
-            )
+                support.parse_lines(lines.stdout) == expected, f"{method}: {lines.stdout!r}")
             raw = support.run_program(program, ["--null", *flags]).stdout.split(b"\0")
-            support.require(
-                raw[-1] == b"" and len(raw) == 3 * len(expected) + 1, f"{method}: {raw}"
-            )
+            support.require(raw[-1] == b"" and len(raw) == 3 * len(expected) + 1,
+                            f"{method}: {raw}")
             found = {(raw[i + 1], raw[i]): int(raw[i + 2]) for i in range(0, len(raw) - 1, 3)}
             support.require(found == expected, f"{method}: {found}")
     print("names are shown so that they can be read back")

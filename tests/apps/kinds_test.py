@@ -38,42 +38,25 @@ class KindsTest(programs.InFolder):
     def inputs_of(self, odd):
         """Every argument that names a file to be read by its size, with `odd` in its place."""
         f, out = self.inputs, self.folder / "out"
-        return [
-            ("penstock-grep", "--dict", f / "words", odd),
-            ("penstock-match", odd, f / "images", "--threshold", 1),
-            ("penstock-match", f / "images", odd, "--threshold", 1),
-            ("penstock-matrix", "vector", odd, f / "x", "-o", out),
-            ("penstock-matrix", "vector", f / "A", odd, "-o", out),
-            ("penstock-matrix", "product", odd, f / "MB", *programs.SIZES, "-o", out),
-            ("penstock-matrix", "product", f / "MA", odd, *programs.SIZES, "-o", out),
-            ("penstock-stitch", "run", odd, "-o", out),
-            ("penstock-sssp", "run", odd, "-o", out),
-            (
-                "penstock-sssp",
-                "update",
-                odd,
-                "--percent",
-                1,
-                "--seed",
-                1,
-                "--round",
-                1,
-                "--by",
-                "write",
-                "--workers",
-                1,
-            ),
-            ("penstock-collage", "make", odd, f / "library", "-o", str(out) + ".ppm"),
-            ("penstock", "cat", odd),
-            ("penstock", "cp", odd, out),
-        ]
+        return [("penstock-grep", "--dict", f / "words", odd),
+                ("penstock-match", odd, f / "images", "--threshold", 1),
+                ("penstock-match", f / "images", odd, "--threshold", 1),
+                ("penstock-matrix", "vector", odd, f / "x", "-o", out),
+                ("penstock-matrix", "vector", f / "A", odd, "-o", out),
+                ("penstock-matrix", "product", odd, f / "MB", *programs.SIZES, "-o", out),
+                ("penstock-matrix", "product", f / "MA", odd, *programs.SIZES, "-o", out),
+                ("penstock-stitch", "run", odd, "-o", out),
+                ("penstock-sssp", "run", odd, "-o", out),
+                ("penstock-sssp", "update", odd, "--percent", 1, "--seed", 1, "--round", 1, "--by",
+                 "write", "--workers", 1),
+                ("penstock-collage", "make", odd, f / "library", "-o", str(out) + ".ppm"),
+                ("penstock", "cat", odd), ("penstock", "cp", odd, out)]
 
     def test_inputs(self):
         for odd in self.odd_files():
             for program, *arguments in self.inputs_of(odd):
-                searched = (
-                    program == "penstock-grep" and odd == self.inputs
-                )  # a folder is what it takes
+                searched = (program == "penstock-grep"
+                            and odd == self.inputs)  # a folder is what it takes
                 if programs.is_there(program) and not searched:
                     self.refuses(odd, program, *arguments)
         self.assertFalse((self.folder / "out").exists())
@@ -81,18 +64,15 @@ class KindsTest(programs.InFolder):
     def test_dictionaries_and_traces(self):
         pipe = self.folder / "pipe"
         os.mkfifo(pipe)
-        cases = [
-            ("penstock-grep", "--dict", pipe, self.inputs / "text"),
-            ("penstock", "trace", "show", pipe),
-            ("penstock", "trace", "convert", pipe, "-o", self.folder / "out", "--binary"),
-            ("penstock", "replay", pipe, "--policy", "native", "--ram", "1MiB", "--simulate"),
-        ]
+        cases = [("penstock-grep", "--dict", pipe, self.inputs / "text"),
+                 ("penstock", "trace", "show", pipe),
+                 ("penstock", "trace", "convert", pipe, "-o", self.folder / "out", "--binary"),
+                 ("penstock", "replay", pipe, "--policy", "native", "--ram", "1MiB", "--simulate")]
         for program, *arguments in cases:
             if programs.is_there(program):
                 self.refuses(pipe, program, *arguments)
-                ran = programs.run(
-                    program, *[self.inputs if word == pipe else word for word in arguments]
-                )
+                ran = programs.run(program,
+                                   *[self.inputs if word == pipe else word for word in arguments])
                 self.assertEqual(ran.returncode, 1)
                 self.assertIn(b"EISDIR", ran.stderr)
 
@@ -101,12 +81,8 @@ class KindsTest(programs.InFolder):
             self.skipTest("not built")
         flags = "--quiet " + " ".join(programs.BACKEND)
         script = f'"{programs.BIN}/penstock-grep" {flags} --dict <(sleep 0.3; cat "$0") "$1"'
-        ran = subprocess.run(
-            ["bash", "-c", script, self.inputs / "words", self.inputs / "text"],
-            capture_output=True,
-            check=False,
-            timeout=60,
-        )
+        ran = subprocess.run(["bash", "-c", script, self.inputs / "words", self.inputs / "text"],
+                             capture_output=True, check=False, timeout=60)
         self.assertEqual((ran.returncode, len(ran.stdout.splitlines())), (0, 2), ran.stderr)
 
     def test_files_that_files_name(self):
@@ -119,47 +95,16 @@ class KindsTest(programs.InFolder):
                 shutil.copytree(self.inputs / "library", library)
                 (library / name).unlink()
                 os.mkfifo(library / name)
-                self.refuses(
-                    library / name,
-                    "penstock-collage",
-                    "make",
-                    self.inputs / "pictures" / "1.ppm",
-                    library,
-                    "-o",
-                    self.folder / "out.ppm",
-                )
+                self.refuses(library / name, "penstock-collage", "make",
+                             self.inputs / "pictures" / "1.ppm", library, "-o",
+                             self.folder / "out.ppm")
         if programs.is_there("penstock"):
             for odd in (pipe, LIAR):
                 trace = self.folder / "trace"
-                programs.must_run(
-                    "penstock",
-                    "trace",
-                    "generate",
-                    "-o",
-                    trace,
-                    "--pages",
-                    3,
-                    "--accesses",
-                    4,
-                    "--writes",
-                    0,
-                    "--file",
-                    odd,
-                    "--text",
-                )
-                self.refuses(
-                    odd,
-                    "penstock",
-                    "replay",
-                    trace,
-                    "--policy",
-                    "native",
-                    "--ram",
-                    "1MiB",
-                    "--cached",
-                    "--backend",
-                    "cpu",
-                )
+                programs.must_run("penstock", "trace", "generate", "-o", trace, "--pages", 3,
+                                  "--accesses", 4, "--writes", 0, "--file", odd, "--text")
+                self.refuses(odd, "penstock", "replay", trace, "--policy", "native", "--ram",
+                             "1MiB", "--cached", "--backend", "cpu")
 
     def test_outputs_that_no_program_reads(self):
         pipe = self.folder / "pipe"
@@ -169,23 +114,16 @@ class KindsTest(programs.InFolder):
                 self.refuses(pipe, case.program, *case.arguments, "--quiet")
         with self.subTest("with a reader"):
             reader = subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE)
-            case = next(
-                case for case in programs.cases(self.inputs, pipe) if case.name in ("grep", "cat")
-            )
+            case = next(case for case in programs.cases(self.inputs, pipe)
+                        if case.name in ("grep", "cat"))
             programs.must_run(case.program, *case.arguments, "--quiet")
             self.assertTrue(reader.communicate(timeout=60)[0])
 
     def test_grep_says_what_it_left_out(self):
         if not programs.is_there("penstock-grep"):
             self.skipTest("not built")
-        ran = programs.run(
-            "penstock-grep",
-            "--dict",
-            self.inputs / "words",
-            "/proc/self/net",
-            "--quiet",
-            *programs.BACKEND,
-        )
+        ran = programs.run("penstock-grep", "--dict", self.inputs / "words", "/proc/self/net",
+                           "--quiet", *programs.BACKEND)
         self.assertEqual((ran.returncode, ran.stdout), (1, b""))
         self.assertIn(b"/proc/self/net/", ran.stderr)
         self.assertIn(b"left out", ran.stderr)
@@ -198,8 +136,7 @@ class KindsTest(programs.InFolder):
             file.truncate(3_000_001)
         self.assertEqual(
             programs.must_run("penstock", "cat", "--quiet", sparse, *programs.BACKEND).stdout,
-            bytes(3_000_001),
-        )
+            bytes(3_000_001))
 
 
 if __name__ == "__main__":

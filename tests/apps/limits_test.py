@@ -42,41 +42,23 @@ class CopyTest(programs.InFolder):
         for limit in (512, 128, 64, 48, 32, 16):
             for flags in ([], ["--verify"]):
                 with self.subTest(limit=limit, flags=flags):
-                    ran = programs.run(
-                        "penstock",
-                        "cp",
-                        "--quiet",
-                        *flags,
-                        *sources,
-                        there,
-                        *programs.BACKEND,
-                        preexec_fn=at_most(NOFILE=limit),
-                    )
+                    ran = programs.run("penstock", "cp", "--quiet", *flags, *sources, there,
+                                       *programs.BACKEND, preexec_fn=at_most(NOFILE=limit))
                     made = sorted(there.iterdir())
                     if ran.returncode == 0:
-                        self.assertEqual(
-                            [copy.read_bytes() for copy in made],
-                            [source.read_bytes() for source in sources],
-                        )
+                        self.assertEqual([copy.read_bytes() for copy in made],
+                                         [source.read_bytes() for source in sources])
                     else:
                         # Less than a runtime and one file take; the driver of a GPU has many.
-                        self.assertLess(limit, 128 if "gpu" in programs.BACKEND else 48,
-                                        ran.stderr)
+                        self.assertLess(limit, 128 if "gpu" in programs.BACKEND else 48, ran.stderr)
                         self.assertEqual((ran.returncode, made), (1, []), ran.stderr)
                     for copy in made:
                         copy.unlink()
 
     def test_a_soft_limit_is_raised(self):
         sources, there = self.make_many(300)
-        ran = programs.run(
-            "penstock",
-            "cp",
-            "--quiet",
-            *sources,
-            there,
-            *programs.BACKEND,
-            preexec_fn=at_most(NOFILE=(20, 4096)),
-        )
+        ran = programs.run("penstock", "cp", "--quiet", *sources, there, *programs.BACKEND,
+                           preexec_fn=at_most(NOFILE=(20, 4096)))
         self.assertEqual((ran.returncode, len(list(there.iterdir()))), (0, 300), ran.stderr)
 
     def test_more_than_a_tebibyte(self):
@@ -104,15 +86,8 @@ class CopyTest(programs.InFolder):
         source, copy = self.folder / "source", self.folder / "copy"
         with open(source, "wb") as file:
             file.truncate(2 * TIB)
-        ran = programs.run(
-            "penstock",
-            "cp",
-            "--quiet",
-            source,
-            copy,
-            *programs.BACKEND,
-            preexec_fn=at_most(FSIZE=TIB),
-        )
+        ran = programs.run("penstock", "cp", "--quiet", source, copy, *programs.BACKEND,
+                           preexec_fn=at_most(FSIZE=TIB))
         self.assertEqual((ran.returncode, copy.exists()), (1, False))
         self.assert_one_line(ran.stderr, "copy", "EFBIG", "ulimit -f")
 
@@ -132,10 +107,9 @@ class OthersTest(programs.InFolder):
         if programs.is_there("penstock-matrix"):
             a, b = self.inputs / "large A", self.inputs / "large B"
             programs.must_run("penstock-matrix", "make-product", *sizes, "-a", a, "-b", b)
-            commands += [
-                ["penstock-matrix", "product", a, b, *sizes, "-o", self.folder / "out", *flags]
-                for flags in (["--cache", "1MiB"], ["--cache", "256KiB", "--page", "4096"])
-            ]
+            commands += [[
+                "penstock-matrix", "product", a, b, *sizes, "-o", self.folder / "out", *flags
+            ] for flags in (["--cache", "1MiB"], ["--cache", "256KiB", "--page", "4096"])]
         text = self.inputs / "large text"
         text.write_bytes(b"one\n" * 100000)
         if programs.is_there("penstock-grep"):
@@ -145,9 +119,8 @@ class OthersTest(programs.InFolder):
             commands += [["penstock", "cp", "--kernel", text, self.folder / "out"]]
         for command in commands:
             for limit in (1024, 102400, 204800):
-                ran = programs.run(
-                    *command, *programs.BACKEND, "--quiet", preexec_fn=at_most(FSIZE=limit)
-                )
+                ran = programs.run(*command, *programs.BACKEND, "--quiet",
+                                   preexec_fn=at_most(FSIZE=limit))
                 with self.subTest(command=command, limit=limit):
                     self.assertEqual(ran.returncode, 1, ran.stderr)
                     self.assertIn(b"EFBIG", ran.stderr)
@@ -156,9 +129,8 @@ class OthersTest(programs.InFolder):
     def test_few_descriptors_are_named(self):
         for case in programs.cases(self.inputs, self.folder / "out"):
             for limit in range(3, 16):
-                ran = programs.run(
-                    case.program, *case.arguments, "--quiet", preexec_fn=at_most(NOFILE=limit)
-                )
+                ran = programs.run(case.program, *case.arguments, "--quiet",
+                                   preexec_fn=at_most(NOFILE=limit))
                 with self.subTest(case=case.name, limit=limit):
                     if ran.returncode == 127:  # the loader itself could not open a library
                         continue
@@ -170,8 +142,10 @@ class OthersTest(programs.InFolder):
 
     def test_a_library_that_waits_for_memory_is_not_loaded(self):
         """OpenBLAS would wait without end."""
-        cases = [case for case in programs.cases(self.inputs, self.folder / "out")
-                 if case.program == "penstock-matrix" and "vector" in case.arguments]
+        cases = [
+            case for case in programs.cases(self.inputs, self.folder / "out")
+            if case.program == "penstock-matrix" and "vector" in case.arguments
+        ]
         for case in cases:
             for limit in (60, 200, 400):
                 ran = programs.run(case.program, *case.arguments, "--quiet", "--method", "cpu",
@@ -185,9 +159,8 @@ class OthersTest(programs.InFolder):
         """Never an end by a signal, and nothing left."""
         for case in programs.cases(self.inputs, self.folder / "out"):
             for limit in (30, 60, 120, 250):
-                ran = programs.run(
-                    case.program, *case.arguments, "--quiet", preexec_fn=at_most(AS=limit << 20)
-                )
+                ran = programs.run(case.program, *case.arguments, "--quiet",
+                                   preexec_fn=at_most(AS=limit << 20))
                 with self.subTest(case=case.name, limit=limit):
                     if ran.returncode == 127:  # the loader itself had no room
                         continue
@@ -213,32 +186,21 @@ class RoomTest(programs.InFolder):
             (self.folder / folder).mkdir(exist_ok=True)
         begin = "".join(mount % (size, self.folder / folder) for folder, size in mounts.items())
         return subprocess.run(
-            [
-                *apart,
-                begin + 'exec "$0" "$@"',
-                programs.BIN / program,
-                *map(str, arguments),
-            ],
-            check=False,
-            capture_output=True,
-            timeout=100,
-            env=programs.environment(),
-        )
+            [*apart, begin + 'exec "$0" "$@"', programs.BIN / program, *map(str, arguments)],
+            check=False, capture_output=True, timeout=100, env=programs.environment())
 
     def make_two(self, first, second, mounts):
         """Two matrices of 512 KiB."""
         first, second = self.folder / first, self.folder / second
         return self.with_mounts(
             *[mounts, "penstock-matrix", "make-product", "--m=256", "--n=256", "--k=512"],
-            *[f"--first={first}", f"--second={second}"],
-        )
+            *[f"--first={first}", f"--second={second}"])
 
     def make_images(self, room):
         """Queries of 4 KiB of numbers and two databases of 256 KiB each, with a page in front."""
         return self.with_mounts(
             *[{"a": room}, "penstock-match", "make", self.folder / "a", "--queries=1"],
-            *["--images=64", "--databases=2", "--shape=32x32"],
-        )
+            *["--images=64", "--databases=2", "--shape=32x32"])
 
     def test_a_file_system_that_tells_no_room_is_tried(self):
         ran = self.make_two("a/1", "a/2", {"a": "0"})

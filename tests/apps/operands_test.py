@@ -30,9 +30,8 @@ class OfPenstock(programs.InFolder):
         for before in ([], ["--"]):
             for name in NAMES:
                 with self.subTest(name=name, before=before):
-                    done = self.run_here(
-                        "penstock", "cat", *programs.BACKEND, "--quiet", *before, name
-                    )
+                    done = self.run_here("penstock", "cat", *programs.BACKEND, "--quiet", *before,
+                                         name)
                     self.assertEqual((done.returncode, done.stderr), (0, b""))
                     self.assertEqual(done.stdout.decode(), f"in {name}\n")
 
@@ -47,9 +46,8 @@ class OfPenstock(programs.InFolder):
             for name in NAMES:
                 self.write_all()
                 with self.subTest(name=name, before=before):
-                    done = self.run_here(
-                        "penstock", "cp", *programs.BACKEND, "--quiet", *before, "new", name
-                    )
+                    done = self.run_here("penstock", "cp", *programs.BACKEND, "--quiet", *before,
+                                         "new", name)
                     self.assertEqual((done.returncode, done.stderr), (0, b""))
                     for other in NAMES:
                         expected = "new\n" if other == name else f"in {other}\n"
@@ -59,9 +57,8 @@ class OfPenstock(programs.InFolder):
         for name in ("[d]", "++d", "[a,d]"):
             with self.subTest(name=name):
                 (self.folder / name).mkdir()
-                done = self.run_here(
-                    "penstock", "cp", *programs.BACKEND, "--quiet", "[x]", "[a,b]", name
-                )
+                done = self.run_here("penstock", "cp", *programs.BACKEND, "--quiet", "[x]", "[a,b]",
+                                     name)
                 self.assertEqual((done.returncode, done.stderr), (0, b""))
                 self.assertEqual((self.folder / name / "[x]").read_text(), "in [x]\n")
                 self.assertEqual((self.folder / name / "[a,b]").read_text(), "in [a,b]\n")
@@ -69,9 +66,8 @@ class OfPenstock(programs.InFolder):
     def test_values_of_options(self):
         for name in ("[x]", "[a,b]", "[]", "++"):
             with self.subTest(name=name):
-                done = self.run_here(
-                    "penstock", "cat", *programs.BACKEND, "--quiet", "--out", name, "["
-                )
+                done = self.run_here("penstock", "cat", *programs.BACKEND, "--quiet", "--out", name,
+                                     "[")
                 self.assertEqual((done.returncode, done.stderr), (0, b""))
                 self.assertEqual((self.folder / name).read_text(), "in [\n")
                 done = self.run_here("penstock", "cat", "--backend", name, "[")
@@ -99,9 +95,7 @@ class OfGrep(programs.InFolder):
         for words, count in (("words", 3), ("[words]", 1)):
             done = programs.must_run(
                 *["penstock-grep", *programs.BACKEND, "--json", "--out", "[counts]"],
-                *["--dict", words, "[x]"],
-                cwd=self.folder,
-            )
+                *["--dict", words, "[x]"], cwd=self.folder)
             self.assertEqual(json.loads(done.stdout)["files"], 1)
             lines = (self.folder / "[counts]").read_text().splitlines()
             self.assertEqual(len(lines), 1)
@@ -116,9 +110,7 @@ class OfMatch(programs.InFolder):
             programs.write_images(self.folder / name, count)
         done = programs.must_run(
             *["penstock-match", *programs.BACKEND, "--json", "--threshold", "0.5"],
-            *["--out", "[out]", "[x]", "[]"],
-            cwd=self.folder,
-        )
+            *["--out", "[out]", "[x]", "[]"], cwd=self.folder)
         report = json.loads(done.stdout)
         self.assertIn(5, report.values())
         self.assertTrue((self.folder / "[out]").exists())

@@ -33,21 +33,12 @@ def makers(folder):
     a, b = folder / "first", folder / "second"
     all_of_them = [
         (["penstock-matrix", "make-vector", "--rows", 3, "--cols", 3, "-o", a, "-x", b], [a, b]),
-        (
-            ["penstock-matrix", "make-product", "--m", 3, "--n", 3, "--k", 3, "-a", a, "-b", b],
-            [a, b],
-        ),
-        (
-            ["penstock", "trace", "generate", "-o", a, "--data", b, "--pages", 3, "--accesses", 3],
-            [a, b],
-        ),
-        (
-            [
-                *["penstock-stitch", "make", "-o", a, "--rows", 1, "--columns", 1],
-                *["--tile", "64x48"],
-            ],
-            [a],
-        ),
+        (["penstock-matrix", "make-product", "--m", 3, "--n", 3, "--k", 3, "-a", a, "-b",
+          b], [a, b]),
+        (["penstock", "trace", "generate", "-o", a, "--data", b, "--pages", 3, "--accesses",
+          3], [a, b]),
+        ([*["penstock-stitch", "make", "-o", a, "--rows", 1, "--columns", 1],
+          *["--tile", "64x48"]], [a])
     ]
     return [made for made in all_of_them if programs.is_there(made[0][0])]
 
@@ -102,25 +93,17 @@ class Rights(programs.InFolder):
             shutil.copy(programs.BIN / "penstock", program)
             program.chmod(0o755)
         self.folder.chmod(0o777)
-        programs.must_run(
-            *[program, "cat", source, "--out", out, "--quiet", *programs.BACKEND],
-            user=OTHER,
-            group=OTHER,
-            extra_groups=groups,
-        )
+        programs.must_run(*[program, "cat", source, "--out", out, "--quiet", *programs.BACKEND],
+                          user=OTHER, group=OTHER, extra_groups=groups)
 
     def test_no_rights_are_gained_where_the_owner_is_lost(self):
         source, out = self.folder / "source", self.folder / "out"
         source.write_bytes(b"newer")
         # A group that is lost: members of the new one were others, and its own are others now.
-        for mode, groups, group, expected in (
-            (0o6777, (), OTHER, 0o777),
-            (0o606, (), OTHER, 0o600),
-            (0o646, (), OTHER, 0o644),
-            (0o666, (), OTHER, 0o666),
-            (0o2664, (GROUP,), GROUP, 0o664),
-            (0o660, (GROUP,), GROUP, 0o660),
-        ):
+        for mode, groups, group, expected in ((0o6777, (), OTHER, 0o777), (0o606, (), OTHER, 0o600),
+                                              (0o646, (), OTHER, 0o644), (0o666, (), OTHER, 0o666),
+                                              (0o2664, (GROUP, ), GROUP, 0o664), (0o660, (GROUP, ),
+                                                                                  GROUP, 0o660)):
             with self.subTest(mode=oct(mode), groups=groups):
                 out.write_bytes(b"older")
                 give(out, mode)
@@ -134,9 +117,8 @@ class Rights(programs.InFolder):
             return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *each) for each in entries)
 
         name, no_id = "system.posix_acl_access", 0xFFFFFFFF
-        one_user = listed(
-            *[(1, 6, no_id), (2, 6, 4000), (4, 0, no_id), (16, 6, no_id), (32, 0, no_id)]
-        )
+        one_user = listed(*[(1, 6, no_id), (2, 6, 4000), (4, 0, no_id), (16, 6,
+                                                                         no_id), (32, 0, no_id)])
         source, out = self.folder / "source", self.folder / "out"
         source.write_bytes(b"newer")
         out.write_bytes(b"older")
@@ -161,8 +143,7 @@ class Rights(programs.InFolder):
 
     def one_file_cases(self, out):
         return [
-            case
-            for case in programs.cases(self.inputs, out)
+            case for case in programs.cases(self.inputs, out)
             if case.name not in ("cp", "collage index")  # in place; a folder
         ]
 
@@ -206,10 +187,8 @@ class Rights(programs.InFolder):
     def test_file_is_private_until_it_is_whole(self):
         """Also with a name of its own beside its place."""
         out = self.folder / "trace"
-        process = programs.start(
-            *["penstock", "trace", "generate", "-o", out, "--pages", 10],
-            *["--accesses", 10_000_000_000, "--data", self.folder / "data"],
-        )
+        process = programs.start(*["penstock", "trace", "generate", "-o", out, "--pages", 10],
+                                 *["--accesses", 10_000_000_000, "--data", self.folder / "data"])
         self.addCleanup(lambda: (process.kill(), process.communicate()))
         while not list(self.folder.glob(".penstock.*")) and process.poll() is None:
             pass
@@ -258,9 +237,7 @@ class Closes(programs.InFolder):
                 continue  # in place; a folder
             with self.subTest(case=case.name):
                 case.made.write_bytes(b"older")
-                ran = programs.run(
-                    case.program, *case.arguments, "--quiet", env=self.environment
-                )
+                ran = programs.run(case.program, *case.arguments, "--quiet", env=self.environment)
                 self.assert_no_room(ran, case.made)
                 case.made.unlink()
 
@@ -269,10 +246,8 @@ class Closes(programs.InFolder):
         for arguments, files in makers(self.folder):
             for failing in files:
                 with self.subTest(arguments=arguments[:3], failing=failing.name):
-                    there = [
-                        (self.place if path == failing else self.folder) / path.name
-                        for path in files
-                    ]
+                    there = [(self.place if path == failing else self.folder) / path.name
+                             for path in files]
                     for path in there:
                         path.write_bytes(b"older")
                     given = [dict(zip(files, there)).get(each, each) for each in arguments]
@@ -288,13 +263,11 @@ class Closes(programs.InFolder):
             if case.name not in ("grep", "match", "cat"):
                 continue
             at = case.arguments.index("--out")
-            given = case.arguments[:at] + case.arguments[at + 2 :]
+            given = case.arguments[:at] + case.arguments[at + 2:]
             for more in ([], ["--out", "/dev/stdout"]):
                 with self.subTest(case=case.name, more=more), open(out, "wb") as stream:
-                    ran = programs.run(
-                        *[case.program, *given, *more, "--quiet"],
-                        env=self.environment, stdout=stream, stderr=subprocess.PIPE,
-                    )
+                    ran = programs.run(*[case.program, *given, *more, "--quiet"],
+                                       env=self.environment, stdout=stream, stderr=subprocess.PIPE)
                     self.assertEqual(ran.returncode, 1, ran.stderr)
                     self.assert_one_line(ran.stderr, "EDQUOT")
 
@@ -327,13 +300,11 @@ class Inputs(programs.InFolder):
                 with self.subTest(out=out):
                     self.refused(
                         *[path, path, "penstock-grep", "--dict", words, tree, "--out", out],
-                        *programs.BACKEND,
-                    )
+                        *programs.BACKEND)
         new = tree / "below" / "new"
         for _ in range(2):  # what is not there yet is none of the files that are searched
-            programs.must_run(
-                "penstock-grep", "--dict", words, text, "--out", new, *programs.BACKEND
-            )
+            programs.must_run("penstock-grep", "--dict", words, text, "--out", new,
+                              *programs.BACKEND)
         self.assertEqual(new.read_text(), f"one\t{text}\t1\n")
 
     def test_match(self):
@@ -344,8 +315,7 @@ class Inputs(programs.InFolder):
                 with self.subTest(out=out):
                     self.refused(
                         *[path, path, "penstock-match", queries, self.inputs / "images", database],
-                        *["--threshold", 0.5, "--out", out, *programs.BACKEND],
-                    )
+                        *["--threshold", 0.5, "--out", out, *programs.BACKEND])
 
     def test_collage(self):
         picture = programs.write_ppm(self.folder / "picture.ppm", 64, 64)
@@ -358,8 +328,7 @@ class Inputs(programs.InFolder):
                 with self.subTest(out=out):
                     self.refused(
                         *[path, path, "penstock-collage", "make", picture, library, "-o", out],
-                        *programs.BACKEND,
-                    )
+                        *programs.BACKEND)
 
 
 class TwoOutputs(programs.InFolder):
@@ -375,15 +344,8 @@ class TwoOutputs(programs.InFolder):
         old = self.folder / "old"
         old.write_bytes(b"older")
         os.link(old, self.folder / "older")
-        return [
-            ("z", "z"),
-            ("z", "./z"),
-            (self.folder / "z", "z"),
-            ("real/z", "link/z"),
-            ("soft", "link/z"),
-            ("softer", "real/../soft"),
-            ("old", "older"),
-        ]
+        return [("z", "z"), ("z", "./z"), (self.folder / "z", "z"), ("real/z", "link/z"),
+                ("soft", "link/z"), ("softer", "real/../soft"), ("old", "older")]
 
     def test_one_file_for_two_outputs(self):
         names = self.same_names()
@@ -414,9 +376,7 @@ class TwoOutputs(programs.InFolder):
         (self.folder / "image.2").symlink_to("image.0")
         ran = programs.run(
             *["penstock", "trace", "generate", "-o", "t", "--pages", 3, "--accesses", 3],
-            *["--machines", 3, "--data", "image"],
-            cwd=self.folder,
-        )
+            *["--machines", 3, "--data", "image"], cwd=self.folder)
         self.assertEqual(ran.returncode, 1, ran.stderr)
         self.assert_one_line(ran.stderr, "'image.2' is 'image.0' too")
         self.assertEqual(os.listdir(self.folder), ["image.2"])

@@ -21,7 +21,7 @@ def environment(**more):
     """Without any PENSTOCK_* variable."""
     return {
         **{name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")},
-        **more,
+        **more
     }
 
 
@@ -32,9 +32,8 @@ def with_failing_close(folder, place):
     source = pathlib.Path(__file__).with_name("failing_close.cpp")
     subprocess.run([COMPILER, "-shared", "-fPIC", "-O1", "-o", library, source], check=True)
     options = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
-    return environment(
-        LD_PRELOAD=str(library), FAILING_CLOSE=f"{place}/", ASAN_OPTIONS=options.lstrip(":")
-    )
+    return environment(LD_PRELOAD=str(library), FAILING_CLOSE=f"{place}/",
+                       ASAN_OPTIONS=options.lstrip(":"))
 
 
 def is_there(program):
@@ -60,20 +59,14 @@ def must_run(program, *arguments, **more):
 def start(program, *arguments, **more):
     more.setdefault("env", environment())
     more.setdefault("stdin", subprocess.DEVNULL)
-    return subprocess.Popen(
-        [BIN / program, *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        **more,
-    )
+    return subprocess.Popen([BIN / program, *map(str, arguments)], stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, **more)
 
 
 def write_ppm(path, width, height, seed=1):
     row = bytes((seed * 37 + 5 * x) % 256 for x in range(3 * width))
-    path.write_bytes(
-        b"P6\n%d %d\n255\n" % (width, height)
-        + b"".join(row[y % 97 :] + row[: y % 97] for y in range(height))
-    )
+    path.write_bytes(b"P6\n%d %d\n255\n" % (width, height) + b"".join(row[y % 97:] + row[:y % 97]
+                                                                      for y in range(height)))
     return path
 
 
@@ -81,9 +74,8 @@ def write_images(path, count, side=8):
     """A file for penstock-match: docs/apps/match.md."""
     stride = side * side
     head = struct.pack("<8sIIQIIIIQ", b"PIMAGES1", 1, 64, count, side, side, 1, stride, 4096)
-    numbers = struct.pack(
-        f"<{count * stride}f", *((7 * i % 101) / 101 for i in range(count * stride))
-    )
+    numbers = struct.pack(f"<{count * stride}f",
+                          *((7 * i % 101) / 101 for i in range(count * stride)))
     path.write_bytes(head.ljust(4096, b"\0") + numbers)
     return path
 
@@ -92,12 +84,8 @@ class Case:
     """One way to run a program: what it reads, and the file that it makes."""
 
     def __init__(self, name, program, arguments, made=None):
-        self.name, self.program, self.arguments, self.made = (
-            name,
-            program,
-            list(map(str, arguments)),
-            made,
-        )
+        self.name, self.program, self.arguments, self.made = (name, program,
+                                                              list(map(str, arguments)), made)
 
 
 # Of the matrices that are multiplied with each other.
@@ -106,29 +94,10 @@ SIZES = ["--m", 20, "--n", 30, "--k", 40]
 
 def fill_with_matrices(folder):
     if is_there("penstock-matrix"):
-        must_run(
-            "penstock-matrix",
-            "make-vector",
-            "--rows",
-            40,
-            "--cols",
-            50,
-            "-o",
-            folder / "A",
-            "-x",
-            folder / "x",
-            "--quiet",
-        )
-        must_run(
-            "penstock-matrix",
-            "make-product",
-            *SIZES,
-            "-a",
-            folder / "MA",
-            "-b",
-            folder / "MB",
-            "--quiet",
-        )
+        must_run("penstock-matrix", "make-vector", "--rows", 40, "--cols", 50, "-o", folder / "A",
+                 "-x", folder / "x", "--quiet")
+        must_run("penstock-matrix", "make-product", *SIZES, "-a", folder / "MA", "-b",
+                 folder / "MB", "--quiet")
 
 
 def fill(folder):
@@ -143,109 +112,46 @@ def fill(folder):
     write_images(folder / "images", 20)
     fill_with_matrices(folder)
     if is_there("penstock-stitch"):
-        must_run(
-            "penstock-stitch",
-            "make",
-            "-o",
-            folder / "tiles",
-            "--rows",
-            2,
-            "--columns",
-            2,
-            "--tile",
-            "64x48",
-            "--quiet",
-        )
+        must_run("penstock-stitch", "make", "-o", folder / "tiles", "--rows", 2, "--columns", 2,
+                 "--tile", "64x48", "--quiet")
     if is_there("penstock-sssp"):
-        must_run(
-            "penstock-sssp",
-            "make",
-            "-o",
-            folder / "graph",
-            "--vertices",
-            100,
-            "--edges",
-            1000,
-            "--quiet",
-        )
+        must_run("penstock-sssp", "make", "-o", folder / "graph", "--vertices", 100, "--edges",
+                 1000, "--quiet")
     if is_there("penstock-collage"):
         must_run("penstock-collage", "index", pictures, "-o", folder / "library", "--quiet")
     if is_there("penstock"):
-        must_run(
-            "penstock",
-            "trace",
-            "generate",
-            "-o",
-            folder / "trace",
-            "--pages",
-            10,
-            "--accesses",
-            30,
-            "--data",
-            folder / "trace.data",
-            "--quiet",
-        )
+        must_run("penstock", "trace", "generate", "-o", folder / "trace", "--pages", 10,
+                 "--accesses", 30, "--data", folder / "trace.data", "--quiet")
 
 
 def cases(folder, out):
     """Every program that makes a file, with a small result at `out`."""
     f = folder
     all_of_them = [
-        Case(
-            "grep",
-            "penstock-grep",
-            ["--dict", f / "words", "--out", out, f / "text", *BACKEND],
-            out,
-        ),
-        Case(
-            "match",
-            "penstock-match",
-            [f / "images", f / "images", "--threshold", 0.5, "--out", out, *BACKEND],
-            out,
-        ),
-        Case(
-            "matrix vector",
-            "penstock-matrix",
-            ["vector", f / "A", f / "x", "-o", out, *BACKEND],
-            out,
-        ),
-        Case(
-            "matrix product",
-            "penstock-matrix",
-            ["product", f / "MA", f / "MB", *SIZES, "-o", out, *BACKEND],
-            out,
-        ),
+        Case("grep", "penstock-grep", ["--dict", f / "words", "--out", out, f / "text", *BACKEND],
+             out),
+        Case("match", "penstock-match",
+             [f / "images", f / "images", "--threshold", 0.5, "--out", out, *BACKEND], out),
+        Case("matrix vector", "penstock-matrix", ["vector", f / "A", f / "x", "-o", out, *BACKEND],
+             out),
+        Case("matrix product", "penstock-matrix",
+             ["product", f / "MA", f / "MB", *SIZES, "-o", out, *BACKEND], out),
         Case("stitch", "penstock-stitch", ["run", f / "tiles", "-o", out, *BACKEND], out),
-        Case(
-            "sssp run",
-            "penstock-sssp",
-            ["run", f / "graph", "-o", out, "--no-mount", *BACKEND],
-            out,
-        ),
-        Case(
-            "sssp make", "penstock-sssp", ["make", "-o", out, "--vertices", 50, "--edges", 200], out
-        ),
-        Case(
-            "collage make",
-            "penstock-collage",
-            ["make", f / "pictures" / "1.ppm", f / "library", "-o", str(out) + ".ppm", *BACKEND],
-            pathlib.Path(str(out) + ".ppm"),
-        ),
+        Case("sssp run", "penstock-sssp", ["run", f / "graph", "-o", out, "--no-mount", *BACKEND],
+             out),
+        Case("sssp make", "penstock-sssp", ["make", "-o", out, "--vertices", 50, "--edges", 200],
+             out),
+        Case("collage make", "penstock-collage",
+             ["make", f / "pictures" / "1.ppm", f / "library", "-o",
+              str(out) + ".ppm", *BACKEND], pathlib.Path(str(out) + ".ppm")),
         Case("collage index", "penstock-collage", ["index", f / "pictures", "-o", out], out),
-        Case(
-            "trace generate",
-            "penstock",
-            ["trace", "generate", "-o", out, "--pages", 10, "--accesses", 30, "--file", "any"],
-            out,
-        ),
-        Case(
-            "trace convert",
-            "penstock",
-            ["trace", "convert", f / "trace", "-o", out, "--binary"],
-            out,
-        ),
+        Case("trace generate", "penstock",
+             ["trace", "generate", "-o", out, "--pages", 10, "--accesses", 30, "--file", "any"],
+             out),
+        Case("trace convert", "penstock", ["trace", "convert", f / "trace", "-o", out, "--binary"],
+             out),
         Case("cat", "penstock", ["cat", f / "text", "--out", out, *BACKEND], out),
-        Case("cp", "penstock", ["cp", f / "text", out, *BACKEND], out),
+        Case("cp", "penstock", ["cp", f / "text", out, *BACKEND], out)
     ]
     return [case for case in all_of_them if is_there(case.program)]
 

@@ -15,15 +15,8 @@ import programs
 
 # From a terminal, a shell, a supervisor, a limit, or another program by mistake.
 ENDING = [
-    signal.SIGHUP,
-    signal.SIGINT,
-    signal.SIGQUIT,
-    signal.SIGTERM,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-    signal.SIGALRM,
-    signal.SIGXCPU,
-    signal.SIGRTMIN + 3,
+    signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2,
+    signal.SIGALRM, signal.SIGXCPU, signal.SIGRTMIN + 3
 ]
 
 
@@ -65,9 +58,8 @@ class SignalsTest(programs.InFolder):
                 label = f"{program} {arguments[0]}: {number!r}, {twice=}"
                 with self.subTest(label):
                     child = programs.start(program, *arguments)
-                    wait_until(
-                        lambda: begun() or child.poll() is not None, f"{label}: nothing was begun"
-                    )
+                    wait_until(lambda: begun() or child.poll() is not None,
+                               f"{label}: nothing was begun")
                     self.assertIsNone(child.poll(), f"{label}: it was done too soon")
                     self.end(child, number, twice, label)
                     self.assertEqual(self.listing(), before, label)
@@ -87,112 +79,60 @@ class SignalsTest(programs.InFolder):
         pictures.mkdir()
         for i in range(4):
             programs.write_ppm(pictures / f"{i}.ppm", 900, 900, i)
-        self.check(
-            "penstock-collage",
-            ["index", pictures, "-o", self.folder / "lib", "--stride", 2],
-            self.begun_here(),
-        )
+        self.check("penstock-collage",
+                   ["index", pictures, "-o", self.folder / "lib", "--stride", 2], self.begun_here())
 
     def test_files_of_a_trace(self):
         self.need_room(1.1)
-        self.check(
-            "penstock",
-            [
-                "trace",
-                "generate",
-                "-o",
-                self.folder / "trace",
-                "--data",
-                self.folder / "data",
-                "--pages",
-                250_000,
-                "--accesses",
-                10_000_000_000,
-            ],
-            self.begun_here(),
-        )
+        self.check("penstock", [
+            "trace", "generate", "-o", self.folder / "trace", "--data", self.folder / "data",
+            "--pages", 250_000, "--accesses", 10_000_000_000
+        ], self.begun_here())
 
     def test_a_graph(self):
         self.need_room(1.7)
         self.check(
             "penstock-sssp",
-            [
-                "make",
-                "-o",
-                self.folder / "graph",
-                "--vertices",
-                1_000_000,
-                "--edges",
-                200_000_000,
-            ],
-            self.begun_here(),
-        )
+            ["make", "-o", self.folder / "graph", "--vertices", 1_000_000, "--edges", 200_000_000],
+            self.begun_here())
 
     def test_a_file_system_of_the_search(self):
-        if (
-            not programs.is_there("penstock-sssp")
-            or not pathlib.Path("/dev/fuse").exists()
-            or os.geteuid() != 0
-        ):
+        if (not programs.is_there("penstock-sssp") or not pathlib.Path("/dev/fuse").exists()
+                or os.geteuid() != 0):
             self.skipTest("no FUSE")
         os.environ["TMPDIR"] = str(self.folder)
         self.addCleanup(os.environ.pop, "TMPDIR")
         graph = self.folder / "data" / "graph"
         graph.parent.mkdir()
-        programs.must_run(
-            "penstock-sssp", "make", "-o", graph, "--vertices", 20000, "--edges", 400000, "--quiet"
-        )
-        self.check(
-            "penstock-sssp",
-            ["run", graph, "--updates", 30, "--rounds", 1000, "--quiet", *programs.BACKEND],
-            lambda: mounts_below(self.folder),
-        )
+        programs.must_run("penstock-sssp", "make", "-o", graph, "--vertices", 20000, "--edges",
+                          400000, "--quiet")
+        self.check("penstock-sssp",
+                   ["run", graph, "--updates", 30, "--rounds", 1000, "--quiet", *programs.BACKEND],
+                   lambda: mounts_below(self.folder))
         self.assertEqual(mounts_below(self.folder), [])
 
     def test_a_crash_leaves_no_mount(self):
-        if (
-            not programs.is_there("penstock-sssp")
-            or not pathlib.Path("/dev/fuse").exists()
-            or os.geteuid() != 0
-        ):
+        if (not programs.is_there("penstock-sssp") or not pathlib.Path("/dev/fuse").exists()
+                or os.geteuid() != 0):
             self.skipTest("no FUSE")
         os.environ["TMPDIR"] = str(self.folder)
         self.addCleanup(os.environ.pop, "TMPDIR")
         for number in (signal.SIGABRT, signal.SIGBUS, signal.SIGSEGV):
-            child = programs.start(
-                "penstock-sssp",
-                "run",
-                self.inputs / "graph",
-                "--updates",
-                30,
-                "--rounds",
-                1000,
-                "--quiet",
-                *programs.BACKEND,
-            )
-            wait_until(
-                lambda: mounts_below(self.folder) or child.poll() is not None, "nothing was mounted"
-            )
+            child = programs.start("penstock-sssp", "run", self.inputs / "graph", "--updates", 30,
+                                   "--rounds", 1000, "--quiet", *programs.BACKEND)
+            wait_until(lambda: mounts_below(self.folder) or child.poll() is not None,
+                       "nothing was mounted")
             child.send_signal(number)
             child.communicate(timeout=100)
-            self.assertEqual(
-                (child.returncode, mounts_below(self.folder), self.listing()), (-number, [], [])
-            )
+            self.assertEqual((child.returncode, mounts_below(self.folder), self.listing()),
+                             (-number, [], []))
 
     def test_nohup_keeps_a_program_running(self):
         if not programs.is_there("penstock-sssp"):
             self.skipTest("not built")
-        child = programs.start(
-            "penstock-sssp",
-            "run",
-            self.inputs / "graph",
-            "--no-mount",
-            "--rounds",
-            1000,
-            "--json",
-            *programs.BACKEND,
-            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
-        )
+        child = programs.start("penstock-sssp", "run", self.inputs / "graph", "--no-mount",
+                               "--rounds", 1000, "--json", *programs.BACKEND,
+                               preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
         for _ in range(20):
             child.send_signal(signal.SIGHUP)
             time.sleep(0.005)
@@ -205,9 +145,8 @@ class SignalsTest(programs.InFolder):
             read, write = os.pipe()
             os.close(read)
             with self.subTest(case=case.name):
-                ran = programs.run(
-                    case.program, *case.arguments, "--json", stdout=write, stderr=subprocess.PIPE
-                )
+                ran = programs.run(case.program, *case.arguments, "--json", stdout=write,
+                                   stderr=subprocess.PIPE)
                 os.close(write)
                 self.assertIn(ran.returncode, (0, 1))
                 self.assertNotIn(b"roken pipe", ran.stderr)
@@ -220,11 +159,8 @@ class SignalsTest(programs.InFolder):
                     case.made.unlink()
 
     def test_a_mount(self):
-        if (
-            not programs.is_there("penstock")
-            or not pathlib.Path("/dev/fuse").exists()
-            or os.geteuid() != 0
-        ):
+        if (not programs.is_there("penstock") or not pathlib.Path("/dev/fuse").exists()
+                or os.geteuid() != 0):
             self.skipTest("no FUSE")
         source, point = self.folder / "source", self.folder / "point"
         source.mkdir()
@@ -232,15 +168,12 @@ class SignalsTest(programs.InFolder):
         (source / "file").write_bytes(b"content")
         for number in ENDING + [signal.SIGPIPE]:
             child = programs.start("penstock", "mount", source, point)
-            wait_until(
-                lambda: mounts_below(point) or child.poll() is not None, "nothing was mounted"
-            )
+            wait_until(lambda: mounts_below(point) or child.poll() is not None,
+                       "nothing was mounted")
             self.assertEqual((point / "file").read_bytes(), b"content")
             child.send_signal(number)
-            if number in (
-                signal.SIGUSR1,
-                signal.SIGPIPE,
-            ):  # SIGUSR1 asks for progress, and SIGPIPE ends no mount
+            if number in (signal.SIGUSR1,
+                          signal.SIGPIPE):  # SIGUSR1 asks for progress, and SIGPIPE ends no mount
                 time.sleep(0.2)
                 self.assertEqual((point / "file").read_bytes(), b"content")
                 child.send_signal(signal.SIGTERM)
@@ -252,20 +185,16 @@ class SignalsTest(programs.InFolder):
     def test_a_mount_in_the_background(self):
         """Its working directory is another one, and the mount point was given as a relative
         path."""
-        if (
-            not programs.is_there("penstock")
-            or not pathlib.Path("/dev/fuse").exists()
-            or os.geteuid() != 0
-        ):
+        if (not programs.is_there("penstock") or not pathlib.Path("/dev/fuse").exists()
+                or os.geteuid() != 0):
             self.skipTest("no FUSE")
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         source, point = (kind + self.folder.name for kind in ("source-", "point-"))
         for name in (source, point):
             (self.folder / name).mkdir()
         for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGSEGV):
-            programs.must_run(
-                "penstock", "mount", "--background", source, point, cwd=self.folder, **quiet
-            )
+            programs.must_run("penstock", "mount", "--background", source, point, cwd=self.folder,
+                              **quiet)
             self.assertTrue(mounts_below(self.folder))
             wanted = [b"mount", b"--background", source.encode(), point.encode()]
             for process in filter(str.isdigit, os.listdir("/proc")):

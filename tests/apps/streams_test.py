@@ -54,30 +54,18 @@ class StreamsTest(programs.InFolder):
     def printing(self):
         """Commands whose result goes to standard output."""
         f = self.inputs
-        commands = [
-            [each, word]
-            for each in sorted(programs.BIN.glob("penstock*"))
-            for word in ("--help", "--version")
-            if each.name in PROGRAMS
-        ]
+        commands = [[each, word] for each in sorted(programs.BIN.glob("penstock*"))
+                    for word in ("--help", "--version") if each.name in PROGRAMS]
         if programs.is_there("penstock"):
-            commands += [
-                ["penstock", *words]
-                for words in (
-                    ["cat", f / "text", *programs.BACKEND],
-                    ["info", *programs.BACKEND],
-                    ["stat"],
-                    ["man"],
-                    ["completion", "bash"],
-                    ["trace", "show", f / "trace"],
-                    ["cat", "--help"],
-                    ["trace", "--help"],
-                )
-            ]
+            commands += [["penstock", *words]
+                         for words in (["cat", f / "text", *programs.BACKEND],
+                                       ["info", *programs.BACKEND], ["stat"], ["man"],
+                                       ["completion", "bash"], ["trace", "show", f / "trace"],
+                                       ["cat", "--help"], ["trace", "--help"])]
         for case in programs.cases(f, None):
             if case.name in ("grep", "match"):
                 at = case.arguments.index("--out")
-                given = case.arguments[:at] + case.arguments[at + 2 :]
+                given = case.arguments[:at] + case.arguments[at + 2:]
                 commands += [[case.program, *given]]
         return commands
 
@@ -87,10 +75,8 @@ class StreamsTest(programs.InFolder):
 
         with open("/dev/full", "wb") as full:
             for command in self.printing():
-                for reason, more in (
-                    ("Bad file descriptor (EBADF)", {"preexec_fn": close}),
-                    ("No space left on device (ENOSPC)", {"stdout": full}),
-                ):
+                for reason, more in (("Bad file descriptor (EBADF)", {"preexec_fn": close}),
+                                     ("No space left on device (ENOSPC)", {"stdout": full})):
                     with self.subTest(command=command, reason=reason):
                         ran = programs.run(*command, stderr=subprocess.PIPE, **more)
                         self.assertEqual(ran.returncode, 1, ran.stderr)
@@ -102,13 +88,9 @@ class StreamsTest(programs.InFolder):
         if not programs.is_there("penstock"):
             self.skipTest("not built")
         ran = run_without(
-            programs.Case(
-                "cat",
-                "penstock",
-                ["cat", self.inputs / "text", "--out", "/dev/stdout", *programs.BACKEND],
-            ),
-            (1,),
-        )
+            programs.Case("cat", "penstock",
+                          ["cat", self.inputs / "text", "--out", "/dev/stdout", *programs.BACKEND]),
+            (1,))
         self.assertEqual(ran.returncode, 1)
         self.assert_one_line(ran.stderr, "'/dev/stdout'", "give")
 
@@ -133,9 +115,8 @@ class StreamsTest(programs.InFolder):
                 log.write_bytes(b"older\n")
                 before = log.stat().st_ino
                 with self.subTest(case=case.name, name=name), log.open("ab") as stream:
-                    ran = programs.run(
-                        case.program, *arguments, "--quiet", stdout=stream, stderr=subprocess.PIPE
-                    )
+                    ran = programs.run(case.program, *arguments, "--quiet", stdout=stream,
+                                       stderr=subprocess.PIPE)
                     found = log.read_bytes()
                     self.assertEqual(log.stat().st_ino, before)
                     if ran.returncode == 0:
@@ -154,14 +135,12 @@ class StreamsTest(programs.InFolder):
             if case.name == "collage index":
                 continue  # a folder
             arguments = [
-                str(link) if argument == str(case.made) else argument
-                for argument in case.arguments
+                str(link) if argument == str(case.made) else argument for argument in case.arguments
             ]
             log.write_bytes(b"older\n")
             with self.subTest(case=case.name), log.open("ab") as stream:
-                ran = programs.run(
-                    case.program, *arguments, "--json", stdout=stream, stderr=subprocess.PIPE
-                )
+                ran = programs.run(case.program, *arguments, "--json", stdout=stream,
+                                   stderr=subprocess.PIPE)
                 self.assertIn(ran.returncode, (1, 2))
                 self.assert_one_line(ran.stderr, link, "give another name")
                 self.assertEqual(log.read_bytes(), b"older\n")
@@ -172,9 +151,8 @@ class StreamsTest(programs.InFolder):
             made.parent.mkdir(exist_ok=True)
             made.write_bytes(b"older\n")
             with self.subTest(arguments=arguments), made.open("ab") as stream:
-                ran = programs.run(
-                    program, *arguments, "--json", stdout=stream, stderr=subprocess.PIPE
-                )
+                ran = programs.run(program, *arguments, "--json", stdout=stream,
+                                   stderr=subprocess.PIPE)
                 self.assertIn(ran.returncode, (1, 2), ran.stderr)
                 self.assert_one_line(ran.stderr, made, "standard output", "give another name")
                 self.assertEqual(made.read_bytes(), b"older\n")
@@ -191,25 +169,17 @@ class StreamsTest(programs.InFolder):
         product = ["make-product", "--m", 3, "--n", 3, "--k", 3]
         images = ["make", place, "--queries", 1, "--images", 1, "--shape", "8x8"]
         trace = ["trace", "generate", "--pages", 3, "--accesses", 3]
-        found += [
-            ("penstock-matrix", [*vector, "-o", out, "-x", other], out),
-            ("penstock-matrix", [*vector, "-o", other, "-x", out], out),
-            ("penstock-matrix", [*product, "-a", out, "-b", other], out),
-            ("penstock-matrix", [*product, "-a", other, "-b", out], out),
-            (
-                "penstock-stitch",
-                ["make", "-o", out, "--rows", 1, "--columns", 1, "--tile", "64x48"],
-                out,
-            ),
-            ("penstock-match", images, place / "queries.images"),
-            ("penstock-match", images, place / "database-3.images"),
-            ("penstock", [*trace, "-o", other, "--data", out], out),
-            (
-                "penstock",
-                [*trace, "-o", other, "--data", out, "--machines", 2],
-                place / "out.1",
-            ),
-        ]
+        found += [("penstock-matrix", [*vector, "-o", out, "-x", other], out),
+                  ("penstock-matrix", [*vector, "-o", other, "-x", out], out),
+                  ("penstock-matrix", [*product, "-a", out, "-b", other], out),
+                  ("penstock-matrix", [*product, "-a", other, "-b", out], out),
+                  ("penstock-stitch",
+                   ["make", "-o", out, "--rows", 1, "--columns", 1, "--tile", "64x48"], out),
+                  ("penstock-match", images, place / "queries.images"),
+                  ("penstock-match", images, place / "database-3.images"),
+                  ("penstock", [*trace, "-o", other, "--data", out], out),
+                  ("penstock", [*trace, "-o", other, "--data", out, "--machines",
+                                2], place / "out.1")]
         return [each for each in found if programs.is_there(each[0])]
 
     def test_a_socket_gets_what_its_name_stands_for(self):
@@ -223,20 +193,11 @@ class StreamsTest(programs.InFolder):
                 ours, theirs = socket.socketpair()
                 with ours, theirs:
                     theirs.setblocking(is_blocking)
-                    child = subprocess.Popen(
-                        [
-                            programs.BIN / "penstock",
-                            "cat",
-                            self.folder / "data",
-                            "--out",
-                            "/dev/stdout",
-                            *programs.BACKEND,
-                        ],
-                        env=programs.environment(),
-                        stdin=subprocess.DEVNULL,
-                        stdout=theirs,
-                        stderr=subprocess.PIPE,
-                    )
+                    child = subprocess.Popen([
+                        programs.BIN / "penstock", "cat", self.folder / "data", "--out",
+                        "/dev/stdout", *programs.BACKEND
+                    ], env=programs.environment(), stdin=subprocess.DEVNULL, stdout=theirs,
+                                             stderr=subprocess.PIPE)
                     theirs.close()
                     with ours.makefile("rb") as got:
                         found = got.read()
@@ -254,17 +215,13 @@ class StreamsTest(programs.InFolder):
             number = stream.fileno()
             programs.must_run(
                 *["penstock", "cat", *programs.BACKEND, "--quiet", self.inputs / "text"],
-                *["--out", f"/dev/fd/{number}"],
-                pass_fds=[number],
-            )
+                *["--out", f"/dev/fd/{number}"], pass_fds=[number])
         self.assertEqual(log.read_bytes(), b"older\n" + text)
         with log.open("rb") as stream:
             number = stream.fileno()
             ran = programs.run(
                 *["penstock", "cat", *programs.BACKEND, "--quiet", self.inputs / "text"],
-                *["--out", f"/dev/fd/{number}"],
-                pass_fds=[number],
-            )
+                *["--out", f"/dev/fd/{number}"], pass_fds=[number])
         self.assertEqual(ran.returncode, 1)
         self.assert_one_line(ran.stderr, f"/dev/fd/{number}", "EBADF")
         self.assertEqual(log.read_bytes(), b"older\n" + text)
@@ -274,22 +231,10 @@ class StreamsTest(programs.InFolder):
             self.skipTest("not built")
         for closed in CLOSED:
             names = [self.folder / f"trace{closed}", self.folder / f"data{closed}"]
-            case = programs.Case(
-                "generate",
-                "penstock",
-                [
-                    "trace",
-                    "generate",
-                    "-o",
-                    names[0],
-                    "--data",
-                    names[1],
-                    "--pages",
-                    10,
-                    "--accesses",
-                    30,
-                ],
-            )
+            case = programs.Case("generate", "penstock", [
+                "trace", "generate", "-o", names[0], "--data", names[1], "--pages", 10,
+                "--accesses", 30
+            ])
             with self.subTest(closed=closed):
                 ran = run_without(case, closed, "--json")
                 self.assertEqual(ran.returncode, 1 if 1 in closed else 0)
@@ -300,8 +245,7 @@ class StreamsTest(programs.InFolder):
         for case in programs.cases(self.inputs, self.folder / "out"):
             run_without(case, (0, 1, 2), "--json")
         self.assertEqual(
-            {path: path.read_bytes() for path in self.inputs.iterdir() if path.is_file()}, before
-        )
+            {path: path.read_bytes() for path in self.inputs.iterdir() if path.is_file()}, before)
 
 
 if __name__ == "__main__":

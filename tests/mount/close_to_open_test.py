@@ -22,9 +22,8 @@ import tempfile
 import time
 
 PROGRAMS = {
-    "own": (),
-    "moosefs": ("ip", "mfsmaster", "mfschunkserver", "mfsmount"),
-    "glusterfs": ("ip", "glusterfsd", "glusterfs"),
+    "own": (), "moosefs": ("ip", "mfsmaster", "mfschunkserver", "mfsmount"),
+    "glusterfs": ("ip", "glusterfsd", "glusterfs")
 }
 PORTS = {"loggers": 29419, "chunks": 29420, "clients": 29421, "data": 29422}
 ADDRESS = "10.77.0.{}"
@@ -36,14 +35,9 @@ def skip(why):
 
 
 def run(*command, check=True):
-    return subprocess.run(
-        [str(word) for word in command],
-        check=check,
-        timeout=600,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
+    return subprocess.run([str(word) for word in command], check=check, timeout=600,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.PIPE)
 
 
 def wait_for(condition, what, process=None, seconds=600):
@@ -60,12 +54,8 @@ class Machine:
     """A namespace in which a program has mounted something at `point`."""
 
     def __init__(self, command, point, log):
-        self.process = subprocess.Popen(
-            [str(word) for word in command],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-        )
+        self.process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL,
+                                        stdout=log, stderr=log)
         table = pathlib.Path(f"/proc/{self.process.pid}/mountinfo")
 
         def is_mounted():
@@ -101,13 +91,8 @@ class OwnServer:
         self.point.mkdir()
         for _ in range(2):
             self.machines.append(
-                Machine(
-                    ["unshare", "-m", "-n", "--propagation", "private", server]
-                    + [source, self.point, ahead_ms, 1000],
-                    self.point,
-                    self.log,
-                )
-            )
+                Machine(["unshare", "-m", "-n", "--propagation", "private", server]
+                        + [source, self.point, ahead_ms, 1000], self.point, self.log))
 
     def end(self):
         for machine in self.machines:
@@ -151,13 +136,8 @@ class Served:
 
     def start_server(self, *command):
         self.servers.append(
-            subprocess.Popen(
-                ["ip", "netns", "exec", self.names[0], *map(str, command)],
-                stdin=subprocess.DEVNULL,
-                stdout=self.log,
-                stderr=self.log,
-            )
-        )
+            subprocess.Popen(["ip", "netns", "exec", self.names[0], *map(str, command)],
+                             stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log))
         time.sleep(1)
 
     def start_client(self, name):
@@ -202,15 +182,12 @@ class MooseFS(Served):
             + f"TOPOLOGY_FILENAME = {folder / 'topology.cfg'}\n"
             + "".join(f"{name}_LISTEN_HOST = {host}\n" for name in ("MATOML", "MATOCS", "MATOCL"))
             + f"MATOML_LISTEN_PORT = {PORTS['loggers']}\nMATOCS_LISTEN_PORT = {PORTS['chunks']}\n"
-            + f"MATOCL_LISTEN_PORT = {PORTS['clients']}\n"
-        )
+            + f"MATOCL_LISTEN_PORT = {PORTS['clients']}\n")
         (folder / "chunks.cfg").write_text(
-            common
-            + f"DATA_PATH = {folder / 'chunks'}\nHDD_CONF_FILENAME = {folder / 'disk.cfg'}\n"
+            common + f"DATA_PATH = {folder / 'chunks'}\nHDD_CONF_FILENAME = {folder / 'disk.cfg'}\n"
             + f"MASTER_HOST = {host}\nMASTER_PORT = {PORTS['chunks']}\n"
             + f"CSSERV_LISTEN_HOST = {host}\nCSSERV_LISTEN_PORT = {PORTS['data']}\n"
-            + "HDD_LEAVE_SPACE_DEFAULT = 64MiB\nHDD_FSYNC_BEFORE_CLOSE = 0\n"
-        )
+            + "HDD_LEAVE_SPACE_DEFAULT = 64MiB\nHDD_FSYNC_BEFORE_CLOSE = 0\n")
         for program, settings in (("mfsmaster", "master.cfg"), ("mfschunkserver", "chunks.cfg")):
             self.start_server(program, "-f", "-c", folder / settings, "start")
 
@@ -225,36 +202,18 @@ class GlusterFS(Served):
     def start_servers(self):
         (self.folder / "brick").mkdir()
         brick = self.graph(
-            "brick",
-            ("storage/posix", {"directory": self.folder / "brick", "ctime": "on"}),
-            ("features/locks", {}),
-            ("performance/io-threads", {}),
-            (
-                "protocol/server",
-                {
-                    "transport-type": "tcp",
-                    "transport.socket.bind-address": ADDRESS.format(1),
-                    "transport.socket.listen-port": PORTS["data"],
-                    "auth.addr.brick2.allow": "*",
-                },
-            ),
-        )
+            "brick", ("storage/posix", {"directory": self.folder / "brick", "ctime": "on"}),
+            ("features/locks", {}), ("performance/io-threads", {}), ("protocol/server", {
+                "transport-type": "tcp", "transport.socket.bind-address": ADDRESS.format(1),
+                "transport.socket.listen-port": PORTS["data"], "auth.addr.brick2.allow": "*"
+            }))
         self.start_server("glusterfsd", "-N", "-f", brick, "-l", self.folder / "brick.log")
 
     def client_command(self):
-        client = self.graph(
-            "client",
-            (
-                "protocol/client",
-                {
-                    "transport-type": "tcp",
-                    "remote-host": ADDRESS.format(1),
-                    "remote-port": PORTS["data"],
-                    "remote-subvolume": "brick2",
-                },
-            ),
-            ("features/utime", {}),
-        )
+        client = self.graph("client", ("protocol/client", {
+            "transport-type": "tcp", "remote-host": ADDRESS.format(1), "remote-port": PORTS["data"],
+            "remote-subvolume": "brick2"
+        }), ("features/utime", {}))
         log = self.folder / "client.log"
         return ["glusterfs", "-N", "-f", client, "-l", log, "--fopen-keep-cache=off", self.point]
 
@@ -287,25 +246,18 @@ def take_turns(a, b, options, point, clock_ms):
     """The reader's exit status and report."""
     to_reader, to_writer = os.pipe(), os.pipe()
     common = [point / "data", options.rounds, options.rests]
-    writer = subprocess.Popen(
-        a.inside(options.program, "writer", *common),
-        stdin=to_writer[0],
-        stdout=to_reader[1],
-        stderr=subprocess.PIPE,
-    )
+    writer = subprocess.Popen(a.inside(options.program, "writer", *common), stdin=to_writer[0],
+                              stdout=to_reader[1], stderr=subprocess.PIPE)
     reader = subprocess.Popen(
         b.inside(options.program, "reader", *common, clock_ms, options.rule, options.trust),
-        stdin=to_reader[0],
-        stdout=to_writer[1],
-        stderr=subprocess.PIPE,
-    )
+        stdin=to_reader[0], stdout=to_writer[1], stderr=subprocess.PIPE)
     for fd in to_reader + to_writer:
         os.close(fd)
     told = reader.communicate()[1].decode()
     writer_told = writer.communicate()[1].decode()
     if writer.returncode != 0 or "{" not in told:
         sys.exit(f"FAILED: writer {writer.returncode}: {writer_told}; reader: {told}")
-    return reader.returncode, json.loads(told[told.index("{") :].splitlines()[0])
+    return reader.returncode, json.loads(told[told.index("{"):].splitlines()[0])
 
 
 def main():
@@ -324,13 +276,9 @@ def main():
     folder = pathlib.Path(tempfile.mkdtemp(prefix="penstock-close-to-open-"))
     files = None
     try:
-        files = (
-            OwnServer(folder, options.server, options.ahead)
-            if options.file_system == "own"
-            else {"moosefs": MooseFS, "glusterfs": GlusterFS}[options.file_system](
-                folder, options.ahead
-            )
-        )
+        files = (OwnServer(folder, options.server, options.ahead) if options.file_system == "own"
+                 else {"moosefs": MooseFS, "glusterfs": GlusterFS}[options.file_system](
+                     folder, options.ahead))
         code, report = take_turns(*files.machines, options, files.point, files.clock_ms)
     except RuntimeError as error:
         told = (folder / "server.log").read_text()

@@ -32,11 +32,8 @@ def lowered_limits(soft, hard, drop):
 
     def act():
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        if (
-            drop
-            and has_right(CAP_SYS_RESOURCE)
-            and libc.prctl(PR_CAPBSET_DROP, CAP_SYS_RESOURCE, 0, 0, 0) != 0
-        ):
+        if (drop and has_right(CAP_SYS_RESOURCE)
+                and libc.prctl(PR_CAPBSET_DROP, CAP_SYS_RESOURCE, 0, 0, 0) != 0):
             os._exit(99)
 
     return act
@@ -58,8 +55,7 @@ def run_cp(origin, target):
 def has_right(number):
     with open("/proc/self/status") as facts:
         return any(
-            int(line.split()[1], 16) >> number & 1 for line in facts if line.startswith("CapEff")
-        )
+            int(line.split()[1], 16) >> number & 1 for line in facts if line.startswith("CapEff"))
 
 
 def limit_of(process):
@@ -74,11 +70,10 @@ class FileHandle(ctypes.Structure):
 def handle_of(path):
     """What a file is found by without a name (NFS servers, fanotify)."""
     handle, mount = FileHandle(128), ctypes.c_int()
-    if libc.name_to_handle_at(
-        -100, os.fsencode(path), ctypes.byref(handle), ctypes.byref(mount), 0
-    ):
+    if libc.name_to_handle_at(-100, os.fsencode(path), ctypes.byref(handle), ctypes.byref(mount),
+                              0):
         raise OSError(ctypes.get_errno(), "name_to_handle_at")
-    return bytes(handle.data[: handle.bytes])
+    return bytes(handle.data[:handle.bytes])
 
 
 def mapped_by(process):
@@ -158,10 +153,9 @@ class Promises(unittest.TestCase):
         with mounted.Mount(self.source, self.point):
             first, second = Other(Locker(self.point / "f")), Other(Locker(self.point / "f"))
             below = Other(Locker(self.source / "f"))
-            for kind, lock, other, apart in (
-                ("flock", "flock", "flock", None),
-                ("record", "record 10 20", "record 29 5", "record 30 5"),
-            ):
+            for kind, lock, other, apart in (("flock", "flock", "flock", None),
+                                             ("record", "record 10 20", "record 29 5",
+                                              "record 30 5")):
                 self.assertEqual(first.ask(lock), "done", kind)
                 self.assertEqual(second.ask(other), DENIED, kind)
                 if apart:
@@ -179,9 +173,8 @@ class Promises(unittest.TestCase):
             self.assertEqual(second.ask("record 0 100"), "done")
             self.assertEqual(first.ask("flock"), "done", "the two kinds do not meet")
             second.end()
-            self.assertEqual(
-                first.ask("record 0 100"), "done", "the end of a program gives it back"
-            )
+            self.assertEqual(first.ask("record 0 100"), "done",
+                             "the end of a program gives it back")
             first.end()
             below.end()
 
@@ -202,11 +195,9 @@ class Promises(unittest.TestCase):
 
     def test_at_the_limit_nothing_is_made_that_is_told_as_an_error(self):
         makers = {
-            "folder": os.mkdir,
-            "link": lambda path: os.symlink("x", path),
-            "pipe": os.mkfifo,
+            "folder": os.mkdir, "link": lambda path: os.symlink("x", path), "pipe": os.mkfifo,
             "name": lambda path: os.link(self.point / "f0", path),
-            "file": lambda path: os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)),
+            "file": lambda path: os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
         }
         (self.source / "known").mkdir()
         for i in range(300):
@@ -222,9 +213,7 @@ class Promises(unittest.TestCase):
                 os.unlink(self.point / f"f{i}")
                 self.assertTrue(
                     mounted.wait_until(
-                        lambda n=name: code_of(lambda: os.lstat(known / n)) == "ENOENT"
-                    )
-                )
+                        lambda n=name: code_of(lambda: os.lstat(known / n)) == "ENOENT"))
                 if name != "file":
                     os.lstat(self.point / f"f{299 - i}")
                 self.assertEqual(code_of(lambda n=name, m=make: m(known / n)), "EMFILE")
@@ -251,16 +240,12 @@ class Promises(unittest.TestCase):
             fd = os.open(path, os.O_RDWR | os.O_CREAT)
             os.ftruncate(fd, bytes_)
             with mmap.mmap(fd, bytes_) as memory:
-                for i, look in enumerate(
-                    (
-                        lambda: os.lseek(fd, at, os.SEEK_DATA) == at,
-                        lambda: os.lseek(fd, at, os.SEEK_HOLE) > at + 9,
-                        lambda: run_cp(path, self.point / "b")[at : at + 10],
-                    )
-                ):
+                for i, look in enumerate((lambda: os.lseek(fd, at, os.SEEK_DATA) == at,
+                                          lambda: os.lseek(fd, at, os.SEEK_HOLE) > at + 9,
+                                          lambda: run_cp(path, self.point / "b")[at:at + 10])):
                     for _ in range(2):
                         path.read_bytes()
-                    memory[at : at + 10] = b"0123456789"
+                    memory[at:at + 10] = b"0123456789"
                     self.assertEqual(look(), True if i < 2 else b"0123456789")
                     at += 200000
             os.close(fd)
@@ -277,12 +262,13 @@ class Promises(unittest.TestCase):
                     self.skipTest(f"no file handles here: {e}")
                 path.unlink()
             self.assertEqual(len(handles), 200)
-            numbers = [upper << 32 | lower for upper, lower in
-                       (struct.unpack("II", handle[:8]) for handle in handles)]
+            numbers = [
+                upper << 32 | lower
+                for upper, lower in (struct.unpack("II", handle[:8]) for handle in handles)
+            ]
             mapped = list(mapped_by(mount.process))
             self.assertEqual(
-                [number for number in numbers if any(number in each for each in mapped)], []
-            )
+                [number for number in numbers if any(number in each for each in mapped)], [])
 
     def test_a_folder_is_listed_whole_beyond_the_limit(self):
         for i in range(300):
@@ -307,26 +293,17 @@ class Promises(unittest.TestCase):
         os.mknod(self.source / "null", 0o666 | 0o020000, os.makedev(1, 3))
         with mounted.Mount(self.source, self.point):
             with open("/proc/self/mountinfo") as table:
-                options = next(
-                    line.split()[5].split(",")
-                    for line in table
-                    if line.split()[4] == str(self.point)
-                )
+                options = next(line.split()[5].split(",") for line in table
+                               if line.split()[4] == str(self.point))
             self.assertLessEqual({"nosuid", "nodev"}, set(options))
             self.assertEqual(
-                os.stat(self.point / "id").st_mode, os.stat(self.source / "id").st_mode
-            )
+                os.stat(self.point / "id").st_mode,
+                os.stat(self.source / "id").st_mode)
             self.assertEqual(os.stat(self.point / "null").st_rdev, os.makedev(1, 3))
             users = []
             for root in (self.source, self.point):
-                done = subprocess.run(
-                    [root / "id", "-u"],
-                    user=1001,
-                    group=1001,
-                    extra_groups=[],
-                    stdout=subprocess.PIPE,
-                    check=True,
-                )
+                done = subprocess.run([root / "id", "-u"], user=1001, group=1001, extra_groups=[],
+                                      stdout=subprocess.PIPE, check=True)
                 users.append(done.stdout.decode().strip())
             self.assertEqual(users[1], "1001")
             if users[0] != "0":
@@ -380,13 +357,12 @@ class Promises(unittest.TestCase):
 
     def test_an_older_kernel_that_keeps_copies_beside_a_buffer_is_named_once(self):
         has_agreement = tuple(
-            int(x) for x in re.match(r"(\d+)\.(\d+)", os.uname().release).groups()
-        ) >= (6, 6)
+            int(x) for x in re.match(r"(\d+)\.(\d+)",
+                                     os.uname().release).groups()) >= (6, 6)
         for i in range(3):
             (self.source / f"f{i}").write_bytes(bytes(5000))
-        mount = mounted.Mount(
-            self.source, self.point, *mounted.buffer_flags("gram", "1MiB", "1MiB")
-        )
+        mount = mounted.Mount(self.source, self.point,
+                              *mounted.buffer_flags("gram", "1MiB", "1MiB"))
         with mount:
             for i in range(3):
                 self.assertEqual((self.point / f"f{i}").read_bytes(), bytes(5000))

@@ -21,18 +21,12 @@ import unittest
 import mounted
 from lists_test import as_user
 
-
 libc = ctypes.CDLL(None, use_errno=True)
 
 
 def run(*command):
-    done = subprocess.run(
-        [str(argument) for argument in command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        check=False,
-        timeout=120,
-    )
+    done = subprocess.run([str(argument) for argument in command], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, check=False, timeout=120)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
@@ -46,10 +40,8 @@ def code_of(call):
 
 def every_name(root):
     return sorted(
-        os.path.relpath(os.path.join(at, name), root)
-        for at, folders, files in os.walk(root)
-        for name in folders + files
-    )
+        os.path.relpath(os.path.join(at, name), root) for at, folders, files in os.walk(root)
+        for name in folders + files)
 
 
 class Sources(unittest.TestCase):
@@ -95,27 +87,20 @@ class Sources(unittest.TestCase):
             self.assertEqual([list(which) for which in numbers.values() if len(which) != 1], [])
             self.assertEqual(
                 len(numbers),
-                len(
-                    {
-                        (os.lstat(self.source / name).st_dev, os.lstat(self.source / name).st_ino)
-                        for name in ["", *names]
-                    }
-                ),
-            )
+                len({(os.lstat(self.source / name).st_dev, os.lstat(self.source / name).st_ino)
+                     for name in ["", *names]}))
             self.assertEqual(
-                os.lstat(self.point / "a/linked").st_ino, os.lstat(self.point / "a/d0/f0").st_ino
-            )
+                os.lstat(self.point / "a/linked").st_ino,
+                os.lstat(self.point / "a/d0/f0").st_ino)
             first = {name: os.lstat(self.point / name).st_ino for name in names}
             time.sleep(1.2)  # how long names are believed
             self.assertEqual({name: os.lstat(self.point / name).st_ino for name in names}, first)
             for folder in ("a/d0", "b/c/d1"):
                 self.assertEqual(
-                    {entry.name: entry.inode() for entry in os.scandir(self.point / folder)},
-                    {
+                    {entry.name: entry.inode() for entry in os.scandir(self.point / folder)}, {
                         name: os.lstat(self.point / folder / name).st_ino
                         for name in os.listdir(self.point / folder)
-                    },
-                )
+                    })
 
     def test_an_empty_file_that_is_emptied_again_is_dated_as_in_the_source(self):
         def empty(path, way):
@@ -148,7 +133,7 @@ class Sources(unittest.TestCase):
                 os.ftruncate(fd, 30 << 20)
                 with mmap.mmap(fd, 30 << 20) as memory:
                     for at in range(0, 30 << 20, 1 << 16):
-                        memory[at : at + (1 << 16)] = b"x" * (1 << 16)
+                        memory[at:at + (1 << 16)] = b"x" * (1 << 16)
                         memory.flush(at, 1 << 16)
             for bytes_ in (1 << 16, 1 << 12):
                 with contextlib.suppress(OSError):
@@ -195,39 +180,24 @@ class Sources(unittest.TestCase):
     def test_programs_that_walk_go_everywhere(self):
         self.make_nested()
         with mounted.Mount(self.source, self.point):
-            for command in (
-                ["find", "."],
-                ["du", "-a", "--apparent-size", "."],
-                ["ls", "-R", "."],
-                ["find", ".", "-type", "f", "-size", "-2", "-links", "1"],
-            ):
+            for command in (["find", "."], ["du", "-a", "--apparent-size", "."], ["ls", "-R", "."],
+                            ["find", ".", "-type", "f", "-size", "-2", "-links", "1"]):
                 seen = []
                 for root in (self.source, self.point):
-                    done = subprocess.run(
-                        command,
-                        cwd=root,
-                        stdout=subprocess.PIPE,
-                        stderr=subprocess.PIPE,
-                        check=False,
-                        timeout=60,
-                    )
+                    done = subprocess.run(command, cwd=root, stdout=subprocess.PIPE,
+                                          stderr=subprocess.PIPE, check=False, timeout=60)
                     seen.append(
-                        (done.returncode, sorted(done.stdout.decode().split("\n")), done.stderr)
-                    )
+                        (done.returncode, sorted(done.stdout.decode().split("\n")), done.stderr))
                 self.assertEqual(seen[1], seen[0], command)
             code, _, text = run("cp", "-a", self.point, self.plain / "copy")
             self.assertEqual((code, text), (0, ""))
             self.assertEqual(every_name(self.plain / "copy"), every_name(self.source))
             code, _, text = run("chmod", "-R", "go-rwx", self.point)
             self.assertEqual((code, text), (0, ""))
-            self.assertEqual(
-                [
-                    name
-                    for name in every_name(self.source)
-                    if stat.S_IMODE(os.lstat(self.source / name).st_mode) & 0o77
-                ],
-                [],
-            )
+            self.assertEqual([
+                name for name in every_name(self.source)
+                if stat.S_IMODE(os.lstat(self.source / name).st_mode) & 0o77
+            ], [])
 
     def test_a_file_that_a_read_only_mount_also_shows_stays_read_only_there(self):
         (self.source / "open").mkdir()
@@ -236,17 +206,15 @@ class Sources(unittest.TestCase):
         self.assertEqual(run("mount", "-o", "remount,bind,ro", self.source / "shut")[0], 0)
         with mounted.Mount(self.source, self.point):
             (self.point / "open" / "f").write_text("abcd")
-            self.assertEqual(
-                code_of(lambda: os.open(self.point / "shut" / "f", os.O_WRONLY)), "EROFS"
-            )
+            self.assertEqual(code_of(lambda: os.open(self.point / "shut" / "f", os.O_WRONLY)),
+                             "EROFS")
             self.assertEqual(
                 code_of(lambda: os.open(self.point / "shut" / "g", os.O_WRONLY | os.O_CREAT)),
-                "EROFS",
-            )
+                "EROFS")
             self.assertEqual((self.point / "shut" / "f").read_text(), "abcd")
             self.assertEqual(
-                os.stat(self.point / "shut" / "f").st_ino, os.stat(self.point / "open" / "f").st_ino
-            )
+                os.stat(self.point / "shut" / "f").st_ino,
+                os.stat(self.point / "open" / "f").st_ino)
 
     def test_a_buffer_hears_of_changes_by_either_of_two_ways_to_a_file(self):
         ways = [self.source / "open", self.source / "shut"]
@@ -296,11 +264,8 @@ class Sources(unittest.TestCase):
             self.assertIn(code_of(lambda: os.stat(self.source / "f30 dead")),
                           [errno.errorcode[code] for code in mounted.DEAD])
             with mounted.Mount(self.source, self.point):
-                for listed in (
-                    os.listdir,
-                    lambda root: [entry.name for entry in os.scandir(root)],
-                    lambda root: run("ls", root)[1].split("\n")[:-1],
-                ):
+                for listed in (os.listdir, lambda root: [entry.name for entry in os.scandir(root)],
+                               lambda root: run("ls", root)[1].split("\n")[:-1]):
                     self.assertEqual(sorted(listed(self.point)), sorted(os.listdir(self.source)))
                 self.assertEqual(code_of(lambda: os.stat(self.point / "f30 dead")), "ENOTCONN")
                 self.assertEqual(run("ls", "-l", self.point)[1].count("\n"), 62)
@@ -320,15 +285,9 @@ class Sources(unittest.TestCase):
         self.mount_here("sysfs", self.source / "sys")
         me = os.getpid()
         with mounted.Mount(self.source, self.point, *flags):
-            for name in (
-                "proc/version",
-                "proc/filesystems",
-                "proc/devices",
-                f"proc/{me}/cmdline",
-                f"proc/{me}/maps",
-                "sys/kernel/mm/transparent_hugepage/enabled",
-                "sys/devices/system/cpu/possible",
-            ):
+            for name in ("proc/version", "proc/filesystems", "proc/devices", f"proc/{me}/cmdline",
+                         f"proc/{me}/maps", "sys/kernel/mm/transparent_hugepage/enabled",
+                         "sys/devices/system/cpu/possible"):
                 if not (self.source / name).exists():
                     continue
                 there = (self.source / name).read_bytes()
@@ -369,16 +328,12 @@ class Sources(unittest.TestCase):
             code_of(lambda: os.readlink(proc / str(other) / name))
             for name in ("exe", "cwd", "root")
         ]
+        out.append([
+            line.split()[25:29] for line in (proc / str(other) / "stat").read_text().split("\n")
+            if line
+        ])
         out.append(
-            [
-                line.split()[25:29]
-                for line in (proc / str(other) / "stat").read_text().split("\n")
-                if line
-            ]
-        )
-        out.append(
-            set((proc / "kallsyms").read_bytes()[:16]) if (proc / "kallsyms").exists() else None
-        )
+            set((proc / "kallsyms").read_bytes()[:16]) if (proc / "kallsyms").exists() else None)
         out.append(code_of(lambda: (proc / str(me) / "oom_score_adj").write_text("-900")))
         shutil.copyfile(proc / "filesystems", self.plain / "open" / "copy")  # sendfile
         out.append((self.plain / "open" / "copy").read_bytes()[:16])
@@ -392,13 +347,11 @@ class Sources(unittest.TestCase):
         self.addCleanup(lambda: (sleeper.kill(), sleeper.wait()))
         with mounted.Mount(self.source, self.point):
             for root in (self.point, self.source):
-                shutil.copyfile(
-                    root / "proc" / "filesystems", self.plain / "copy"
-                )  # root's reading leaves pages of it in the kernel
-            here, there = (
-                as_user("stranger", lambda at=root: self.use_proc(at / "proc", sleeper.pid))
-                for root in (self.point, self.source)
-            )
+                # Root's reading leaves pages of it in the kernel.
+                shutil.copyfile(root / "proc" / "filesystems", self.plain / "copy")
+            here, there = (as_user("stranger",
+                                   lambda at=root: self.use_proc(at / "proc", sleeper.pid))
+                           for root in (self.point, self.source))
             self.assertEqual(here, there)
             self.assertIn("EACCES", there)
             self.assertIn(b"sleep", (self.point / "proc" / str(sleeper.pid) / "maps").read_bytes())
@@ -414,9 +367,8 @@ class Sources(unittest.TestCase):
                 with open(path, "r+b") as f:
                     f.write(letter * 5000)
                 os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-                self.assertEqual(
-                    (os.stat(path).st_size, os.stat(path).st_mtime_ns), (5000, before.st_mtime_ns)
-                )
+                self.assertEqual((os.stat(path).st_size, os.stat(path).st_mtime_ns),
+                                 (5000, before.st_mtime_ns))
                 self.assertEqual((self.point / "f").read_bytes(), letter * 5000)
                 time.sleep(0.05)  # coarse clocks tell the next change apart
 
@@ -496,9 +448,8 @@ class Sources(unittest.TestCase):
             ]
             for worker in workers:
                 worker.start()
-            all_ended = mounted.wait_until(
-                lambda: not any(worker.is_alive() for worker in workers), 120
-            )
+            all_ended = mounted.wait_until(lambda: not any(worker.is_alive() for worker in workers),
+                                           120)
             if not all_ended:
                 mount.clear()  # lets them go
             for worker in workers:
@@ -511,25 +462,17 @@ class Sources(unittest.TestCase):
         """What a program meets at a file that can only be appended to."""
         out = [
             code_of(lambda: os.close(os.open(path, flags)))
-            for flags in (
-                os.O_WRONLY,
-                os.O_RDWR,
-                os.O_WRONLY | os.O_APPEND | os.O_TRUNC,
-                os.O_WRONLY | os.O_CREAT,
-                os.O_RDONLY,
-            )
+            for flags in (os.O_WRONLY, os.O_RDWR, os.O_WRONLY | os.O_APPEND | os.O_TRUNC,
+                          os.O_WRONLY | os.O_CREAT, os.O_RDONLY)
         ]
-        for flags in (
-            os.O_WRONLY | os.O_APPEND,
-            os.O_RDWR | os.O_APPEND,
-            os.O_WRONLY | os.O_APPEND | os.O_CREAT,
-        ):
+        for flags in (os.O_WRONLY | os.O_APPEND, os.O_RDWR | os.O_APPEND,
+                      os.O_WRONLY | os.O_APPEND | os.O_CREAT):
             fd = os.open(path, flags)
             out += [
                 os.write(fd, b"abc"),
                 os.write(fd, b"defg"),
                 code_of(lambda: os.ftruncate(fd, 1)),
-                os.fstat(fd).st_size,
+                os.fstat(fd).st_size
             ]
             before = os.stat(path).st_size
             if flags & os.O_ACCMODE == os.O_RDWR:
@@ -541,7 +484,7 @@ class Sources(unittest.TestCase):
         out += [
             code_of(lambda: os.truncate(path, 1)),
             code_of(lambda: os.unlink(path)),
-            path.read_bytes(),
+            path.read_bytes()
         ]
         return out
 
@@ -573,10 +516,8 @@ class Sources(unittest.TestCase):
                 self.skipTest("this file system has no files that can only be appended to")
             self.addCleanup(run, "chattr", "-a", self.source / name)
         with mounted.Mount(self.source, self.point, *flags):
-            self.assertEqual(
-                self.use_append_only(self.point / "mount"),
-                self.use_append_only(self.source / "source"),
-            )
+            self.assertEqual(self.use_append_only(self.point / "mount"),
+                             self.use_append_only(self.source / "source"))
 
     def test_append_only_files_are_appended_to(self):
         self.append_only()
