@@ -1,11 +1,15 @@
 """What the tests of several programs share: running one, and what it says where it refuses."""
 import os
+import pathlib
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
 import time
+
+COMPILER = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
 
 
 def backend_flags():
@@ -21,6 +25,28 @@ def on_gpu():
 def methods():
     """The methods to test; on a GPU also PENSTOCK_TEST_METHODS="penstock cpu cuda"."""
     return os.environ.get("PENSTOCK_TEST_METHODS", "penstock cpu").split()
+
+
+def clean_environment(**more):
+    """The environment without any PENSTOCK_* variable but those given."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
+    return {**kept, **more}
+
+
+def preloaded(name, folder, **more):
+    """An environment in which programs load tests/apps/NAME.cpp before all others. The library is
+    made in `folder`."""
+    library = folder / f"{name}.so"
+    source = pathlib.Path(__file__).with_name(f"{name}.cpp")
+    subprocess.run([COMPILER, "-shared", "-fPIC", "-O1", "-o", library, source], check=True)
+    options = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
+    return clean_environment(LD_PRELOAD=str(library), ASAN_OPTIONS=options.lstrip(":"), **more)
+
+
+def with_failing_close(folder, place):
+    """An environment in which the close of a file that was written below `place` says that there
+    was no room."""
+    return preloaded("failing_close", folder, FAILING_CLOSE=f"{place}/")
 
 
 def fail(message):

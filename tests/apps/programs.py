@@ -3,37 +3,18 @@
 A test's first argument is the folder with the programs; those that were not built are left out.
 """
 
-import os
 import pathlib
-import shutil
 import struct
 import subprocess
 import sys
 import tempfile
 import unittest
 
+from program_support import (  # noqa: F401
+    COMPILER, backend_flags, clean_environment as environment, with_failing_close)
+
 BIN = pathlib.Path(sys.argv.pop(1)).resolve()
-COMPILER = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
-BACKEND = os.environ.get("PENSTOCK_TEST_FLAGS", "--backend cpu").split()
-
-
-def environment(**more):
-    """Without any PENSTOCK_* variable."""
-    return {
-        **{name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")},
-        **more
-    }
-
-
-def with_failing_close(folder, place):
-    """An environment in which the close of a file that was written below `place` fails. The library
-    that does it is made in `folder`."""
-    library = folder / "failing_close.so"
-    source = pathlib.Path(__file__).with_name("failing_close.cpp")
-    subprocess.run([COMPILER, "-shared", "-fPIC", "-O1", "-o", library, source], check=True)
-    options = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
-    return environment(LD_PRELOAD=str(library), FAILING_CLOSE=f"{place}/",
-                       ASAN_OPTIONS=options.lstrip(":"))
+BACKEND = backend_flags()
 
 
 def is_there(program):

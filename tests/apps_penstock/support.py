@@ -9,38 +9,19 @@ import sys
 import tempfile
 import unittest
 
-COMPILER = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "apps"))
+from program_support import (  # noqa: F401, E402
+    COMPILER, backend_flags, clean_environment, preloaded, with_failing_close)
+
 PROGRAM = os.path.abspath(sys.argv.pop(1))
-FLAGS = os.environ.get("PENSTOCK_TEST_FLAGS", "--backend cpu").split()
+FLAGS = backend_flags()
 # Small, so that the tests also cover what does not fit.
 SMALL = ["--cache", "8MiB", "--page", "64KiB"]
-
-
-def clean_environment(**more):
-    """The environment without any PENSTOCK_* variable but those given."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")}
-    return {**kept, **more}
 
 
 def at_most(size_bytes):
     """For a program whose files may not grow further."""
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, size_bytes))
-
-
-def preloaded(name, folder, **more):
-    """An environment in which programs load tests/apps/NAME.cpp before all others. The library is
-    made in `folder`."""
-    library = folder / f"{name}.so"
-    source = pathlib.Path(__file__).parents[1] / "apps" / f"{name}.cpp"
-    subprocess.run([COMPILER, "-shared", "-fPIC", "-O1", "-o", library, source], check=True)
-    options = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"
-    return clean_environment(LD_PRELOAD=str(library), ASAN_OPTIONS=options.lstrip(":"), **more)
-
-
-def with_failing_close(folder, place):
-    """An environment in which the close of a file that was written below `place` says that there
-    was no room."""
-    return preloaded("failing_close", folder, FAILING_CLOSE=f"{place}/")
 
 
 def penstock(*arguments, program=None, environment=None, **more):
