@@ -96,10 +96,13 @@ class SignalsTest(programs.InFolder):
             ["make", "-o", self.folder / "graph", "--vertices", 1_000_000, "--edges", 200_000_000],
             self.begun_here())
 
-    def test_a_file_system_of_the_search(self):
-        if (not programs.is_there("penstock-sssp") or not pathlib.Path("/dev/fuse").exists()
+    def need_mounts_of(self, program):
+        if (not programs.is_there(program) or not pathlib.Path("/dev/fuse").exists()
                 or os.geteuid() != 0):
             self.skipTest("no FUSE")
+
+    def test_a_file_system_of_the_search(self):
+        self.need_mounts_of("penstock-sssp")
         os.environ["TMPDIR"] = str(self.folder)
         self.addCleanup(os.environ.pop, "TMPDIR")
         graph = self.folder / "data" / "graph"
@@ -112,9 +115,7 @@ class SignalsTest(programs.InFolder):
         self.assertEqual(mounts_below(self.folder), [])
 
     def test_a_crash_leaves_no_mount(self):
-        if (not programs.is_there("penstock-sssp") or not pathlib.Path("/dev/fuse").exists()
-                or os.geteuid() != 0):
-            self.skipTest("no FUSE")
+        self.need_mounts_of("penstock-sssp")
         os.environ["TMPDIR"] = str(self.folder)
         self.addCleanup(os.environ.pop, "TMPDIR")
         for number in (signal.SIGABRT, signal.SIGBUS, signal.SIGSEGV):
@@ -159,9 +160,7 @@ class SignalsTest(programs.InFolder):
                     case.made.unlink()
 
     def test_a_mount(self):
-        if (not programs.is_there("penstock") or not pathlib.Path("/dev/fuse").exists()
-                or os.geteuid() != 0):
-            self.skipTest("no FUSE")
+        self.need_mounts_of("penstock")
         source, point = self.folder / "source", self.folder / "point"
         source.mkdir()
         point.mkdir()
@@ -185,9 +184,7 @@ class SignalsTest(programs.InFolder):
     def test_a_mount_in_the_background(self):
         """Its working directory is another one, and the mount point was given as a relative
         path."""
-        if (not programs.is_there("penstock") or not pathlib.Path("/dev/fuse").exists()
-                or os.geteuid() != 0):
-            self.skipTest("no FUSE")
+        self.need_mounts_of("penstock")
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         source, point = (kind + self.folder.name for kind in ("source-", "point-"))
         for name in (source, point):
