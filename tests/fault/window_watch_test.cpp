@@ -232,6 +232,17 @@ TEST_F(windows_of_a_server, no_beat_waits_for_the_server) {
     EXPECT_EQ(rt->close(fd), 0);
 }
 
+TEST_F(windows_of_a_server, stay_while_the_file_is_as_long_as_it_was) {
+    make();
+    const int fd = rt->open("data");
+    ASSERT_EQ(rt->open_windows(fd), static_cast<std::int64_t>(size));
+    env.set({.calls = call_facts});
+    EXPECT_TRUE(soon([&] { return env.calls() >= 3; })) << "its size is not looked at";
+    EXPECT_TRUE(beats());
+    EXPECT_EQ(rt->state().windows->open_files(), 1u);
+    EXPECT_EQ(rt->close(fd), 0);
+}
+
 TEST_F(windows_of_a_server, no_beat_waits_for_a_window_that_is_being_opened) {
     make();
     const int fd = rt->open("data");

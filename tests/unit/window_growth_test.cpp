@@ -9,6 +9,7 @@
 #include "penstock/table.hpp"
 #include "soon.hpp"
 #include "table/table_windows.hpp"
+#include "soon.hpp"
 #include "unit/parts_in_memory.hpp"
 #include "unit/support.hpp"
 
@@ -128,6 +129,23 @@ TEST_F(window_growth, a_chunk_of_which_half_is_in_memory_is_read_and_taken_in_la
     EXPECT_EQ(rt->grow_windows(), 0);
 }
 
+TEST_F(window_growth, a_chunk_that_was_looked_at_is_mapped_no_longer) {
+    open();
+    if (IsSkipped()) return;
+    bring_in(2, piece / 4), bring_in(3, piece / 4);
+    const auto mappings = [&] {
+        std::ifstream maps("/proc/self/maps");
+        std::size_t count = 0;
+        for (std::string line; std::getline(maps, line);) count += line.ends_with(path) ? 1 : 0;
+        return count;
+    };
+    const std::size_t before = mappings();
+    EXPECT_GT(before, 0u);
+    ask(2), ask(3);
+    EXPECT_EQ(rt->grow_windows(), 0);
+    EXPECT_EQ(mappings(), before);
+}
+
 TEST_F(window_growth, nothing_is_read_for_which_the_budget_has_no_room) {
     o.window_bytes = 2 * piece;
     open();
@@ -210,6 +228,29 @@ TEST_F(window_growth, follows_a_wish_of_a_table) {
         taken = rt->grow_windows();
     }
     EXPECT_EQ(taken, static_cast<std::int64_t>(piece));
+}
+
+// By whichever way the wish goes: a list, or loads of the host tier.
+TEST_F(window_growth, follows_wishes_alone) {
+    open();
+    if (IsSkipped()) return;
+    bring_in(2), bring_in(3);
+    for (const std::uint64_t tier_bytes : {std::uint64_t{0}, 64 * page}) {
+        o.tier_bytes = tier_bytes;
+        rt.reset();
+        rt = make_runtime(o, hooks);
+        fd = rt->open("data");
+        ASSERT_EQ(rt->open_windows(fd, 6 * piece), 5000);
+        std::unique_ptr<table> rows;
+        table_layout layout{.row_bytes = page};
+        layout.pieces.push_back({path, 0, 6 * piece / page});
+        ASSERT_TRUE(table::make(*rt, layout, {}, rows).ok());
+        const auto number = static_cast<std::int32_t>(3 * piece / page + 1);
+        ASSERT_EQ(rows->will_need(&number, 1), 0);
+        std::int64_t taken = 0;
+        EXPECT_TRUE(soon([&] { return (taken = rt->grow_windows()) != 0; })) << tier_bytes;
+        EXPECT_EQ(taken, static_cast<std::int64_t>(piece)) << "2 was not wished for";
+    }
 }
 
 // One maps and pays, and the other takes over what it was asked for too.

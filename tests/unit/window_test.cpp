@@ -364,6 +364,8 @@ TEST_F(windows, patterns) {
     EXPECT_EQ(rt->open_windows(folder / "nothing*"), -ENOENT);
     EXPECT_EQ(rt->open_windows(folder / "mold"), -ENOENT);
     EXPECT_EQ(rt->stats().window_bytes, size + 100);
+    rt->close_windows();
+    EXPECT_EQ(engine::check_invariants(rt->ref().view, {}).rule, nullptr) << "a reference is left";
 }
 
 TEST_F(windows, wrong_arguments) {
