@@ -312,6 +312,19 @@ TEST_F(wish_sets, a_long_range_goes_in_pieces) {
     EXPECT_EQ(disk.calls, expected);
 }
 
+TEST_F(wish_sets, of_two_from_one_place_the_longer_counts) {
+    host::wish_set set(disk);
+    EXPECT_TRUE(set.add({3, 1, 0, 8 * kib}));
+    EXPECT_TRUE(set.add({3, 1, 0, 4 * kib}));
+    // What is left of a long one begins where another is longer.
+    EXPECT_TRUE(set.add({4, 1, 0, 132 * kib}));
+    EXPECT_TRUE(set.add({4, 1, 128 * kib, 64 * kib}));
+    EXPECT_EQ(ask(set), 3u);
+    const std::vector<call> expected = {
+        {3, 0, 8 * kib}, {4, 0, 128 * kib}, {4, 128 * kib, 64 * kib}};
+    EXPECT_EQ(disk.calls, expected);
+}
+
 TEST_F(wish_sets, no_part_of_an_open_file_and_no_call) {
     host::wish_set set(disk);
     disk.cached.insert(8 * kib);
