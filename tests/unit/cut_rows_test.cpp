@@ -117,6 +117,30 @@ TEST_F(cut_rows, are_noted_once_the_writer_is_gone) {
     expect_each();
 }
 
+// By another program, of which the runtime hears by the read alone.
+TEST(rows_cut_by_others, of_which_a_part_is_left_are_noted) {
+    constexpr std::uint64_t row = 512, count = 128;
+    const temporary_folder folder;
+    const auto bytes = pattern(8, count * row);
+    write_file(folder / "data", bytes);
+    let_files_settle();
+    const auto rt = make_runtime(small_options(folder, 1));
+    table_layout layout{.row_bytes = row};
+    layout.pieces.push_back({folder / "data", 0, count});
+    std::unique_ptr<table> rows;
+    ASSERT_TRUE(table::make(*rt, layout, {}, rows).ok());
+    std::filesystem::resize_file(folder / "data", 33 * row + 100);
+    for (const std::int64_t number : {0, 31, 33, 34, 127}) {  // 32 has a page that is not whole
+        std::vector<std::uint8_t> got(row, 0xa5);
+        ASSERT_EQ(rows->gather(&number, 1, got.data()), 0);
+        EXPECT_EQ(rows->check().code, number < 33 ? 0 : -ESTALE) << number;
+        const std::vector<std::uint8_t> zeros(row, 0);
+        const auto* const wanted =
+            number < 33 ? &bytes[static_cast<std::uint64_t>(number) * row] : zeros.data();
+        EXPECT_TRUE(std::equal(got.begin(), got.end(), wanted)) << number;
+    }
+}
+
 TEST_F(cut_rows, are_not_brought_in) {
     cut();
     std::int64_t number = 32;

@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "fault/faulty_environment.hpp"
+#include "penstock/engine/invariants.hpp"
 #include "soon.hpp"
 #include "unit/support.hpp"
 
@@ -15,6 +16,17 @@ options two_caches(const temporary_folder& folder) {
     o.devices = {4, 7};
     return o;
 }
+
+// A store between nodes that has nothing, and takes what it gets.
+class empty_store final : public host::block_store {
+public:
+    std::int64_t get(const host::block_key&, std::span<std::byte>, std::uint64_t, bool) override {
+        return -ENOENT;
+    }
+    int put(const host::block_key&, std::span<const std::byte>, bool, std::uint64_t) override {
+        return 0;
+    }
+};
 
 // As a kernel of that device does it.
 std::vector<std::uint8_t> read_whole(const runtime_ref& fs, const char* name, std::size_t bytes) {
@@ -152,6 +164,47 @@ TEST(devices, health_names_the_device) {
     const std::lock_guard lock(mutex);
     ASSERT_FALSE(log.empty());
     EXPECT_EQ(log.front().rfind("cache 1: ", 0), 0u) << log.front();
+}
+
+TEST(devices, a_file_that_one_cannot_open_stays_open_on_none) {
+    const temporary_folder folder;
+    fault::faulty_environment env;
+    host::runtime_hooks hooks;
+    hooks.env = &env;
+    const auto rt = make_runtime(two_caches(folder), hooks);
+    int failures = 0;
+    for (std::uint64_t nth = 1; nth < 12; ++nth) {
+        const std::string name = folder / std::to_string(nth);
+        write_file(name, pattern(nth, 100));
+        env.set({.nth = nth, .for_ever = true, .error = -EIO});
+        const shared_file file = rt->open_everywhere(name);
+        env.clear();
+        if (file.code() != 0) ++failures;
+        else EXPECT_EQ(rt->close(file), 0);
+        for (std::uint32_t i = 0; i < 2; ++i)
+            EXPECT_EQ(engine::check_invariants(rt->ref(i).view, {}).rule, nullptr)
+                << "a reference is left on " << i << " after call " << nth;
+    }
+    EXPECT_GT(failures, 2) << "of either device";
+}
+
+// The first of them has the threads and the blocks of all.
+TEST(devices, of_a_store_are_counted_once) {
+    const temporary_folder folder;
+    const auto bytes = pattern(3, 4 * page);
+    write_file(folder / "data", bytes);
+    let_files_settle();
+    fault::faulty_environment env;
+    env.say_cached(0);
+    host::runtime_hooks hooks;
+    hooks.env = &env;
+    hooks.make_store = [] { return std::make_unique<empty_store>(); };
+    hooks.set_blocks = [](host::block_settings& s) { s.local_files = true; };
+    const auto rt = make_runtime(two_caches(folder), hooks);
+    EXPECT_EQ(read_whole(rt->ref(1), "data", bytes.size()), bytes);
+    EXPECT_TRUE(soon([&] { return rt->stats().store_puts != 0; }));
+    EXPECT_EQ(rt->stats().store_puts, 1u);
+    EXPECT_EQ(rt->stats().store_misses, 1u);
 }
 
 TEST(devices, view_status_is_of_all) {

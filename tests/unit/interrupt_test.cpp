@@ -4,8 +4,11 @@
 #include <functional>
 #include <numeric>
 
+#include "os/came_signal.hpp"
 #include "penstock/group/racing_lane.hpp"
+#include "penstock/table.hpp"
 #include "penstock/view.hpp"
+#include "soon.hpp"
 #include "unit/parts_in_memory.hpp"
 #include "unit/support.hpp"
 
@@ -131,6 +134,44 @@ TEST_F(ends_by_interrupt, gathers_of_cached_rows) {
         return gather(lane{}, rows, indices.data(), indices.size(), to.data());
     });
     EXPECT_EQ(rt->view_status().code, -ECANCELED);
+}
+
+// The program went on after its own interrupt, and then comes Ctrl-C (interrupt_on_signals).
+TEST_F(ends_by_interrupt, a_signal_after_a_resume) {
+    rt->interrupt();
+    rt->resume();
+    std::byte to{};
+    ASSERT_EQ(read(lane{}, fs(), fd, &to, 1, 0), 1);
+    host::signal_came = true;
+    EXPECT_TRUE(soon([&] { return read(lane{}, fs(), fd, &to, 1, 0) == -ECANCELED; }));
+    host::signal_came = false;
+    rt->resume();
+    EXPECT_EQ(read(lane{}, fs(), fd, &to, 1, 0), 1);
+}
+
+// Rows that would come past the cache, by a system call or from a window.
+TEST_F(ends_by_interrupt, gathers_of_a_table) {
+    write_file(folder / "rows", pattern(3, pages * read_bytes));
+    let_files_settle();
+    table_layout layout{.row_bytes = 512};
+    layout.pieces.push_back({folder / "rows", 0, pages * read_bytes / 512});
+    std::unique_ptr<table> rows;
+    ASSERT_TRUE(table::make(*rt, layout, {}, rows).ok());
+    const std::int32_t number = 7;
+    std::vector<std::byte> to(512);
+    parts_in_memory in_memory;
+    for (const bool from_window : {false, true}) {
+        if (from_window) {
+            in_memory.bring_in(folder / "rows");
+            rows->open_windows();  // without leases there is none, and it is as before
+        }
+        rt->interrupt();
+        EXPECT_EQ(rows->gather(&number, 1, to.data()), 0);
+        EXPECT_EQ(rows->check().code, -ECANCELED) << from_window;
+        rt->resume();
+        EXPECT_EQ(rows->gather(&number, 1, to.data()), 0);
+        EXPECT_TRUE(rows->check().ok());
+    }
 }
 
 // Descriptors and mappings can be given back, and what was written before the interrupt gets to the
