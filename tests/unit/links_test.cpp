@@ -84,6 +84,11 @@ TEST(links, a_guest_has_entries_only_while_it_is_connected) {
         EXPECT_EQ(shared_now(), 0u) << round;
         all.connect_guest(0);
         EXPECT_EQ(shared_now(), 1u) << round;
+        // Its next life in the slot is not written because an earlier one was.
+        all.guest_has(0, life, true);
+        all.settle();
+        EXPECT_EQ(all.shared_lives(), 0u) << round;
+        EXPECT_EQ(shared_now(), 1u) << round;
         all.withdraw(0);
         EXPECT_EQ(all.shared_lives(), 0u) << round;
     }
@@ -169,6 +174,40 @@ TEST_F(links_of_versions, a_life_with_new_times_has_its_place_among_those) {
     all->observer(0).entered(life_of(1));
     all->settle();
     EXPECT_EQ(all->shared_lives(), 2u);
+}
+
+TEST_F(links_of_versions, an_open_to_read_beside_a_writer_ends_no_writer) {
+    all->observer(1).entered(life_of(0));
+    all->observer(0).written(life_of(0));
+    all->observer(0).entered(life_of(0));
+    all->settle();
+    EXPECT_EQ(all->shared_lives(), 0u);
+    all->observer(0).ended(life_of(0));
+    all->observer(0).entered(life_of(0));
+    all->settle();
+    EXPECT_EQ(all->shared_lives(), 2u) << "the writer is gone with that life";
+}
+
+TEST_F(links_of_versions, the_end_of_an_earlier_life_is_no_end_of_the_later) {
+    host::file_life later = life_of(0);
+    later.generation = 2;
+    all->observer(0).entered(later);
+    all->observer(1).entered(life_of(0));
+    all->observer(0).ended(life_of(0));
+    all->settle();
+    EXPECT_EQ(all->shared_lives(), 2u);
+}
+
+TEST_F(links_of_versions, that_were_all_taken_away_do_not_come_again) {
+    open_all();
+    all->withdraw_all();
+    EXPECT_EQ(all->shared_lives(), 0u);
+    for (const std::uint32_t member : {0u, 1u}) {
+        all->observer(member).ended(life_of(3));
+        all->observer(member).entered(life_of(3));
+        all->settle();
+    }
+    EXPECT_EQ(all->shared_lives(), 0u);
 }
 
 TEST(links, none_where_the_option_is_off) {

@@ -85,16 +85,7 @@ struct pretender {
         std::swap(socket, other_socket);
     }
     // How often its directory is mapped in this process, by itself too.
-    [[nodiscard]] int mappings() const {
-        struct stat facts {};
-        EXPECT_EQ(::fstat(directory.memory().fd(), &facts), 0);
-        int count = 0;
-        std::ifstream all("/proc/self/maps");
-        for (std::string line; std::getline(all, line);)
-            count += line.find(" " + std::to_string(facts.st_ino) + " ") != std::string::npos &&
-                     line.find("/memfd:") != std::string::npos;
-        return count;
-    }
+    [[nodiscard]] int mappings() const { return mappings_of(directory.memory().fd()); }
     void say(link_verb verb, std::uint64_t version) const {
         const link_message message{verb, version};
         send(&message, sizeof message);
@@ -220,6 +211,10 @@ TEST_F(hostile_share, sizes_that_the_memory_does_not_have_are_said) {
              [](link_hello& h) { h.word_count = h.words_bytes / 8 + 1; },
              [](link_hello& h) { h.word_count = 0; },
              [](link_hello& h) { h.file_slots = h.file_words_bytes / 8 + 1; },
+             [](link_hello& h) {
+                 h.file_slots = h.file_words_bytes / 8 + 1;
+                 h.directory_bytes = directory_bytes(h.file_slots);
+             },
              [](link_hello& h) { h.file_slots = engine::max_file_slots + 1; },
              [](link_hello& h) { h.leaf_shift = 64; },
              [](link_hello& h) { h.frame_count = UINT64_MAX; },
@@ -230,6 +225,12 @@ TEST_F(hostile_share, sizes_that_the_memory_does_not_have_are_said) {
         change(changed);
         EXPECT_EQ(why_not(changed, sizeof changed, 4, 12), "what it tells of its sizes is wrong");
     }
+    link_hello writes = pretender().hello.message;
+    writes.writes = 1;
+    writes.writes_bytes = pretender::slots * sizeof(engine::write_record);
+    EXPECT_EQ(why_not(writes, sizeof writes, 5, 12), "");
+    --writes.writes_bytes;
+    EXPECT_EQ(why_not(writes, sizeof writes, 5, 12), "what it tells of its sizes is wrong");
 }
 
 // Memory that may become shorter would end the reader with a signal.
@@ -243,6 +244,7 @@ TEST_F(hostile_share, memory_without_a_seal_is_refused) {
     other.connect(sockets());
     other.send(&other.hello.message, sizeof other.hello.message, fds);
     EXPECT_TRUE(says("is not linked: its memory is not sealed"));
+    EXPECT_EQ(mappings_of(fds[0]), 1) << "this process has it for itself";
 }
 
 // So would memory of which there is none when it is read.

@@ -1,7 +1,11 @@
 // What the tests of shared caches have in common: a place where runtimes meet, and their log.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstdlib>
+#include <fstream>
+#include <functional>
 #include <mutex>
 
 #include "soon.hpp"
@@ -90,5 +94,17 @@ private:
     std::mutex mutex_;
     std::string log_;  // guarded by mutex_
 };
+
+// How often memory of this descriptor is mapped in this process.
+inline int mappings_of(int fd) {
+    struct stat facts {};
+    EXPECT_EQ(::fstat(fd, &facts), 0);
+    int count = 0;
+    std::ifstream all("/proc/self/maps");
+    for (std::string line; std::getline(all, line);)
+        count += line.find(" " + std::to_string(facts.st_ino) + " ") != std::string::npos &&
+                 line.find("/memfd:") != std::string::npos;
+    return count;
+}
 
 }  // namespace penstock::test
