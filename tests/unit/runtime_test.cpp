@@ -2,6 +2,8 @@
 #include <atomic>
 #include <thread>
 
+#include "fault/faulty_environment.hpp"
+#include "soon.hpp"
 #include "unit/support.hpp"
 
 namespace penstock::test {
@@ -155,6 +157,92 @@ TEST(runtime, an_interrupt_releases_waiting_groups) {
     rt->resume();
     for (const mapping& m : held) EXPECT_EQ(unmap(lane{}, rt->ref(), m), 0);
     EXPECT_EQ(map(lane{}, rt->ref(), fd, 100 * 4096, 1).bytes, 1);
+}
+
+// What broke it first is the reason of all that follows, and the last write-back waits for nothing.
+TEST(runtime, keeps_the_first_thing_that_broke_it) {
+    const temporary_folder folder;
+    std::atomic<int> lines{0};
+    options o = small_options(folder, 1);
+    o.log = [&](const std::string& line) {
+        if (line == "first" || line == "second") ++lines;
+    };
+    const auto rt = make_runtime(o);
+    host::runtime_state& state = rt->state();
+    EXPECT_TRUE(state.break_with(-EIO, "first"));
+    EXPECT_FALSE(state.break_with(-ENODEV, "second"));
+    EXPECT_EQ(rt->health().code, -EIO);
+    EXPECT_EQ(rt->health().message, "first");
+    EXPECT_EQ(lines, 1);
+    const auto code_of_waits = [&] {
+        return atomic_load<order::relaxed, scope::system>(&state.control->abort_code);
+    };
+    EXPECT_EQ(code_of_waits(), -EIO);
+    state.begin_last_write_back();
+    EXPECT_EQ(code_of_waits(), -EIO);
+}
+
+TEST(runtime, has_its_monitor_look_at_once) {
+    const temporary_folder folder;
+    host::runtime_hooks hooks;
+    hooks.beat_ns = 3'600'000'000'000;
+    const auto rt = make_runtime(small_options(folder, 1), hooks);
+    const auto heartbeat = [&] {
+        return atomic_load<order::relaxed, scope::system>(&rt->state().control->heartbeat);
+    };
+    for (int i = 0; i < 3; ++i) {
+        const std::uint64_t before = heartbeat();
+        rt->state().call_monitor();
+        EXPECT_TRUE(soon([&] { return heartbeat() > before; })) << i;
+    }
+}
+
+// The slot of the file may be another one's by now.
+TEST(runtime, names_no_file_for_an_error_of_an_earlier_life_of_its_slot) {
+    const temporary_folder folder;
+    write_file(folder / "data", pattern(1, 2 * page));
+    const auto rt = make_runtime(small_options(folder, 1));
+    const int fd = rt->open("data");
+    const engine::cache_view& c = rt->ref().view;
+    const std::uint32_t generation = engine::descriptor_generation(fd);
+    for (const std::uint32_t of : {generation, generation + 1}) {
+        *c.fault = {.claimed = 1,
+                    .slot = engine::descriptor_slot(c, fd),
+                    .generation = of,
+                    .offset = page,
+                    .code = -EIO,
+                    .row = 0,
+                    .is_row = 0};
+        const status s = rt->view_status();
+        EXPECT_EQ(s.code, -EIO);
+        EXPECT_EQ(s.message.find("data") != std::string::npos, of == generation) << s.message;
+        rt->clear_view_status();
+    }
+}
+
+TEST(runtime, counts_what_was_synced_and_what_could_not_be_written) {
+    const temporary_folder folder;
+    fault::faulty_environment env;
+    host::runtime_hooks hooks;
+    hooks.env = &env;
+    options o = small_options(folder, 1);
+    o.writable = true;
+    const auto rt = make_runtime(o, hooks);
+    const int fd = rt->open("data", open_read_write | open_create);
+    const auto bytes = pattern(1, 100 * page);
+    ASSERT_EQ(rt->write(fd, bytes.data(), page, 0), static_cast<std::int64_t>(page));
+    EXPECT_EQ(rt->fsync(fd), 0);
+    EXPECT_EQ(rt->stats().file_syncs, 1u);
+    EXPECT_EQ(rt->stats().file_write_errors, 0u);
+    ASSERT_EQ(rt->write(fd, bytes.data(), page, 0), static_cast<std::int64_t>(page));
+    env.set({.calls = fault::call_write, .nth = 1, .error = -EIO});
+    EXPECT_EQ(rt->fsync(fd), -EIO);
+    env.clear();
+    EXPECT_EQ(rt->stats().file_write_errors, 1u);
+    const auto all = static_cast<std::int64_t>(bytes.size());
+    ASSERT_EQ(rt->write(fd, bytes.data(), all, 0), all);
+    EXPECT_EQ(rt->stats().resident_pages, rt->ref().view.frame_count) << "no more than there are";
+    EXPECT_EQ(rt->close(fd), 0);
 }
 
 TEST(runtime, more_files_than_slots) {

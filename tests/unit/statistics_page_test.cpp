@@ -241,6 +241,12 @@ TEST(published_statistics, page_of_another_version_is_read_as_far_as_it_goes) {
     EXPECT_EQ(published_from("batch_size[99999999999999999999]\nhits\n", numbers).counted.hits, 0u);
     EXPECT_EQ(published_from(std::string(4096, '\0'), numbers).counted.hits, 0u);
     EXPECT_EQ(published_from("hits", numbers).counted.hits, 1u);
+    // Nothing behind the numbers of the page is taken for one of them.
+    const std::span one(numbers.data(), 1), two(numbers.data(), 2);
+    EXPECT_EQ(published_from("hits\nmisses\n", one).counted.misses, 0u);
+    EXPECT_EQ(published_from("news[3]\nhits\n", two).counted.hits, 0u);
+    EXPECT_EQ(published_from("batch_size[2]\n", two).counted.batch_size[1], 2u);
+    EXPECT_EQ(published_from("batch_size[2]\n", two).counted.batch_size[2], 0u);
 }
 
 TEST(published_statistics, runtime_answers_with_what_it_counted) {
