@@ -101,6 +101,24 @@ protected:
 
 }  // namespace
 
+// A read of its last page then brings more bytes than the file had when it was opened.
+TEST_F(direct_io, of_a_file_that_has_grown_gives_what_it_had) {
+    make(direct_mode::on);
+    const auto bytes = test::pattern(4, page + 904);
+    test::write_file(folder / "grows", bytes);
+    test::let_files_settle();
+    const int fd = rt->open(folder / "grows");
+    ASSERT_GE(fd, 0);
+    std::ofstream(folder / "grows", std::ios::app) << std::string(3 * page, 'x');
+    std::vector<std::uint8_t> got(3 * page, 0xa5);
+    EXPECT_EQ(rt->read(fd, got.data(), static_cast<std::int64_t>(got.size()), 0),
+              static_cast<std::int64_t>(bytes.size()));
+    EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), got.begin()));
+    EXPECT_EQ(got[bytes.size()], 0xa5);
+    EXPECT_GT(rt->stats().direct_reads, 0u);
+    EXPECT_EQ(rt->close(fd), 0);
+}
+
 TEST_F(direct_io, on_brings_every_byte_also_of_the_last_page) {
     for (const std::uint64_t size : {std::uint64_t{1}, page - 1, page, 37 * page + 513}) {
         const auto bytes = test::pattern(size, size);

@@ -66,6 +66,46 @@ std::string end_with_signal_while_writing_back() {
 
 }  // namespace
 
+// Of open files, while the runtime is used on: the end of it that keeps its files asks for this.
+TEST(write_back_of_open_files, says_which_file_could_not_be_written) {
+    const temporary_folder folder;
+    faulty_environment disk;
+    host::runtime_hooks hooks;
+    hooks.env = &disk;
+    options o = test::small_options(folder);
+    o.writable = true;
+    const auto rt = test::make_runtime(o, hooks);
+    const auto bytes = test::pattern(5, 2 * page);
+    const int full = rt->open("full", open_read_write | open_create);
+    ASSERT_EQ(rt->write(full, bytes.data(), 2 * page, 0), static_cast<std::int64_t>(2 * page));
+    disk.set({.calls = call_write, .nth = 1, .for_ever = true, .error = -ENOSPC});
+    std::vector<std::string> left;
+    const status s = rt->state().write_back_open_files(left);
+    EXPECT_EQ(s.code, -ENOSPC);
+    EXPECT_NE(s.message.find(folder / "full"), std::string::npos) << s.message;
+    disk.clear();
+    EXPECT_TRUE(rt->state().write_back_open_files(left).ok());
+    EXPECT_TRUE(left.empty());
+    EXPECT_EQ(bytes_on_disk(folder / "full"), bytes);
+    rt->close(full);  // which may tell of the error again
+}
+
+// A page that a kernel maps to change it is not taken from it, also not at the end.
+TEST(last_write_back, says_what_stays_because_it_is_mapped) {
+    const temporary_folder folder;
+    said_lines said;
+    options o = test::small_options(folder, 1);
+    o.writable = true;
+    o.log = [&](const std::string& line) { said.add(line); };
+    auto rt = test::make_runtime(o);
+    const int fd = rt->open("file", open_read_write | open_create);
+    ASSERT_EQ(rt->write(fd, "written", 7, 0), 7);
+    ASSERT_EQ(map_write(lane{}, rt->ref(), fd, 0, page).bytes, static_cast<std::int64_t>(page));
+    rt.reset();
+    EXPECT_NE(said.all.find("could not be written back"), std::string::npos) << said.all;
+    EXPECT_NE(said.all.find(folder / "file"), std::string::npos) << said.all;
+}
+
 // The calls have returned before the first Ctrl-C, which asks for no more than that the program
 // ends: what they wrote goes to the file.
 TEST(last_write_back_DeathTest, goes_on_after_a_signal) {

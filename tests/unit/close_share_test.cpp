@@ -135,6 +135,7 @@ TEST_F(close_share, open_files_are_written_back_beside_their_users) {
     EXPECT_EQ(rt->close(reader), -EBADF) << "a reference was left";
     EXPECT_EQ(unmap(lane{}, rt->ref(), held), 0);
     EXPECT_EQ(rt->close(other), 0);
+    EXPECT_EQ(engine::check_invariants(rt->ref().view, {}).rule, nullptr) << "a reference is left";
 }
 
 TEST_F(close_share, a_reader_has_no_share) {
