@@ -27,9 +27,10 @@
 //
 // Consistency: within one device all groups see the same pages, and every later read sees a write
 // that has returned. The first open after the last close sees the changes that other programs made
-// to a file (close-to-open). While a file stays open, its size is the size at its first open, or as
-// far as this runtime has written since. Where another program cuts it meanwhile, pages that are
-// not in the cache and that the file has no more in full give -ESTALE.
+// to a file (close-to-open); where the last close failed, after the next one that succeeds. While a
+// file stays open, its size is the size at its first open, or as far as this runtime has written
+// since. Where another program cuts it meanwhile, pages that are not in the cache and that the file
+// has no more in full give -ESTALE.
 #pragma once
 
 #include "penstock/base/standard.hpp"
@@ -245,7 +246,8 @@ PENSTOCK_HD int unmap(const Group& g, const runtime_ref& fs, const mapping& mapp
     return g.broadcast(static_cast<int>(result));
 }
 
-// Fills in the file_stat of an open file. Returns 0, -EBADF, or -EFAULT for a null `out`; never
+// Fills in the file_stat of an open file, by the leader: `out` is memory that the whole group can
+// read, or each lane calls by itself. Returns 0, -EBADF, or -EFAULT for a null `out`; never
 // waits, and does not ask the host.
 template <group Group>
 PENSTOCK_HD int stat(const Group& g, const runtime_ref& fs, int fd, file_stat* out) {

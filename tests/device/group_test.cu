@@ -26,6 +26,8 @@ __device__ unsigned use_group(const Group& g) {
     wrong += g.broadcast(leads ? -7 : static_cast<int>(threadIdx.x)) == -7 ? 0 : 1;
     wrong += g.broadcast(leads ? std::int64_t{-1} << 40 : 5) == std::int64_t{-1} << 40 ? 0 : 1;
     wrong += g.broadcast(leads ? std::uint16_t{65535} : std::uint16_t{1}) == 65535 ? 0 : 1;
+    wrong += g.broadcast(leads ? 0.75f : 1.0f) == 0.75f ? 0 : 1;
+    wrong += g.broadcast(leads ? -2.5 : 1.0) == -2.5 ? 0 : 1;
     wrong += g.all(true) && !g.all(!leads) ? 0 : 1;
     // One number, in every thread.
     wrong += g.broadcast(g.home()) == g.home() ? 0 : 1;

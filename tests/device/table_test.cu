@@ -298,6 +298,49 @@ TEST_F(device_tables, kernels_read_rows_by_themselves) {
 
 namespace {
 
+// Rows that no table has, into memory of the block and of a thread. Counts what is not as it is
+// told: a negative errno, and zeros.
+__global__ void read_no_row(const __grid_constant__ runtime_ref fs,
+                            const __grid_constant__ table_ref rows, unsigned long long* wrong) {
+    constexpr std::uint32_t row_bytes = 96;
+    __shared__ alignas(16) std::uint8_t shared[row_bytes];
+    alignas(16) std::uint8_t local[row_bytes];
+    const std::int64_t numbers[1] = {1 << 30};
+    const auto fill = [&] {
+        for (std::uint32_t i = 0; i < row_bytes; ++i) local[i] = 7;
+        for (std::uint32_t i = threadIdx.x; i < row_bytes; i += blockDim.x) shared[i] = 7;
+        __syncthreads();
+    };
+    const auto check = [&](const std::uint8_t* at, bool told) {
+        __syncthreads();
+        unsigned long long bad = told ? 0 : 1;
+        for (std::uint32_t i = 0; i < row_bytes; ++i) bad += at[i] != 0 ? 1 : 0;
+        atomicAdd(wrong, bad);
+        __syncthreads();
+    };
+    fill();
+    check(shared, read_row(this_warp(), fs, rows, 1 << 30, shared) == -ERANGE);
+    fill();
+    check(shared, read_row(this_block(), fs, rows, 1 << 30, shared) == -ERANGE);
+    fill();
+    check(shared, gather(this_warp(), fs, rows, numbers, 1, shared) == 1);
+    fill();
+    check(local, read_row(lane{}, fs, rows, 1 << 30, local) == -ERANGE);
+}
+
+}  // namespace
+
+TEST_F(device_tables, a_row_that_is_not_there_is_zeros_in_memory_of_the_block_too) {
+    PENSTOCK_NEEDS_GPU();
+    start(96, 512, 4096, false);
+    const device_counters wrong(1);
+    read_no_row<<<1, 32>>>(rt->ref(), rows->ref(), wrong.get());
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    EXPECT_EQ(wrong.read()[0], 0u);
+}
+
+namespace {
+
 // Group `me` of `groups` gathers its share of the list.
 template <typename Group>
 __device__ void gather_share(const Group& g, const runtime_ref& fs, const table_ref& rows,

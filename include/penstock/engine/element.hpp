@@ -166,13 +166,20 @@ PENSTOCK_D PENSTOCK_INLINE bool try_element_through(const cache_view& c, const f
         [](const std::byte* from) { return load_shared_element<T>(from); }, c, f, at, out);
 }
 
+// Which lanes of those that call together want elements of the caller's file. Runtimes number their
+// files alike, so a number alone would bring lanes of two caches together.
+PENSTOCK_D PENSTOCK_INLINE std::uint32_t lanes_of_file(const cache_view& c, std::uint32_t slot) {
+    const auto place = reinterpret_cast<std::uintptr_t>(&c.file_records[slot]);
+    return __match_any_sync(__activemask(), static_cast<unsigned long long>(place));
+}
+
 // Called together by lanes that each want an element of their own. If a lane's page cannot be
 // loaded, the lane gets zero and the fault record gets the reason. The loop ends like every read:
 // each round delivers or fails at least the first page.
 template <typename T>
 PENSTOCK_D PENSTOCK_NOINLINE T element_missing(const cache_view& c, std::uint32_t slot,
                                                std::uint64_t at) {
-    const coalesced g(__match_any_sync(__activemask(), slot));
+    const coalesced g(lanes_of_file(c, slot));
     const file_handle f = handle_of(c, slot);
     const std::uint64_t page = at >> c.page_shift;
     T value;

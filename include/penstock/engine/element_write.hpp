@@ -105,7 +105,7 @@ PENSTOCK_D inline void note_lost_change(const Group& g, const cache_view& c, std
 template <typename T, typename Change>
 PENSTOCK_D PENSTOCK_NOINLINE T change_element(const cache_view& c, std::uint32_t slot,
                                               std::uint64_t at, Change change) {
-    const coalesced g(__match_any_sync(__activemask(), slot));
+    const coalesced g(lanes_of_file(c, slot));
     const file_handle f = handle_of(c, slot);
     const std::uint64_t page = at >> c.page_shift;
     T before{};

@@ -222,7 +222,8 @@ PENSTOCK_HD PENSTOCK_INLINE std::int64_t deliver_alone(const Group& g, const cac
     }
     if (done < 0) {
         g.sync();  // every thread's part of what was delivered comes before the zeros
-        g.zero(to, t.row_bytes);
+        // No store of frames: the caller's memory may be shared or local.
+        for (std::uint64_t i = g.rank(); i < t.row_bytes; i += g.size()) to[i] = std::byte{0};
     }
     return source.is == row_source::padding ? static_cast<std::int64_t>(t.row_bytes) : done;
 }

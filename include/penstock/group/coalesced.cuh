@@ -26,7 +26,9 @@ public:
     PENSTOCK_D PENSTOCK_INLINE void sync() const { __syncwarp(mask_); }
     template <typename T>
     PENSTOCK_D PENSTOCK_INLINE T broadcast(T value) const {
-        return static_cast<T>(shuffle(static_cast<std::uint64_t>(value), leader()));
+        if constexpr (std::is_floating_point_v<T>)
+            return __builtin_bit_cast(T, broadcast(__builtin_bit_cast(detail::shuffled<T>, value)));
+        else return static_cast<T>(shuffle(static_cast<std::uint64_t>(value), leader()));
     }
     PENSTOCK_D PENSTOCK_INLINE bool all(bool flag) const { return __all_sync(mask_, flag) != 0; }
     PENSTOCK_D PENSTOCK_INLINE std::uint32_t home() const { return detail::device_warp_place(); }

@@ -323,8 +323,12 @@ public:
     PENSTOCK_D PENSTOCK_INLINE void sync() const { __syncwarp(mask_); }
     template <typename T>
     PENSTOCK_D PENSTOCK_INLINE T broadcast(T value) const {
-        using word = detail::shuffled<T>;
-        return static_cast<T>(__shfl_sync(mask_, static_cast<word>(value), 0, Lanes));
+        if constexpr (std::is_floating_point_v<T>) {
+            return __builtin_bit_cast(T, broadcast(__builtin_bit_cast(detail::shuffled<T>, value)));
+        } else {
+            using word = detail::shuffled<T>;
+            return static_cast<T>(__shfl_sync(mask_, static_cast<word>(value), 0, Lanes));
+        }
     }
     PENSTOCK_D PENSTOCK_INLINE bool all(bool flag) const { return __all_sync(mask_, flag) != 0; }
     PENSTOCK_D PENSTOCK_INLINE std::uint32_t from_rank(std::uint32_t value,
@@ -369,11 +373,15 @@ public:
 
     template <typename T>
     PENSTOCK_D PENSTOCK_INLINE T broadcast(T value) const {
-        __shared__ unsigned long long word;
-        __syncthreads();  // all threads have read the word of the last broadcast
-        if (is_leader()) word = static_cast<unsigned long long>(value);
-        __syncthreads();  // the leader's value is there
-        return static_cast<T>(word);
+        if constexpr (std::is_floating_point_v<T>) {
+            return __builtin_bit_cast(T, broadcast(__builtin_bit_cast(detail::shuffled<T>, value)));
+        } else {
+            __shared__ unsigned long long word;
+            __syncthreads();  // all threads have read the word of the last broadcast
+            if (is_leader()) word = static_cast<unsigned long long>(value);
+            __syncthreads();  // the leader's value is there
+            return static_cast<T>(word);
+        }
     }
 
     PENSTOCK_D PENSTOCK_INLINE bool all(bool flag) const { return __syncthreads_and(flag) != 0; }
