@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -372,6 +374,20 @@ bool is_reached(const void* memory, bool writes) {
     const bool is_own = attribute_of(at, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, -1) == device;
     return (attribute_of(at, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, is_own ? needed : 0u) & needed) ==
            needed;
+}
+
+bool may_come_with_graph(const void* memory, cudaStream_t stream) {
+    CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (memory == nullptr || driver().is_capturing(stream, &state) != CUDA_SUCCESS ||
+        state != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+        return false;
+    unsigned kind = 0;
+    if (driver().pointer_attribute(&kind, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                   reinterpret_cast<CUdeviceptr>(memory)) == CUDA_SUCCESS)
+        return false;
+    char byte = 0;
+    const ::iovec to{&byte, 1}, from{const_cast<void*>(memory), 1};
+    return ::process_vm_readv(::getpid(), &to, 1, &from, 1, 0) < 0 && errno == EFAULT;
 }
 
 std::uint64_t stack_bytes(const void* kernel, int device) {

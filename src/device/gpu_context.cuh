@@ -160,6 +160,9 @@ cudaError_t launch_kernel(void (*kernel)(Wanted...), std::uint32_t blocks, std::
 // Do kernels of the current context reach the memory, to read it or also to write it? A kernel that
 // is handed other memory takes the whole device down with it.
 bool is_reached(const void* memory, bool writes);
+// Can it be memory that the graph which the stream records will have? It has no pages before the
+// graph is launched, so the driver knows nothing of it, and the host cannot read it.
+bool may_come_with_graph(const void* memory, cudaStream_t stream);
 // Are all these bytes memory of that device, whose context is current, so that they stay on it?
 // False, with the rest of a sentence about it and the cure in `why`.
 bool is_device_memory(const void* memory, std::uint64_t bytes, int device, std::string& why);

@@ -64,10 +64,12 @@ cudaError_t gpu_tables::load(const runtime_ref& fs, cudaStream_t stream) {
 }
 
 int gpu_tables::launch(const runtime_ref& fs, const table_job& job, cudaStream_t stream) const {
-    if (!is_reached(job.list.numbers, false)) return -EFAULT;
+    const auto serves = [stream](const void* memory, bool writes) {
+        return is_reached(memory, writes) || may_come_with_graph(memory, stream);
+    };
+    if (!serves(job.list.numbers, false)) return -EFAULT;
     const bool writes = job.verb == table_verb::gather;
-    if ((writes || job.verb == table_verb::scatter) && !is_reached(job.memory, writes))
-        return -EFAULT;
+    if ((writes || job.verb == table_verb::scatter) && !serves(job.memory, writes)) return -EFAULT;
     const std::uint64_t most = most_blocks_[static_cast<int>(job.verb)];
     const std::uint64_t piece = rows_of_a_warp(job.count, most * warps_per_block);
     const std::uint64_t blocks = std::min<std::uint64_t>(

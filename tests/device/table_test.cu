@@ -210,6 +210,40 @@ TEST_F(device_tables, a_graph_of_a_relaxed_capture) {
     replay(cudaStreamCaptureModeRelaxed, replays_wanted() / 8);
 }
 
+TEST_F(device_tables, a_graph_brings_the_memory_of_its_gather) {
+    PENSTOCK_NEEDS_GPU();
+    start(256, 512, 2048, true);
+    constexpr std::uint64_t count = 96;
+    const shared_array<std::int32_t> numbers(count);
+    const shared_array<std::uint8_t> out(count * row);
+    std::vector<std::uint8_t> of_the_host(count * row);
+    void *list = nullptr, *to = nullptr;
+    ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), cudaSuccess);
+    cudaMallocAsync(&list, count * 4, stream);
+    cudaMallocAsync(&to, count * row, stream);
+    cudaMemcpyAsync(list, numbers.get(), count * 4, cudaMemcpyDefault, stream);
+    const auto* const listed = static_cast<const std::int32_t*>(list);
+    const int captured = rows->gather(listed, count, to, {.stream = stream});
+    const int refused = rows->gather(listed, count, of_the_host.data(), {.stream = stream});
+    cudaMemcpyAsync(out.get(), to, count * row, cudaMemcpyDefault, stream);
+    cudaFreeAsync(list, stream);
+    cudaFreeAsync(to, stream);
+    cudaGraph_t graph = nullptr;
+    ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+    EXPECT_EQ(refused, -EFAULT);
+    ASSERT_EQ(captured, 0);
+    cudaGraphExec_t exec = nullptr;
+    ASSERT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+    for (std::uint64_t i = 0; i < 3; ++i) {
+        choose(numbers.get(), count, i);
+        ASSERT_EQ(cudaGraphLaunch(exec, stream), cudaSuccess);
+        ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+        EXPECT_EQ(wrong_rows(numbers.get(), count, out.get()), 0u);
+    }
+    cudaGraphExecDestroy(exec);
+    cudaGraphDestroy(graph);
+}
+
 TEST_F(device_tables, two_streams_at_once) {
     PENSTOCK_NEEDS_GPU();
     start(256, 512, 2048, true);
