@@ -14,6 +14,9 @@
 //   gmmap_warp gmunmap_warp                      by all threads of a warp together
 //   fstat                                        by one thread, or by any number
 //
+// In a graph that is launched again a block has the number that it had before. So a block that ends
+// without gmunmap or gclose may leave the block of the next launch its mapping and its file.
+//
 // In the last version of the original gmmap and gmunmap belong to a warp: so they do with
 // PENSTOCK_GPUFS_WARP_CALLS defined, in all source files of a program alike.
 //
