@@ -232,7 +232,8 @@ public:
     // 0 or a negative errno, and then nothing was begun: the code of an error that was noted before
     // (check() clears it); -EINVAL, a null pointer, numbers that lie at no multiple of their size,
     // or a stride shorter than a row; -EFAULT, the device does not reach the memory; -ENODEV,
-    // -ECHILD, as of the runtime. Capturable in every mode. Thread-safe.
+    // -ECHILD, as of the runtime. Capturable in every mode; in a capture an address that neither
+    // the driver nor the host knows is taken for memory that comes with the graph. Thread-safe.
     template <row_number Number>
     int gather(const Number* numbers, std::uint64_t count, void* out,
                const row_options& settings = {}) {
