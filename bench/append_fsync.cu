@@ -69,7 +69,7 @@ timed_run append_by_hand(const scratch_file& log, std::uint64_t records, std::ui
     const std::uint64_t most = std::min<std::uint64_t>(records, 1'000'000 * together);
     const std::uint64_t writes = std::max<std::uint64_t>(most / threads / together, 1);
     const stopwatch watch;
-    const double seconds = seconds_together(threads, [&](std::uint64_t thread) {
+    const double seconds = seconds_of_threads(threads, [&](std::uint64_t thread) {
         // Records are made and collected in the time, as a program that buffers them has to do.
         std::vector<std::byte> record(record_bytes, static_cast<std::byte>(thread));
         std::vector<std::byte> buffer(together * record_bytes);
@@ -100,7 +100,7 @@ void append_with_pages_of(context& here, std::uint64_t page, const scratch_file&
     measured appends;
     by_threads single({1, 4}, here.host_threads()), buffered({1, 4}, here.host_threads());
     const auto by_hand = [&](std::uint64_t together) {
-        return [&, together](std::uint64_t threads) {
+        return [&, together](std::uint64_t threads, std::uint64_t) {
             return append_by_hand(log, groups * rounds, together, threads);
         };
     };

@@ -18,12 +18,13 @@ void random_pages(context& here, std::uint64_t page, std::uint64_t cache) {
     double share = 0;
     for (std::uint64_t repeat = 0; repeat <= here.repeats(5); ++repeat) {
         order.seed = repeat;
-        const run_result got = run_reads(file, order);
+        const run_result got = run_reads(file, order),
+                         other = run_preads(here.file().path(), order);
         if (repeat == 0) continue;  // the first fills the cache
         loads.ours.add(1e-9 * got.loaded_bytes / got.seconds);
         loads.cores.add(got.cores);
         share = got.loaded_bytes / order.total_bytes();
-        loads.baseline.add(run_preads(here.file().path(), order).rate);
+        loads.baseline.add(other.rate);
     }
     here.add(page == 512 ? "S5" : "S4", "loads of random pages, " + here.cache_label(cache), page,
              "GB/s", loads, "pread of the same pages, " + std::to_string(threads) + " threads",
@@ -36,9 +37,10 @@ struct record {
     std::uint64_t bytes, step_bytes;
 };
 
-void one_record_size(context& here, std::uint64_t page, const record& kind) {
+void one_record_size(context& here, std::uint64_t page, const record& kind,
+                     const plain_reads& plain) {
     measured records;
-    series waste;
+    series waste, kernel;
     std::uint64_t groups = 0;
     const std::uint64_t cache = here.small_cache(page),
                         total = std::min(here.bytes() / 4, (here.on_gpu() ? 1024 : 64) * mib);
@@ -57,12 +59,17 @@ void one_record_size(context& here, std::uint64_t page, const record& kind) {
         waste.add(got.loaded_bytes / ours.total_bytes());
         records.baseline.add(
             run_preads(here.file().path(), reads_by(here.host_threads(), repeat)).rate);
+        if (plain) kernel.add(gigabytes_a_second(ours.total_bytes(), plain(ours).seconds));
     }
     const std::string name = std::string("random ") + kind.name,
                       note = groups_label(here, groups) + "; " + here.cache_label(cache) + " of " +
                              format_size(here.bytes());
     here.add("S4", name, page, "GB/s", records, pread_by_all(here),
              note + "; counted is what was asked for");
+    if (plain)
+        here.add("S4", name + ", beside a kernel", page, "GB/s",
+                 {records.ours, kernel, records.cores},
+                 "warps copying the same from registered host memory", note);
     here.add("S4", name + ", loaded", page, "bytes loaded per byte asked for",
              {waste, series(1), records.cores}, "each byte once", note);
 }
@@ -78,9 +85,9 @@ void miss_on_cpu(context& here) {
     if (here.asked().sweep) fewer_shards(here, 4 * kib);
 }
 
-void random_records(context& here, std::uint64_t page_bytes) {
-    one_record_size(here, page_bytes, {"records of 3 KiB", 3 * kib, 4 * kib});
-    one_record_size(here, page_bytes, {"blocks of 32 KiB", 32 * kib, 512});
+void random_records(context& here, std::uint64_t page_bytes, const plain_reads& plain) {
+    one_record_size(here, page_bytes, {"records of 3 KiB", 3 * kib, 4 * kib}, plain);
+    one_record_size(here, page_bytes, {"blocks of 32 KiB", 32 * kib, 512}, plain);
 }
 
 void fewer_shards(context& here, std::uint64_t page) {

@@ -10,18 +10,16 @@ namespace penstock::bench {
 
 namespace {
 
-// What the machine allows: warps copy random pages of registered host memory to device memory,
+// What the machine allows: warps copy random blocks of registered host memory to device memory,
 // nothing else.
 __global__ void __launch_bounds__(256)
-    plain_pages(const std::byte* host, std::byte* device, std::uint64_t pages,
-                std::uint32_t page_bytes, std::uint32_t rounds, std::uint64_t seed) {
+    plain_blocks(const std::byte* host, std::byte* device, const __grid_constant__ pattern reads) {
     const warp g;
     const std::uint64_t number = std::uint64_t{blockIdx.x} * 8 + threadIdx.x / 32;
-    for (std::uint32_t i = 0; i < rounds; ++i) {
-        const std::uint64_t page =
-            mix64(number * rounds + i + seed * 0x9e3779b97f4a7c15ull) % pages;
-        g.copy_in(device + number * page_bytes, host + page * page_bytes, page_bytes);
-    }
+    if (number >= reads.groups) return;
+    for (std::uint64_t i = 0; i < reads.rounds; ++i)
+        g.copy_in(device + number * reads.block_bytes, host + reads.offset_bytes(number, i),
+                  reads.block_bytes);
 }
 
 // By groups of Lanes lanes, one page each at a time.
@@ -67,7 +65,7 @@ miss_shape shape_for(std::uint64_t file_bytes, std::uint64_t page, std::uint64_t
 }
 
 template <typename Kernel>
-timed_run timed(const miss_shape& shape, const Kernel& kernel) {
+timed_run timed(const Kernel& kernel) {
     const stopwatch watch;
     kernel();
     require_cuda(cudaGetLastError(), "launch");
@@ -95,6 +93,15 @@ measured in_turns(std::uint64_t bytes, std::uint64_t theirs_bytes, std::uint64_t
     return out;
 }
 
+// Warps copy the blocks of a pattern from memory of the host that kernels reach, into a buffer
+// each.
+timed_run copy_blocks(const std::byte* from, const memory& buffers, const pattern& reads) {
+    return timed([&] {
+        plain_blocks<<<static_cast<unsigned>((reads.groups + 7) / 8), 256>>>(
+            from, buffers.as<std::byte>(), reads);
+    });
+}
+
 // What misses are measured against: warps that copy random pages of plain host memory.
 struct plain_copies {
     miss_shape shape;
@@ -102,11 +109,13 @@ struct plain_copies {
     memory device{backend::gpu, shape.groups() * shape.page_bytes};
 
     [[nodiscard]] timed_run run(std::uint64_t seed, const std::byte* from = nullptr) const {
-        return timed(shape, [&] {
-            plain_pages<<<shape.blocks, 256>>>(
-                from != nullptr ? from : plain.as<std::byte>(), device.as<std::byte>(), shape.pages,
-                static_cast<std::uint32_t>(shape.page_bytes), shape.rounds, seed);
-        });
+        return copy_blocks(from != nullptr ? from : plain.as<std::byte>(), device,
+                           {.block_bytes = shape.page_bytes,
+                            .step_bytes = shape.page_bytes,
+                            .blocks = shape.pages,
+                            .groups = shape.groups(),
+                            .rounds = shape.rounds,
+                            .seed = seed});
     }
 };
 
@@ -139,7 +148,7 @@ void through_windows(context& here, const miss_shape& shape, std::uint64_t cache
     measured windows = in_turns(
         shape.moved_bytes(), limit.shape.moved_bytes(), here.repeats(5),
         [&](std::uint64_t seed) {
-            return timed(shape, [&] {
+            return timed([&] {
                 missing_pages<Lanes>
                     <<<shape.blocks, 256>>>(file.rt->ref(), file.fd, device.as<std::byte>(),
                                             shape.pages, static_cast<std::uint32_t>(page),
@@ -192,7 +201,10 @@ void miss_on_gpu(context& here) {
             tiles_through_windows<8>(here, limit);
             tiles_through_windows<4>(here, limit);
         }
-        random_records(here, page);
+        random_records(here, page, [&](const pattern& reads) {
+            const memory buffers(backend::gpu, reads.groups * reads.block_bytes);
+            return copy_blocks(plain.as<std::byte>(), buffers, reads);
+        });
     }
     if (here.asked().sweep) fewer_shards(here, 4 * kib);
 }
@@ -201,10 +213,10 @@ namespace {
 
 // The ways of a whole file into the cache; and what has no part of Penstock.
 struct ways {
-    explicit ways(const by_hand& by) : hand(by.tried()), hand_page(by.tried()) {}
-    measured windows, with_opening, requests, again;
+    explicit ways(const by_hand& by) : hand(by.tried()), hand_page({8, 16}, by.threads) {}
+    measured windows, with_opening, with_closing, requests, again;
     by_threads hand, hand_page;
-    series engine;
+    series engine, page_cache, page_cache_registered;
 };
 
 void measure_once(context& here, std::uint64_t page, const by_hand& hand, bool is_first,
@@ -220,18 +232,28 @@ void measure_once(context& here, std::uint64_t page, const by_hand& hand, bool i
         const double seconds = watch.seconds();
         out.with_opening.add(rate(seconds), watch, seconds);
         add_prefetch(file, out.again);
+        const stopwatch closing;
         file.rt->close_windows();
+        const double both = seconds + closing.seconds();
+        out.with_closing.ours.add(rate(both));
     }
     add_prefetch(here.open(shape), out.requests);
-    out.hand.measure([&](std::uint64_t threads) {
+    const auto checked = [&](const auto& bring) {
         if (is_first) hand.clear();
-        const timed_run took = hand.run(piece_bytes, threads);
+        const auto took = bring();
         if (is_first) hand.expect_right();
         return took;
+    };
+    out.hand.measure([&](std::uint64_t threads, std::uint64_t piece) {
+        return checked([&] { return hand.run(piece, threads); });
     });
     if (here.asked().sweep)
-        out.hand_page.measure([&](std::uint64_t threads) { return hand.run(page, threads); });
+        out.hand_page.measure(
+            [&](std::uint64_t threads, std::uint64_t) { return hand.run(page, threads); });
     out.engine.add(rate(hand.engine_seconds()));
+    const auto seen = checked([&] { return hand.from_page_cache(); });
+    out.page_cache.add(rate(seen.copying));
+    out.page_cache_registered.add(rate(seen.with_registering));
 }
 
 void add_rows(context& here, std::uint64_t page, ways& all) {
@@ -244,10 +266,15 @@ void add_rows(context& here, std::uint64_t page, ways& all) {
     };
     add("whole file, windows open", all.windows, "");
     add("whole file, windows opened first, in the time", all.with_opening, "one thread registers");
+    add("whole file, windows opened first and closed, in the time", all.with_closing, "");
     add("whole file, by requests", all.requests, "nothing opened before, default options", "S6f");
     all.again.baseline = all.windows.ours;
     here.add("S6", "whole file, in the cache already: look-ups only", page, "GB/s", all.again,
              "the same when it had to be loaded, windows open", "no byte is copied");
+    add("no Penstock: copy engine, the file's page cache registered before", {all.page_cache, {}},
+        "pieces of 64 MiB");
+    add("no Penstock: copy engine, the page cache registered and given back in the time",
+        {all.page_cache_registered, {}}, "one thread registers");
     if (here.asked().sweep)
         add("no Penstock: pipeline by hand, pieces of a page",
             {all.hand_page.seconds().under(gigabytes), {}}, all.hand_page.name().c_str());
@@ -266,8 +293,8 @@ void sequential_on_gpu(context& here) {
         add_rows(here, page, last);
     }
     const series by_hand_rates = last.hand.seconds().under(1e-9 * static_cast<double>(bytes));
-    here.add("S6", "no Penstock: pipeline by hand, pieces of 4 MiB", 0, "GB/s",
-             {by_hand_rates, last.engine}, "the copy engine, pieces of 64 MiB", last.hand.name());
+    here.add("S6", "no Penstock: pipeline by hand", 0, "GB/s", {by_hand_rates, last.engine},
+             "the copy engine, pieces of 64 MiB", last.hand.name());
     if (!here.asked().sweep) return;
     const memory whole = memory::pinned(bytes);
     series rates;

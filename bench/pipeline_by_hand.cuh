@@ -1,6 +1,7 @@
 // What a programmer writes to bring a file to a GPU: threads read pieces into pinned buffers, two
 // each, and copy them on streams of their own. All cores are not always the best: on a host with 32
-// fewer threads are faster.
+// fewer threads are faster. Or the copy engine reads the file's pages where they lie in the page
+// cache, once their memory is registered.
 #pragma once
 
 #include <fcntl.h>
@@ -36,8 +37,10 @@ struct by_hand {
             require_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "event");
     }
 
-    // Numbers of threads of which the best counts.
-    [[nodiscard]] by_threads tried() const { return {{8, 16}, threads}; }
+    // Numbers of threads, and sizes of pieces, of which the best counts.
+    [[nodiscard]] by_threads tried() const {
+        return {{8, 16}, threads, {512 * kib, mib, piece_bytes}};
+    }
     // Of the whole file in pieces, by so many threads.
     [[nodiscard]] timed_run run(std::uint64_t piece, std::uint64_t readers) const {
         const stopwatch watch;
@@ -67,17 +70,35 @@ struct by_hand {
     }
     // Of the copy engine alone, over and over the same pinned bytes.
     [[nodiscard]] double engine_seconds() const {
+        return engine_seconds([&](std::uint64_t) { return pinned.as<std::byte>(); });
+    }
+    // Of the copy engine that reads the file's pages in the page cache.
+    struct registered_seconds {
+        double copying, with_registering;  // registered before; registered and given back in it
+    };
+    [[nodiscard]] registered_seconds from_page_cache() const {
+        const stopwatch watch;
+        double copying = 0;
+        {
+            const mapped_memory mapped(bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, file);
+            const registered_memory ready(mapped.as<void>(), bytes, cudaHostRegisterReadOnly);
+            copying = engine_seconds([&](std::uint64_t at) { return mapped.as<std::byte>() + at; });
+        }
+        return {copying, watch.seconds()};
+    }
+
+private:
+    template <typename From>
+    [[nodiscard]] double engine_seconds(const From& from) const {
         const stopwatch watch;
         for (std::uint64_t at = 0; at < bytes; at += engine_piece_bytes)
-            require_cuda(cudaMemcpyAsync(device.as<std::byte>() + at, pinned.as<void>(),
+            require_cuda(cudaMemcpyAsync(device.as<std::byte>() + at, from(at),
                                          std::min(engine_piece_bytes, bytes - at),
                                          cudaMemcpyHostToDevice, streams[0]),
                          "copy");
         require_cuda(cudaStreamSynchronize(streams[0]), "copy");
         return watch.seconds();
     }
-
-private:
     void part(std::uint64_t t, std::uint64_t piece, std::byte* buffers,
               std::atomic<std::uint64_t>& next) const {
         for (unsigned turn = 0;; turn ^= 1) {

@@ -59,10 +59,17 @@ private:
         require(
             map_region(*rt_, here_.file().path(), 0, 0, access, {.outside_writers = false}, out));
     }
-    timed_run copy_again(std::uint64_t threads) {
+    [[nodiscard]] by_threads tried() const {
 #if defined(PENSTOCK_WITH_CUDA)
-        if (here_.on_gpu()) return hand_->run(piece_bytes, threads);
+        if (here_.on_gpu()) return hand_->tried();
 #endif
+        return {{8, 16}, here_.host_threads()};
+    }
+    timed_run copy_again(std::uint64_t threads, std::uint64_t piece) {
+#if defined(PENSTOCK_WITH_CUDA)
+        if (here_.on_gpu()) return hand_->run(piece, threads);
+#endif
+        static_cast<void>(piece);
         return read_again(here_.file(), plain_.data(), threads);
     }
 
@@ -103,11 +110,13 @@ private:
         const auto count = static_cast<std::uint64_t>(percent / 100 * static_cast<double>(pages_));
         if (percent != 0 && count == 0) return;
         measured from_region, from_file;
-        by_threads again({8, 16}, here_.host_threads());
+        by_threads again = tried();
         for (std::uint64_t repeat = 0; repeat < here_.repeats(3); ++repeat) {
             bring(count, false, from_region);
             if (count != 0) bring(count, true, from_file);
-            again.measure([&](std::uint64_t threads) { return copy_again(threads); });
+            again.measure([&](std::uint64_t threads, std::uint64_t piece) {
+                return copy_again(threads, piece);
+            });
         }
         const auto add = [&](measured& took, const char* by) {
             took.baseline = again.seconds().times(1e3);

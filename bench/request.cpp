@@ -43,12 +43,13 @@ void throughput(context& here, std::uint64_t page, std::uint64_t cache,
     series batch;
     for (std::uint64_t repeat = 0; repeat <= here.repeats(5); ++repeat) {
         ours.seed = theirs.seed = repeat;
-        const run_result got = run_reads(file, ours, kind);
+        const run_result got = run_reads(file, ours, kind),
+                         other = run_preads(here.file().path(), theirs);
         if (repeat == 0) continue;  // the first fills the cache
         loads.ours.add(1e-9 * got.loaded_bytes / got.seconds);
         loads.cores.add(got.cores);
         if (got.batch_requests > 0) batch.add(got.batch_requests * page / 1024);
-        loads.baseline.add(run_preads(here.file().path(), theirs).rate);
+        loads.baseline.add(other.rate);
     }
     const std::string by = here.on_gpu() ? (kind == caller::warps ? "warps" : "blocks") : "threads",
                       name = "requests of random pages by " + by + ", " + served_by(file) + ", " +

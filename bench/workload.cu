@@ -54,10 +54,13 @@ int launch_reads(runtime& rt, const read_blocks& body, caller kind, std::uint32_
 
 }  // namespace
 
-by_threads::by_threads(std::initializer_list<std::uint64_t> few, std::uint64_t all) {
-    for (const std::uint64_t threads : few)
-        if (threads < all) entries_.push_back({threads});
-    entries_.push_back({all});
+by_threads::by_threads(std::initializer_list<std::uint64_t> few, std::uint64_t all,
+                       std::initializer_list<std::uint64_t> piece_bytes) {
+    for (const std::uint64_t piece : piece_bytes) {
+        for (const std::uint64_t threads : few)
+            if (threads < all) entries_.push_back({threads, piece});
+        entries_.push_back({all, piece});
+    }
 }
 
 const by_threads::entry& by_threads::best() const {
@@ -67,11 +70,20 @@ const by_threads::entry& by_threads::best() const {
 }
 
 std::string by_threads::name() const {
-    std::string tried;
-    for (const entry& each : entries_)
-        tried += (tried.empty() ? ", the best of " : ", ") + std::to_string(each.threads);
-    return counted(best().threads, "thread") + (entries_.size() > 1 ? tried : "") +
-           text_of("; %.1f cores", best().cores.median());
+    const entry& first = entries_.front();
+    std::string threads, pieces;
+    std::size_t counts = 0, sizes = 0;
+    const auto also = [](std::string& tried, std::size_t& number, const std::string& what) {
+        tried += (number++ == 0 ? ", the best of " : ", ") + what;
+    };
+    for (const entry& each : entries_) {
+        if (each.piece_bytes == first.piece_bytes)
+            also(threads, counts, std::to_string(each.threads));
+        if (each.threads == first.threads) also(pieces, sizes, format_size(each.piece_bytes));
+    }
+    std::string out = counted(best().threads, "thread") + (counts > 1 ? threads : "");
+    if (sizes > 1) out += "; pieces of " + format_size(best().piece_bytes) + pieces;
+    return out + text_of("; %.1f cores", best().cores.median());
 }
 
 pattern make_pattern(const context& here, std::uint64_t block_bytes, std::uint64_t groups,

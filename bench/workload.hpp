@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <sched.h>
 #include <string>
@@ -73,27 +74,29 @@ struct timed_run {
 };
 
 // A baseline by few threads and by all, in turns. The best counts: the lock of a file or the bus
-// may leave nothing for more.
+// may leave nothing for more. Where it moves pieces, the same with each size of them: small ones
+// stay in the processor's caches.
 class by_threads {
 public:
     // Of `few` those below `all`.
-    by_threads(std::initializer_list<std::uint64_t> few, std::uint64_t all);
-    // run(threads) gives a timed_run.
+    by_threads(std::initializer_list<std::uint64_t> few, std::uint64_t all,
+               std::initializer_list<std::uint64_t> piece_bytes = {0});
+    // run(threads, piece_bytes) gives a timed_run.
     template <typename Run>
     void measure(const Run& run) {
         for (entry& each : entries_) {
-            const timed_run took = run(each.threads);
+            const timed_run took = run(each.threads, each.piece_bytes);
             each.seconds.add(took.seconds);
             each.cores.add(took.cores);
         }
     }
     [[nodiscard]] const series& seconds() const { return best().seconds; }
-    // "4 threads, the best of 1, 4 and 16; 3.9 cores"
+    // "4 threads, the best of 1, 4, 16; pieces of 1 MiB, the best of 1 MiB, 4 MiB; 3.9 cores"
     [[nodiscard]] std::string name() const;
 
 private:
     struct entry {
-        std::uint64_t threads;
+        std::uint64_t threads, piece_bytes;
         series seconds{}, cores{};
     };
     [[nodiscard]] const entry& best() const;
@@ -213,8 +216,9 @@ void open_all_windows(const context& here, const opened_file& file);
 
 // Parts of the case miss that both back ends share: records of 3 KiB on 4 KiB boundaries and blocks
 // of 32 KiB anywhere, at random, with pages of this size: what reaches the caller a second, and how
-// much was loaded for it.
-void random_records(context& here, std::uint64_t page_bytes);
+// much was loaded for it. `plain`: the same by a kernel without Penstock, a second baseline.
+using plain_reads = std::function<timed_run(const pattern&)>;
+void random_records(context& here, std::uint64_t page_bytes, const plain_reads& plain = {});
 
 // The time of one run that evicts all the while, with fewer and fewer shards of the clock.
 void fewer_shards(context& here, std::uint64_t page_bytes);

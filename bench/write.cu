@@ -71,14 +71,14 @@ timed_run write_by_hand(const context& here, const std::byte* output, std::uint6
     if (here.on_gpu()) {
         const hand_of_gpu hand(threads);
         const stopwatch watch;
-        const double seconds = seconds_together(threads, [&](std::uint64_t thread) {
+        const double seconds = seconds_of_threads(threads, [&](std::uint64_t thread) {
             hand.part(thread, to.path(), file, output, bytes, next);
         });
         return {seconds, watch.cores(seconds)};
     }
 #endif
     const stopwatch watch;
-    const double seconds = seconds_together(threads, [&](std::uint64_t) {
+    const double seconds = seconds_of_threads(threads, [&](std::uint64_t) {
         take_pieces(next, bytes, written_piece_bytes, [&](std::uint64_t at, std::uint64_t n) {
             require(apps::write_exactly(to.path(), file, output + at, n, at));
         });
@@ -147,7 +147,7 @@ void clear_file(const context& here) {
 }
 
 void measure_by_hand(const context& here, const std::byte* output, by_threads& by) {
-    by.measure([&](std::uint64_t threads) {
+    by.measure([&](std::uint64_t threads, std::uint64_t) {
         clear_file(here);
         const timed_run took = write_by_hand(here, output, threads);
         check_file(here);
@@ -155,17 +155,24 @@ void measure_by_hand(const context& here, const std::byte* output, by_threads& b
     });
 }
 
-// Writes the file once, each group at work for `busy_seconds` in all, and closes it. `by_hand`:
-// afterwards the same output by hand, for a baseline.
+// The same output by hand, for a baseline, in turns before Penstock and after it: whichever comes
+// second meets what the file system still has to write of the first.
+struct hand_part {
+    by_threads& by;
+    bool is_first;
+};
+
+// Writes the file once, each group at work for `busy_seconds` in all, and closes it.
 statistics write_output(context& here, const runtime_shape& shape, double busy_seconds,
-                        measured& out, by_threads* by_hand = nullptr) {
+                        measured& out, const hand_part* hand = nullptr) {
     const std::uint64_t bytes = here.bytes(),
                         pages = (bytes + shape.page_bytes - 1) / shape.page_bytes;
-    clear_file(here);
     const auto rt = here.make_runtime(shape);
     const memory output(rt->where(), bytes), failures(rt->where(), 8);
     const std::uint64_t groups = group_count(here, *rt, shape.page_bytes);
     run_kernel<width::warp>(*rt, groups, fill_words{output.as(), bytes / 8, groups});
+    if (hand != nullptr && hand->is_first) measure_by_hand(here, output.as<std::byte>(), hand->by);
+    clear_file(here);
     const int fd = rt->open(here.file().path(), open_write);
     require(fd, "opening the file for writing");
     // Blocks of 8 warps, all of them resident.
@@ -186,7 +193,7 @@ statistics write_output(context& here, const runtime_shape& shape, double busy_s
     const statistics counted = rt->stats();
     require_none(failures, "writes failed");
     check_file(here);
-    if (by_hand != nullptr) measure_by_hand(here, output.as<std::byte>(), *by_hand);
+    if (hand != nullptr && !hand->is_first) measure_by_hand(here, output.as<std::byte>(), hand->by);
     return counted;
 }
 
@@ -196,8 +203,10 @@ measured write_only(context& here, const runtime_shape& shape) {
     measured rates;
     statistics counted;
     by_threads by_hand = tried_by_hand(here);
-    for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat)
-        counted = write_output(here, shape, 0, rates, &by_hand);
+    for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat) {
+        const hand_part hand{by_hand, repeat % 2 == 1};
+        counted = write_output(here, shape, 0, rates, &hand);
+    }
     rates.baseline = by_hand.seconds().under(1e-9 * static_cast<double>(here.bytes()));
     here.add("S9",
              "output of a kernel to a file, written and closed, " +
@@ -297,16 +306,17 @@ enum class closing_style { original, pieces };
 
 // A kernel whose groups write the file and close it; the host has it never open.
 statistics write_closing(context& here, const runtime_shape& shape, closing_style style,
-                         measured& out, by_threads& by_hand) {
+                         measured& out, const hand_part& hand) {
     constexpr std::uint64_t piece_of_group = 64 * kib;
-    clear_file(here);
     const auto rt = here.make_runtime(shape);
-    // So that kernels may open it to write, wherever it lies.
-    require(rt->close(rt->open(here.file().path(), open_write)), "opening the file for writing");
     const std::uint64_t bytes = here.bytes();
     const memory output(rt->where(), bytes), failures(rt->where(), 8);
     const std::uint64_t warps = group_count(here, *rt, shape.page_bytes);
     run_kernel<width::warp>(*rt, warps, fill_words{output.as(), bytes / 8, warps});
+    if (hand.is_first) measure_by_hand(here, output.as<std::byte>(), hand.by);
+    clear_file(here);
+    // So that kernels may open it to write, wherever it lies.
+    require(rt->close(rt->open(here.file().path(), open_write)), "opening the file for writing");
     write_and_close all{path_text(here.file().path()),
                         output.as<std::byte>(),
                         failures.as(),
@@ -332,7 +342,7 @@ statistics write_closing(context& here, const runtime_shape& shape, closing_styl
     require_none(failures, "groups failed to open, write or close");
     check_file(here);
     const statistics counted = rt->stats();
-    measure_by_hand(here, output.as<std::byte>(), by_hand);
+    if (!hand.is_first) measure_by_hand(here, output.as<std::byte>(), hand.by);
     return counted;
 }
 
@@ -342,7 +352,7 @@ void write_and_close_rows(context& here, const runtime_shape& shape) {
         statistics counted;
         by_threads by_hand = tried_by_hand(here);
         for (std::uint64_t repeat = 0; repeat < here.repeats(5); ++repeat)
-            counted = write_closing(here, shape, style, rates, by_hand);
+            counted = write_closing(here, shape, style, rates, {by_hand, repeat % 2 == 1});
         rates.baseline = by_hand.seconds().under(1e-9 * static_cast<double>(here.bytes()));
         const char* const title =
             style == closing_style::pieces
