@@ -3,7 +3,9 @@
 import dataclasses
 import json
 import logging
+import os
 import unittest
+from unittest import mock
 
 import common
 import penstock as ps
@@ -74,12 +76,17 @@ def _has_numpy():
 
 
 class logs(common.Case):
+    def end_one(self, log):
+        """A runtime that speaks on any machine: it has no folder to share its cache by."""
+        with mock.patch.dict(os.environ, XDG_RUNTIME_DIR=str(self.folder / "missing")):
+            common.small_runtime(log=log, share="logs").close()
+
     def test_lines_reach_the_logger_and_functions_before_close_returns(self):
         with self.assertLogs("penstock", logging.INFO) as caught:
-            common.small_runtime(log="logging", device="auto").close()
+            self.end_one("logging")
         self.assertGreater(len(caught.output), 0)
         lines = []
-        common.small_runtime(log=lines.append, device="auto").close()
+        self.end_one(lines.append)
         self.assertEqual(len(lines), len(caught.output))
 
     def test_a_function_that_raises_ends_nothing(self):
@@ -87,7 +94,7 @@ class logs(common.Case):
             raise RuntimeError(line)
 
         with self.assertLogs("penstock", logging.ERROR) as caught:
-            common.small_runtime(log=fail, device="auto").close()
+            self.end_one(fail)
         self.assertIn("failed", caught.output[0])
         with self.assertRaisesRegex(ValueError, "log"):
             common.small_runtime(log=7)
