@@ -10,6 +10,7 @@
 #include "fault/scenario.hpp"
 #include "service/windows.hpp"
 #include "soon.hpp"
+#include "unit/first_store.hpp"
 #include "unit/parts_in_memory.hpp"
 
 namespace penstock::fault {
@@ -106,6 +107,22 @@ TEST_F(window_accounts, the_window_of_an_earlier_life_of_the_slot_goes) {
     EXPECT_EQ(open_in(first, 5, 2), -ENOSPC) << "devices may still read the words of the first";
     EXPECT_EQ(first.words[5], 0u);
     EXPECT_EQ(watched, 0u);
+}
+
+// A reader that finds the window word believes the words of its chunks.
+TEST_F(window_accounts, the_word_of_a_window_comes_after_the_words_of_its_chunks) {
+    auto chunks_then = second.chunks;
+    const test::first_store met([&](const void*) { chunks_then = first.chunks; });
+    engine::cache_view view{};
+    view.windows = reinterpret_cast<std::uint64_t*>(met.memory());
+    view.window_chunks = first.chunks.data();
+    first.set = std::make_unique<host::window_set>(env, *device, view, first.chunks.size(),
+                                                   host::window_rules{.runs = runs});
+    ASSERT_EQ(open_in(first, 1), all_of_it);
+    ASSERT_TRUE(met.was_met());
+    EXPECT_NE(view.windows[1], 0u);
+    for (const std::uint64_t chunk : chunks_then) EXPECT_NE(chunk, 0u);
+    first.set.reset();
 }
 
 // Whatever the writer does to pages and times: memory from before its open is shared with no set

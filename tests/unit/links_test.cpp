@@ -7,6 +7,7 @@
 #include <random>
 
 #include "links/links.hpp"
+#include "unit/first_store.hpp"
 #include "unit/support.hpp"
 
 namespace penstock::test {
@@ -196,6 +197,22 @@ TEST_F(links_of_versions, the_end_of_an_earlier_life_is_no_end_of_the_later) {
     all->observer(0).ended(life_of(0));
     all->settle();
     EXPECT_EQ(all->shared_lives(), 2u);
+}
+
+// A reader that finds the life believes the table.
+TEST_F(links_of_versions, the_life_of_an_entry_comes_after_its_table) {
+    const void* stored = nullptr;
+    const first_store met([&](const void* at) { stored = at; });
+    auto* const entries = reinterpret_cast<engine::neighbour_entry*>(met.memory());
+    members[0].view.neighbour_entries = entries;
+    host::links of_two(members);
+    for (const std::uint32_t i : {0u, 1u})
+        ASSERT_EQ(of_two.connect(i, 1 - i, engine::same_memory), 0);
+    for (const std::uint32_t i : {0u, 1u}) of_two.observer(i).entered(life_of(0));
+    of_two.settle();
+    EXPECT_EQ(stored, &entries[0].table);
+    EXPECT_NE(entries[0].life, 0u);
+    EXPECT_EQ(entries[0].table, life_of(0).table);
 }
 
 TEST_F(links_of_versions, that_were_all_taken_away_do_not_come_again) {

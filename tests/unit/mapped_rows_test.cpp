@@ -14,6 +14,7 @@
 #include "os/anonymous_memory.hpp"
 #include "service/window_visits.hpp"
 #include "table/row_batches.hpp"
+#include "unit/first_store.hpp"
 #include "unit/hand_cache.hpp"
 #include "unit/parts_in_memory.hpp"
 #include "unit/support.hpp"
@@ -373,6 +374,139 @@ TEST(row_batches, a_row_of_many_chunks_lies_in_one_mapping_or_is_left) {
         EXPECT_EQ(rows_left(i, address + (i == 0 ? 1 : 0) * chunk), 1u)
             << "chunk " << i << " lies elsewhere";
     }
+}
+
+namespace {
+
+// Four rows of two files, of two pages each: 1 and 2 of the first file, 1 and 7 of the second, in
+// turns. The place of the last is met (first_store): by then all were looked at and the others are
+// copied, and none was looked at again.
+class rows_by_hand : public testing::Test {
+protected:
+    static constexpr std::uint64_t row = 1024, rows_of_file = 8, first_slot = 2, second_slot = 3,
+                                   first_table = 8, second_table = 32, count = 4,
+                                   page_bytes = 1u << hand_cache::page_shift;
+    static constexpr std::uint32_t of_first = 0b0101, of_second = 0b1010;
+
+    rows_by_hand() : bytes(pattern(5, 2 * rows_of_file * row)) {
+        runs[0] = {c.add_file(first_slot, first_table, 2 * rows_of_file), 0, 0, rows_of_file, 0};
+        runs[1] = {c.add_file(second_slot, second_table, 2 * rows_of_file), 0, rows_of_file,
+                   rows_of_file, 0};
+        c.view.windows = windows;
+        c.view.window_chunks = chunks;
+        windows[first_slot] = engine::make_window_word(1, 0);
+        windows[second_slot] = engine::make_window_word(1, 1);
+        for (std::uint64_t i : {0, 1})
+            chunks[i] = reinterpret_cast<std::uintptr_t>(&bytes[i * rows_of_file * row]);
+        job.table.runs = runs;
+        job.table.only = runs[0];
+        job.table.rows = 2 * rows_of_file;
+        job.table.rows_per_run = rows_of_file;
+        job.table.run_count = 2;
+        job.table.row_bytes = job.table.stride_bytes = job.stride_bytes = row;
+        job.list = {numbers, engine::number_type::int32, false, 0};
+        job.count = count;
+    }
+    // A bit for each row that was left, where `change` comes after the copies.
+    std::uint32_t left_after(const std::function<void()>& change) {
+        const first_store last([&](const void*) { change(); });
+        job.memory = last.memory() - (count - 1) * row;
+        std::uint32_t left = 0;
+        host::row_batches::copy(c.view, job, 0, count, &left);
+        EXPECT_TRUE(last.was_met() || (left & 0b1000) != 0);
+        for (std::uint64_t i = 0; i < count; ++i) {
+            if ((left >> i & 1) != 0) continue;
+            const auto number = static_cast<std::uint64_t>(numbers[i]);
+            EXPECT_EQ(std::memcmp(job.memory + i * row, &bytes[number * row], job.table.row_bytes),
+                      0)
+                << i;
+        }
+        return left;
+    }
+
+    template <typename T>
+    static void put(T& word, std::uint64_t value) {
+        atomic_store<order::relaxed>(&word, static_cast<T>(value));
+    }
+
+    hand_cache c;
+    std::vector<std::uint8_t> bytes;
+    std::uint64_t windows[hand_cache::files] = {}, chunks[2] = {};
+    engine::write_record writes[hand_cache::files] = {};
+    engine::table_run runs[2] = {};
+    std::int32_t numbers[count] = {1, 9, 2, 15};
+    host::table_job job{};
+};
+
+}  // namespace
+
+TEST_F(rows_by_hand, are_delivered_where_nothing_changes) {
+    EXPECT_EQ(left_after([] {}), 0u);
+    EXPECT_EQ(c.counted(engine::count_through_reads), 2 * count);
+}
+
+TEST_F(rows_by_hand, whose_window_ends_meanwhile_are_left) {
+    EXPECT_EQ(left_after([&] { put(windows[first_slot], 0); }), of_first);
+    EXPECT_EQ(left_after([] {}), of_first) << "it has none now";
+    const std::uint64_t of_a_later_life = engine::make_window_word(2, 1);
+    EXPECT_EQ(left_after([&] { put(windows[second_slot], of_a_later_life); }),
+              of_first | of_second);
+}
+
+TEST_F(rows_by_hand, of_which_a_page_enters_meanwhile_are_left) {
+    struct {
+        std::uint64_t word;
+        std::uint32_t left;
+    } const cases[] = {{first_table + 2, 0b0001},   {first_table + 3, 0b0001},
+                       {second_table + 2, 0b0010},  {first_table + 5, 0b0100},
+                       {second_table + 15, 0b1000}, {first_table + 6, 0}};
+    // It is there, it is on its way, or it was there and has gone again.
+    for (const engine::page_word later : {engine::state_valid | 3, engine::state_loading | 3,
+                                          engine::state_absent | engine::generation_one})
+        for (const auto& [word, left] : cases) {
+            EXPECT_EQ(left_after([&] { put(c.page_words[word], later); }), left)
+                << word << " " << later;
+            c.page_words[word] = 0;
+        }
+}
+
+TEST_F(rows_by_hand, of_a_leaf_that_comes_meanwhile_are_left) {
+    runs[1].file.two_level = true;
+    EXPECT_EQ(left_after([] {}), 0u);
+    EXPECT_EQ(left_after([&] { put(c.page_words[second_table], 41); }), 0b0010u);
+    EXPECT_EQ(left_after([] {}), 0u) << "its pages are absent";
+}
+
+TEST_F(rows_by_hand, of_a_page_that_leaves_the_cache_meanwhile_are_left) {
+    if (!lane::copies_race()) GTEST_SKIP() << "no row comes from a page without a pin";
+    job.table.row_bytes = page_bytes;
+    c.place(first_slot, first_table + 2, 5);
+    std::memcpy(c.view.frame_address(5), &bytes[row], page_bytes);
+    EXPECT_EQ(left_after([] {}), 0u);
+    EXPECT_EQ(c.counted(engine::count_hits), 1u);
+    EXPECT_EQ(left_after([&] { put(c.page_words[first_table + 2], engine::generation_one); }),
+              0b0001u);
+    EXPECT_EQ(c.counted(engine::count_hits), 1u);
+}
+
+TEST_F(rows_by_hand, that_are_cut_off_meanwhile_are_left) {
+    c.view.writes = writes;
+    EXPECT_EQ(left_after([] {}), 0u);
+    EXPECT_EQ(left_after([&] { put(c.file_records[first_slot].size_bytes, 3 * row - 1); }),
+              0b0100u);
+}
+
+// Their words are no longer where the file's words were.
+TEST_F(rows_by_hand, by_which_the_file_has_grown_are_left) {
+    c.view.writes = writes;
+    c.file_records[second_slot].page_count = 3;
+    EXPECT_EQ(left_after([] {}), of_second);
+}
+
+TEST_F(rows_by_hand, are_left_once_kernels_are_to_end) {
+    const std::int64_t stop = -ECANCELED;
+    c.view.stop = &stop;
+    EXPECT_EQ(left_after([] {}), of_first | of_second);
 }
 
 TEST(window_visits, a_word_that_was_cleared_is_free_after_the_visits_of_then) {
