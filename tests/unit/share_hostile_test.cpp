@@ -4,7 +4,6 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,94 +14,11 @@
 #include <random>
 #include <thread>
 
-#include "links/life_directory.hpp"
-#include "links/link_hello.hpp"
-#include "os/link_socket.hpp"
-#include "penstock/engine/neighbour.hpp"
-#include "unit/share_support.hpp"
+#include "unit/share_pretender.hpp"
 
 namespace penstock::test {
 
-namespace {
-
 using namespace host;
-
-// A process of which the test says every word.
-struct pretender {
-    static constexpr std::uint32_t slots = 64, frames = 16;
-    static constexpr std::uint64_t words = 4096;
-
-    std::unique_ptr<cache_device> device = make_cpu_device();
-    engine::cache_view view{};
-    prepared_hello hello;
-    life_directory directory;
-    owned_fd socket;
-
-    pretender() {
-        view.page_shift = 12;
-        view.leaf_shift = 4;
-        view.word_count = words;
-        view.frame_count = frames;
-        view.file_slots = slots;
-        view.words = static_cast<engine::page_word*>(
-            device->allocate_shareable(words * sizeof(std::uint64_t)));
-        view.file_words = static_cast<engine::file_word*>(
-            device->allocate_shareable(slots * sizeof(engine::file_word)));
-        view.frames = static_cast<std::byte*>(device->allocate_shareable(frames * page));
-        EXPECT_EQ(directory.make(slots), 0);
-        EXPECT_EQ(prepare_hello(*device, view, hello), 0);
-        hello.message.id = 1;
-        hello.message.directory_bytes = directory.memory().bytes();
-    }
-
-    // To the socket there that is not its own.
-    void connect(const std::string& folder, const std::string& own = "") {
-        std::string path;
-        for (const auto& entry : std::filesystem::directory_iterator(folder))
-            if (entry.path() != own) path = entry.path().string();
-        sockaddr_un address{};
-        address.sun_family = AF_UNIX;
-        ASSERT_LT(path.size(), sizeof address.sun_path);
-        std::strcpy(address.sun_path, path.c_str());
-        socket.reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-        ASSERT_EQ(
-            ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address),
-            0);
-    }
-    void send(const void* bytes, std::size_t size, const std::vector<int>& fds = {}) const {
-        static_cast<void>(send_message(socket.get(), bytes, size, fds.data(), fds.size()));
-    }
-    [[nodiscard]] std::vector<int> fds() const {
-        std::vector<int> out;
-        for (std::size_t i = 0; i < hello.fds.count; ++i) out.push_back(hello.fds.fd[i].get());
-        out.push_back(directory.memory().fd());
-        return out;
-    }
-    void greet() const { send(&hello.message, sizeof hello.message, fds()); }
-    void greet_by(owned_fd& other_socket) {
-        std::swap(socket, other_socket);
-        greet();
-        std::swap(socket, other_socket);
-    }
-    // How often its directory is mapped in this process, by itself too.
-    [[nodiscard]] int mappings() const { return mappings_of(directory.memory().fd()); }
-    void say(link_verb verb, std::uint64_t version) const {
-        const link_message message{verb, version};
-        send(&message, sizeof message);
-    }
-};
-
-class hostile_share : public share {
-protected:
-    options quick() {
-        options o = shared();
-        o.host_wait_ms = 1000;
-        o.writable = true;
-        return o;
-    }
-};
-
-}  // namespace
 
 TEST_F(share, last_of_a_name_takes_the_folder_away_and_a_newcomer_makes_it_again) {
     auto first = std::make_unique<rendezvous>();
