@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "fault/plain_environment.hpp"
 #include "fuzz/ring_fuzz.hpp"
 #include "fuzz/ring_harness.hpp"
 #include "soon.hpp"
@@ -43,6 +44,24 @@ std::int64_t fill(ring_harness& ring, const ring_request& request,
     std::memcpy(ring.staging(ring.next), frames.data(), frames.size() * sizeof frames[0]);
     return result_of(ring, request);
 }
+
+// Of each read as many bytes come as asked for, but only `step` at a time, and each time after
+// `refusals` that say to try again.
+class hesitant_files final : public fault::plain_files {
+public:
+    static constexpr std::uint64_t step = 200;
+    static constexpr int refusals = host::most_attempts * 2 / 3;
+    std::int64_t read(int fd, std::byte* to, std::uint64_t bytes, std::uint64_t offset) override {
+        if (++calls_ % (refusals + 1) != 0) return -EAGAIN;
+        return real_.read(fd, to, std::min(bytes, step), offset);
+    }
+    std::unique_ptr<host::io_engine> make_io_engine(bool, std::uint32_t, std::string&) override {
+        return host::make_pread_engine(*this);
+    }
+
+private:
+    int calls_ = 0;
+};
 
 // A file "c" of three pages that was opened for writing, and its reads behind the first page.
 class written_ring : public testing::Test {
@@ -100,6 +119,27 @@ TEST(served_ring, loads_that_storage_puts_off_are_tried_again) {
         EXPECT_EQ(ring.disk.calls(), 2u);
         EXPECT_EQ(ring.service->counters().file_read_errors.load(), 0u);
     }
+}
+
+// What came meanwhile counts: only a load of which nothing comes for so long is given up.
+TEST(served_ring, a_load_that_goes_on_is_tried_on) {
+    hesitant_files storage;
+    ring_harness ring(fuzz_root(), {}, false, storage);
+    std::uint32_t slot = 0, generation = 0;
+    ASSERT_EQ(ring.open("b", slot, generation), 0);
+    EXPECT_EQ(fill(ring, fill_of(slot, generation, 512), {5}), 0);
+    EXPECT_EQ(ring.done_mark(5), stamp);
+}
+
+// A device that says itself that the load has failed is not believed.
+TEST(served_ring, a_load_is_marked_by_what_came_of_it) {
+    ring_harness ring(fuzz_root());
+    std::uint32_t slot = 0, generation = 0;
+    ASSERT_EQ(ring.open("b", slot, generation), 0);
+    const auto request =
+        engine::fill_request{slot, generation, 512, 0, stamp | engine::fill_failed};
+    EXPECT_EQ(fill(ring, request.packed(), {6}), 0);
+    EXPECT_EQ(ring.done_mark(6), stamp);
 }
 
 // Groups may wait for the marks of its pages: those that are there all say that none comes.
@@ -166,6 +206,28 @@ TEST(served_ring, batches_are_counted_by_their_size) {
     EXPECT_TRUE(soon([&] { return batches() == 2; }));
     EXPECT_EQ(counted.batch_size[3].load(), 1u) << "8 to 15";
     EXPECT_EQ(counted.batches.load(), 2u);
+}
+
+// Both are seen at once.
+TEST_F(written_ring, a_write_of_another_life_is_refused_beside_one_of_this) {
+    const std::uint64_t first = ring->next;
+    for (const std::uint64_t i : {1, 0}) {  // the first is the last to be published
+        ring_request& place = ring->requests()[(first + i) % ring_harness::slots];
+        const std::uint64_t published = place.published;
+        place = engine::write_request{slot, generation + static_cast<std::uint32_t>(i), page,
+                                      i * page, 1}
+                    .packed();
+        place.published = published;
+        std::memset(ring->staging(first + i), 'w', page);
+        atomic_store<order::release, scope::system>(&place.published, first + i + 1);
+    }
+    ring->next += 2;
+    ASSERT_TRUE(ring->await(first) && ring->await(first + 1));
+    EXPECT_EQ(ring->reply(first).result, 0);
+    EXPECT_LT(ring->reply(first + 1).result, 0);
+    std::ifstream in(path, std::ios::binary);
+    const std::string all{std::istreambuf_iterator<char>(in), {}};
+    EXPECT_EQ(all, std::string(page, 'w') + std::string(std::size_t{page} * 2, 'c'));
 }
 
 TEST_F(written_ring, cuts_that_storage_puts_off_are_tried_again) {
