@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "fault/scenario.hpp"
+#include "service/size_asker.hpp"
 #include "service/windows.hpp"
 #include "soon.hpp"
 #include "unit/first_store.hpp"
@@ -142,6 +143,27 @@ TEST_F(window_accounts, memory_of_a_window_that_a_writer_ended_is_not_shared_any
     writer.join();
     ASSERT_EQ(open_in(second, 1), all_of_it);
     for (std::size_t i = 0; i < old.size(); ++i) EXPECT_NE(second.chunks[i], old[i]) << i;
+}
+
+// Of files whose sizes a thread asks for.
+TEST(size_asker, handles_go_when_they_are_given_up_and_with_the_end) {
+    const temporary_folder folder;
+    test::write_file(folder / "data", test::pattern(3, 5000));
+    faulty_environment env;
+    const int found = env.find(-1, folder / "data");
+    const auto open = [&] { return env.open_found(found); };
+    const int before = env.handles();
+    {
+        host::size_asker asker(env);
+        const std::array<int, 3> fds{open(), open(), open()};
+        for (const int fd : fds) asker.add(fd, 5000);
+        asker.close(fds[1]);  // no beat follows that would ask
+        EXPECT_TRUE(soon([&] { return env.handles() == before + 2; }));
+        EXPECT_FALSE(asker.is_shorter(fds[0]));
+        EXPECT_FALSE(asker.is_shorter(fds[2]));
+    }
+    EXPECT_EQ(env.handles(), before);
+    env.close(found);
 }
 
 }  // namespace penstock::fault

@@ -1,12 +1,15 @@
 // The hub that runtimes share: what is entered there, and which part is asked or told.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <string>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 #include "hub/hub.hpp"
+#include "soon.hpp"
 #include "unit/support.hpp"
 
 namespace penstock::test {
@@ -186,6 +189,30 @@ TEST(hub, asks_sources_in_turn_and_none_that_left) {
     EXPECT_EQ(shared.read_cached(0, 0, 9, {}), 9u);
     EXPECT_EQ(empty.asked, 2);
     EXPECT_EQ(full.asked, 1);
+}
+
+// Also while those who share it come one after the other.
+TEST(request_turns, one_that_waits_alone_comes_before_those_that_share) {
+    host::request_turns turns;
+    ASSERT_TRUE(turns.try_lock_shared());
+    ASSERT_TRUE(turns.try_lock_shared());
+    turns.unlock_shared();
+    std::atomic<bool> has_it{false};
+    std::thread alone([&] {
+        turns.lock();
+        has_it = true;
+        turns.unlock();
+    });
+    EXPECT_TRUE(soon([&] {
+        if (!turns.try_lock_shared()) return true;
+        turns.unlock_shared();
+        return false;
+    }));
+    EXPECT_FALSE(has_it);
+    turns.unlock_shared();
+    alone.join();
+    EXPECT_TRUE(turns.try_lock_shared());
+    turns.unlock_shared();
 }
 
 TEST(hub, makes_one_part_of_a_type_and_destroys_it) {
