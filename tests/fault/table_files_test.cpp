@@ -124,6 +124,19 @@ TEST_F(table_files, rows_end_where_the_file_ends) {
     }
 }
 
+TEST_F(table_files, a_close_names_the_first_that_could_not_be_written) {
+    make({10, 10, 10});
+    ASSERT_TRUE(open(layout, true).ok());
+    const std::array<std::int64_t, 2> numbers{13, 23};
+    const std::array<std::uint8_t, 2 * row> content{};
+    ASSERT_EQ(rows->scatter(numbers.data(), numbers.size(), content.data()), 0);
+    disk.set({.calls = call_write, .nth = 1, .for_ever = true, .error = -ENOSPC});
+    const status s = rows->close();
+    EXPECT_EQ(s.code, -ENOSPC);
+    EXPECT_NE(s.message.find("piece1"), std::string::npos) << s.message;
+    disk.clear();
+}
+
 TEST_F(table_files, no_handle_is_left) {
     make({10, 10});
     ASSERT_TRUE(open(layout).ok());

@@ -188,6 +188,26 @@ TEST(devices, a_file_that_one_cannot_open_stays_open_on_none) {
     EXPECT_GT(failures, 2) << "of either device";
 }
 
+// The last of them could.
+TEST(devices, a_close_that_could_not_write_on_one_is_an_error) {
+    const temporary_folder folder;
+    fault::faulty_environment env;
+    host::runtime_hooks hooks;
+    hooks.env = &env;
+    options o = two_caches(folder);
+    o.writable = true;
+    const auto rt = make_runtime(o, hooks);
+    const shared_file file = rt->open_everywhere("data", open_read_write | open_create);
+    ASSERT_EQ(file.code(), 0);
+    const auto bytes = pattern(5, page);
+    const runtime_ref fs = rt->ref(0);
+    ASSERT_EQ(write(lane{}, fs, file.of(fs), bytes.data(), page, 0),
+              static_cast<std::int64_t>(page));
+    env.set({.calls = fault::call_write, .nth = 1, .for_ever = true, .error = -ENOSPC});
+    EXPECT_EQ(rt->close(file), -ENOSPC);
+    env.clear();
+}
+
 // The first of them has the threads and the blocks of all.
 TEST(devices, of_a_store_are_counted_once) {
     const temporary_folder folder;
