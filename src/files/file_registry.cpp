@@ -66,20 +66,18 @@ file_registry::~file_registry() {
 status file_registry::set_roots(const std::vector<std::string>& roots) {
     std::vector<std::string> real;
     for (const std::string& root : roots) {
-        const int handle = env_.find(-1, root);
-        if (handle < 0)
-            return {handle,
-                    "root '" + root + "': " + error_and_cure(handle, "name an existing directory")};
+        own_handle found(env_, env_.find(-1, root));
+        if (found.fd < 0)
+            return {found.fd, "root '" + root +
+                                  "': " + error_and_cure(found.fd, "name an existing directory")};
         file_facts facts;
         std::string path;
-        int code = env_.facts(handle, facts);
+        int code = env_.facts(found.fd, facts);
         if (code == 0 && !facts.is_directory) code = -ENOTDIR;
-        if (code == 0) code = env_.real_path(handle, path);
+        if (code == 0) code = env_.real_path(found.fd, path);
         if (code == 0 && first_root_ < 0) {
-            first_root_ = handle;
             first_root_path_ = path;
-        } else {
-            env_.close(handle);
+            first_root_ = std::exchange(found.fd, -1);
         }
         if (code != 0)
             return {code,
@@ -115,7 +113,7 @@ bool file_registry::look_up_plain(const std::string& name, bool check_roots, fou
     if (!append_plain(name, path) || (check_roots && !permitted(path))) return false;
     const int fd = env_.open_plain(first_root_, name);
     if (fd < 0) return false;
-    auto handle = std::make_shared<shared_handle>(env_, fd, &reads_);
+    auto handle = share(fd, &reads_);
     file_facts facts;
     if (env_.facts(fd, facts) != 0 || !facts.is_regular || facts.false_size) return false;
     out.handle = std::move(handle);
@@ -128,20 +126,19 @@ bool file_registry::look_up_plain(const std::string& name, bool check_roots, fou
 // was found: a link or a
 // ".." that leads outside is refused, and nothing can be exchanged in between.
 int file_registry::look_up_thoroughly(const std::string& name, bool check_roots, found_file& out) {
-    const int found = env_.find(first_root_, name);
-    if (found < 0) return found;
-    int code = env_.real_path(found, out.path);
+    const own_handle found(env_, env_.find(first_root_, name));
+    if (found.fd < 0) return found.fd;
+    int code = env_.real_path(found.fd, out.path);
     if (code == 0 && check_roots && !permitted(out.path)) code = -EACCES;
-    if (code == 0) code = env_.facts(found, out.facts);
+    if (code == 0) code = env_.facts(found.fd, out.facts);
     if (code == 0 && out.facts.is_directory) code = -EISDIR;
     if (code == 0 && !out.facts.is_regular) code = -EOPNOTSUPP;
     if (code == 0) {
-        const int fd = env_.open_found(found);
+        const int fd = env_.open_found(found.fd);
         if (fd == -EDEADLK && reads_.say) reads_.say(out.path + " " + why_own(out.path));
-        if (fd >= 0) out.handle = std::make_shared<shared_handle>(env_, fd, &reads_);
+        if (fd >= 0) out.handle = share(fd, &reads_);
         else code = fd;
     }
-    env_.close(found);
     // Again on the open handle: the facts must belong to what is going to be read.
     if (code == 0) code = env_.facts(out.handle->fd(), out.facts);
     if (code != 0 || !out.facts.false_size) return code;
@@ -175,7 +172,7 @@ int file_registry::open_to_write(found_file& file) {
     if (file.writer != nullptr) return 0;
     const int fd = env_.open_writing(file.handle->fd());
     if (fd < 0) return fd;
-    file.writer = std::make_shared<shared_handle>(env_, fd, nullptr);
+    file.writer = share(fd, nullptr);
     file.watch = watch_hold(watch_, fd);
     file_facts again;
     file.is_as_told = file.watch.is_held() && env_.facts(file.handle->fd(), again) == 0 &&

@@ -396,15 +396,34 @@ private:
     // Says once for each file system what cannot be known of its files.
     void tell_of_file_system(const found_file& file);
 
+    // A handle that is closed with its owner, whatever the owner has no memory for.
+    struct own_handle {
+        environment& env;
+        int fd = -1;
+        explicit own_handle(environment& of, int opened = -1) : env(of), fd(opened) {}
+        ~own_handle() {
+            if (fd >= 0) env.close(fd);
+        }
+        own_handle(const own_handle&) = delete;
+        own_handle& operator=(const own_handle&) = delete;
+    };
+    // Takes over what was opened.
+    std::shared_ptr<shared_handle> share(int fd, read_settings* reads) {
+        own_handle opened(env_, fd);
+        auto out = std::make_shared<shared_handle>(env_, fd, reads);
+        opened.fd = -1;
+        return out;
+    }
+
     int look_up(const std::string& name, bool check_roots, found_file& out);
     int bring_home(found_file& file);
     int look_up_to_write(const std::string& name, bool check_roots, std::uint32_t flags,
                          found_file& out);
-    // The place of a name, or of a new name: a find handle for its directory, which the caller has
-    // to close, and the rest of the name.
+    // The place of a name, or of a new name: its directory, and the rest of the name.
     struct place {
-        int directory = -1;
+        own_handle directory;
         std::string base, path;
+        explicit place(environment& of) : directory(of) {}
     };
     int find_place(const std::string& name, bool check_roots, place& out);
     // Was the name at `path` that the handle was found by a link to another file?

@@ -211,7 +211,7 @@ void file_registry::give_to_older(const slot_life& of, std::shared_ptr<file_writ
     if (!is_wanted || writer == nullptr) return;
     const int fd = env_.open_found(writer->fd());
     if (fd < 0) return;
-    const auto handle = std::make_shared<shared_handle>(env_, fd, &reads_);
+    const auto handle = share(fd, &reads_);
     handles parked;
     std::lock_guard lock(mutex_);
     for_each([&](std::uint32_t slot) { keep_handle(slot, handle, parked); });

@@ -20,31 +20,27 @@ int file_registry::find_place(const std::string& name, bool check_roots, place& 
     const std::string parent = slash == std::string::npos ? "."
                                : slash == 0               ? "/"
                                                           : name.substr(0, slash);
-    out.directory = env_.find(first_root_, parent);
-    if (out.directory < 0) return out.directory;
-    int code = env_.real_path(out.directory, out.path);
+    out.directory.fd = env_.find(first_root_, parent);
+    if (out.directory.fd < 0) return out.directory.fd;
+    if (const int code = env_.real_path(out.directory.fd, out.path); code != 0) return code;
     if (out.path != "/") out.path += '/';
     out.path += out.base;
-    if (code == 0 && check_roots && !permitted(out.path, true)) code = -EACCES;
-    if (code != 0) env_.close(out.directory);
-    return code;
+    return check_roots && !permitted(out.path, true) ? -EACCES : 0;
 }
 
 int file_registry::create(const std::string& name, bool check_roots) {
-    place at;
+    place at(env_);
     if (const int code = find_place(name, check_roots, at); code != 0) return code;
-    const int code = env_.create(at.directory, at.base);
-    env_.close(at.directory);
-    return code;
+    return env_.create(at.directory.fd, at.base);
 }
 
 // Kernels may make a file anew that the host allowed them to write and that they took away.
 int file_registry::unlink(const std::string& name, bool check_roots, std::string* path) {
-    place at;
+    place at(env_);
     if (const int code = find_place(name, check_roots, at); code != 0) return code;
     keep_without_name(name);
-    const int code = env_.unlink(at.directory, at.base);
-    env_.close(at.directory);
+    const int code = env_.unlink(at.directory.fd, at.base);
+    // What follows needs no memory: the name is gone, and no error may say otherwise.
     if (code == 0 && !check_roots) after_unlink(at.path);
     if (code == 0 && path != nullptr) *path = std::move(at.path);
     return code;
@@ -52,7 +48,7 @@ int file_registry::unlink(const std::string& name, bool check_roots, std::string
 
 // Else a program that makes and removes files outside the roots would leave more and more paths.
 void file_registry::forbid(const std::string& path, bool with_all_below) {
-    const std::string below = path + '/';
+    const std::string below = with_all_below ? path + '/' : std::string();
     const std::lock_guard lock(mutex_);
     for (auto* const all : {&allowed_, &allowed_to_write_}) {
         all->erase(path);
@@ -84,28 +80,23 @@ bool file_registry::was_link(int handle, const std::string& path) {
 
 int file_registry::rename(const std::string& from, const std::string& to, bool check_roots,
                           renamed_file* done) {
-    place old_place, new_place;
+    place old_place(env_), new_place(env_);
     if (const int code = find_place(from, check_roots, old_place); code != 0) return code;
-    int code = find_place(to, check_roots, new_place);
-    if (code == 0) {
-        renamed_file all;
-        const int file = env_.find(first_root_, from);
-        keep_without_name(to);
-        const bool known =
-            file >= 0 && !was_link(file, old_place.path) && env_.facts(file, all.before) == 0;
-        code =
-            env_.rename(old_place.directory, old_place.base, new_place.directory, new_place.base);
-        if (code == 0 && known && env_.facts(file, all.after) == 0) {
-            all.is_known = true;
-            all.from = old_place.path;
-            all.to = new_place.path;
-            after_rename(all);
-            if (done != nullptr) *done = std::move(all);
-        }
-        if (file >= 0) env_.close(file);
-        env_.close(new_place.directory);
+    if (const int code = find_place(to, check_roots, new_place); code != 0) return code;
+    renamed_file all;
+    const own_handle file(env_, env_.find(first_root_, from));
+    keep_without_name(to);
+    const bool known =
+        file.fd >= 0 && !was_link(file.fd, old_place.path) && env_.facts(file.fd, all.before) == 0;
+    const int code =
+        env_.rename(old_place.directory.fd, old_place.base, new_place.directory.fd, new_place.base);
+    if (code == 0 && known && env_.facts(file.fd, all.after) == 0) {
+        all.is_known = true;
+        all.from = std::move(old_place.path);
+        all.to = std::move(new_place.path);
+        after_rename(all);
+        if (done != nullptr) *done = std::move(all);
     }
-    env_.close(old_place.directory);
     return code;
 }
 

@@ -46,6 +46,7 @@ public:
         if (code != 0) give_locked(out);
         return {code, code == 0 ? "" : "for tables: " + error_text(code)};
     }
+    // Needs no memory: a table that ends could not say that there is none.
     void give(const share& of) {
         const std::lock_guard lock(mutex_);
         give_locked(of);

@@ -57,15 +57,24 @@ window_set::opened* window_set::entry_of(const window_file& file) {
         clear_word(file.slot);
         put_aside(file.slot);  // from an earlier life of the slot
     }
+    // So that all that are open can be put aside without memory.
+    if (const std::size_t all = files_.size() + aside_.size() + 1; all > aside_.capacity())
+        aside_.reserve(2 * all);
     const std::uint64_t chunks = chunks_of(file.size_bytes);
+    std::vector<std::uint64_t> words(chunks, 0);
     const auto first = chunk_words_.take(chunks);
     if (!first) return nullptr;
-    opened& made = files_
-                       .emplace(file.slot, opened{*first, std::vector<std::uint64_t>(chunks, 0),
-                                                  file.generation, file.size_bytes})
-                       .first->second;
-    ++open_files_;
-    return &made;
+    try {
+        opened& made = files_
+                           .emplace(file.slot, opened{*first, std::move(words), file.generation,
+                                                      file.size_bytes})
+                           .first->second;
+        ++open_files_;
+        return &made;
+    } catch (...) {
+        chunk_words_.give(*first, chunks);
+        throw;
+    }
 }
 
 // A set has its part of what all may have, as long as those of other runtimes leave it that.
@@ -125,9 +134,8 @@ void window_set::clear_word(std::uint32_t slot) {
     device_.upload(view_.windows + slot, &nothing, 8);
 }
 
-// The word was cleared before. Without memory nothing is done, and the next beat comes.
+// The word was cleared before. It needs no memory: there is room for it since entry_of.
 void window_set::put_aside(std::uint32_t slot) {
-    if (aside_.size() == aside_.capacity()) aside_.reserve(2 * aside_.size() + 4);
     const auto known = files_.find(slot);
     opened& entry = known->second;
     --open_files_;
@@ -152,7 +160,6 @@ void window_set::free_aside() {
     }
 }
 
-// Without memory it is called again for the same entry, with the next beat.
 void window_set::release(opened& entry) {
     entry.runs.clear();
     open_bytes_ -= std::exchange(entry.open_bytes, 0);
@@ -217,9 +224,17 @@ int window_set::open_run(const window_file& file, opened& entry, std::uint64_t f
                         bytes = std::min(last * chunk_bytes, file.size_bytes) - begin;
     void* address = nullptr;
     if (const int code = env_.map_file(file.fd, begin, bytes, address); code != 0) return code;
-    const auto run = std::make_shared<exposed_run>(*rules_.runs, address, bytes, first);
+    std::shared_ptr<exposed_run> run;
+    try {
+        run = std::make_shared<exposed_run>(*rules_.runs, address, bytes, first);
+    } catch (...) {
+        env_.unmap_file(address, bytes);
+        throw;
+    }
     std::vector<bool> resident;
     int code = env_.resident(address, bytes, chunk_bytes, resident);
+    // Before a chunk has an address in it, whatever there is no memory for.
+    entry.runs.push_back(run);
     for (std::uint64_t at = first; code == 0 && at < last;) {
         std::uint64_t end = at;
         const std::uint64_t room = rules_.runs->room();
@@ -242,9 +257,8 @@ int window_set::open_run(const window_file& file, opened& entry, std::uint64_t f
         entry.open_bytes += length;
         at = end;
     }
-    if (run->is_empty()) return code;
-    entry.runs.push_back(run);
-    if (identity != nullptr) rules_.runs->offer(*identity, run);
+    if (run->is_empty()) entry.runs.pop_back();
+    else if (identity != nullptr) rules_.runs->offer(*identity, run);
     return code;
 }
 
@@ -255,6 +269,16 @@ void window_set::drop(std::uint32_t slot) {
     chunk_words_.give(known->second.first_chunk, known->second.chunks.size());
     files_.erase(known);
     --open_files_;
+}
+
+// Of a call without memory: what it opened for the first time no group has seen.
+window_set::admission::~admission() {
+    const auto known = of.files_.find(slot);
+    if (known == of.files_.end() || !known->second.owners.empty()) return;
+    for (const auto& run : known->second.runs) of.rules_.runs->withdraw(*run);
+    known->second.runs.clear();
+    of.open_bytes_ -= std::exchange(known->second.open_bytes, 0);
+    of.drop(slot);
 }
 
 // Of a call that opened nothing, after mapping gave `code`.
@@ -317,6 +341,7 @@ std::int64_t window_set::open(const window_file& file, std::uint64_t offset, std
     bytes = std::min(bytes, file.size_bytes - offset);
     const std::lock_guard lock(mutex_);
     std::int64_t refused = 0;
+    const admission unless_shown{*this, file.slot};
     opened* const entry = admit(file, note, refused);
     if (entry == nullptr) return refused;
     const std::uint64_t first = offset / chunk_bytes, last = chunks_of(offset + bytes);
@@ -376,6 +401,7 @@ std::int64_t window_set::open_chunks(const window_file& file,
                                      const void* owner, std::vector<std::uint64_t>* later) {
     const std::lock_guard lock(mutex_);
     std::int64_t refused = 0;
+    const admission unless_shown{*this, file.slot};
     opened* const entry = admit(file, note, refused);
     if (entry == nullptr) return refused;
     file_facts facts;
@@ -402,12 +428,12 @@ std::int64_t window_set::open_chunks(const window_file& file,
 
 void window_set::close_of(const void* owner) {
     const std::lock_guard lock(mutex_);
-    std::vector<std::uint32_t> unowned;
-    for (auto& [slot, entry] : files_)
-        if (std::erase(entry.owners, owner) > 0 && entry.owners.empty()) unowned.push_back(slot);
-    for (const std::uint32_t slot : unowned) {
-        clear_word(slot);
-        put_aside(slot);
+    for (auto next = files_.begin(); next != files_.end();) {
+        auto& [slot, entry] = *next++;
+        if (std::erase(entry.owners, owner) == 0 || !entry.owners.empty()) continue;
+        const std::uint32_t of = slot;  // the entry goes
+        clear_word(of);
+        put_aside(of);
     }
     free_aside();
 }

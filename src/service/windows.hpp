@@ -139,6 +139,13 @@ private:
         std::uint64_t free_from = 0;  // put aside: the round of visits in which its memory goes
     };
 
+    // Of a call that opens windows, with the lock: where it ends by an exception, an entry that no
+    // group has seen goes.
+    struct admission {
+        window_set& of;
+        std::uint32_t slot;
+        ~admission();
+    };
     opened* entry_of(const window_file& file);  // lock held; null: no room for the chunk words
     // Lock held. The entry of a file that may have a window now. Null: it may not, for `code`.
     opened* admit(const window_file& file, std::string& note, std::int64_t& code);
