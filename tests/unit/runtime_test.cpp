@@ -220,6 +220,33 @@ TEST(runtime, names_no_file_for_an_error_of_an_earlier_life_of_its_slot) {
     }
 }
 
+// Each close that wrote everything ends what the log knows of the file.
+TEST(runtime, says_anew_what_could_not_be_written_after_a_close_that_could) {
+    const temporary_folder folder;
+    fault::faulty_environment env;
+    host::runtime_hooks hooks;
+    hooks.env = &env;
+    std::atomic<int> lines{0};
+    options o = small_options(folder, 1);
+    o.writable = true;
+    o.log = [&](const std::string& line) {
+        if (line.find("data") != std::string::npos) ++lines;
+    };
+    const auto rt = make_runtime(o, hooks);
+    const auto bytes = pattern(1, page);
+    for (int round = 1; round < 4; ++round) {
+        const int fd = rt->open("data", open_read_write | open_create);
+        for (int i = 0; i < 3; ++i) {
+            ASSERT_EQ(rt->write(fd, bytes.data(), page, 0), static_cast<std::int64_t>(page));
+            env.set({.calls = fault::call_write, .nth = 1, .error = -EIO});
+            EXPECT_EQ(rt->msync(fd, 0, page), -EIO);
+            env.clear();
+        }
+        EXPECT_EQ(lines, round) << "one for each time that it was open";
+        rt->close(fd);  // which tells of the errors again
+    }
+}
+
 TEST(runtime, counts_what_was_synced_and_what_could_not_be_written) {
     const temporary_folder folder;
     fault::faulty_environment env;
