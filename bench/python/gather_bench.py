@@ -3,7 +3,7 @@
 
     gather_bench.py [--device cpu] [--size 1GiB] [--folder DIR] [--out FILE] [--seconds 80]
 
-Methods, in turns, each with new numbers every round:
+Methods, in turns, each with new numbers every round, which no other method has had:
   penstock        Array.gather through windows, into memory that is there
   penstock_graph  the same, captured once: new numbers are copied, the graph is launched
   pinned          index_select from pinned host memory that the GPU reads in place (UVA), the whole
@@ -12,16 +12,20 @@ Methods, in turns, each with new numbers every round:
   memmap          the numbers to the host, numpy's take from a memory map, the rows to the device;
                   of a file that is not in memory one thread faults page after page, with the
                   kernel's default read-around
-The time of a round is that of the call until the device has ended. The file is in the page cache,
-but for the cases that are named cold. Every method's rows are compared before it is measured.
+  memmap_random   the same, of a file that is not in memory, without that read-around
+The time of a round is that of the call until the device has ended. The file is in the page cache
+and the map has its pages, but for the cases that are named cold. Every method's rows are compared
+before and after it is measured, in memory that held none of them.
 
 One JSON object in the form of bench/results: machine and commit, `ready` (the time until the first
-row may be read), `rows` (microseconds, p50 and, from 100 rounds on, p99, by row bytes, numbers and
+row may be read; both sides begin with CUDA started, and Penstock's runtime has a key of its own),
+`rows` (microseconds, p50 and, from 100 rounds on, p99, by row bytes, numbers and
 law), `cold`, and `processes` (how many copies of the table four processes have in host memory). A
 case for which the time does not suffice is left out and named."""
 import argparse
 import contextlib
 import json
+import mmap
 import os
 import pathlib
 import subprocess
@@ -63,12 +67,15 @@ class Table:
         shape = (self.rows, row_bytes)
         where = "gpu" if device == "cuda" else "cpu"
         page = ps.describe(path, dtype="uint8", shape=shape).page_bytes
+        begin = time.perf_counter()
         self.runtime = ps.Runtime(device=where, cache="64MiB", page=page, log=None)
+        self.runtime_s = time.perf_counter() - begin
         begin = time.perf_counter()
         self.array = ps.open_array(path, dtype="uint8", shape=shape, runtime=self.runtime)
         self.window_bytes = self.array.windows()
         self.ready_s = time.perf_counter() - begin
         self.mapped = np.memmap(path, np.uint8, "r", shape=shape)
+        self.mapped.reshape(-1)[::mmap.PAGESIZE].max()  # so that no round pays for the first touch
         self.pinned = None
         if device == "cuda":
             flat = pinned[:self.rows * row_bytes].view(shape)
@@ -96,9 +103,9 @@ class Table:
         return {"penstock": penstock, "penstock_graph": captured(penstock, count),
                 "pinned": pinned, "pinned_graph": captured(pinned, count), "memmap": memmap}
 
-    def numbers(self, law, count, rounds):
+    def numbers(self, law, count, rounds, seed):
         """Lists of numbers of rows on the device. Popular rows lie anywhere in the file."""
-        random = np.random.default_rng(self.row_bytes + count)
+        random = np.random.default_rng([self.row_bytes, count, seed])
         if law == "uniform":
             drawn = random.integers(0, self.rows, (rounds, count))
         else:
@@ -145,20 +152,28 @@ def quantiles(seconds):
 
 
 def in_turns(methods, numbers, device):
-    """Time of each method over all lists; the first round of each is compared and not counted."""
+    """Time of each method over lists of its own; the first of each is not counted."""
     times = {name: [] for name in methods}
-    first = {name: call(numbers[0]).cpu().clone() for name, call in methods.items()}
-    for name, rows in first.items():
-        if not torch.equal(rows, first["memmap"]):
-            raise AssertionError(f"{name}: the rows are not those of the file")
-    for ids in numbers[1:]:
+    compare(methods, numbers, 0)
+    for turn in range(1, len(numbers["memmap"])):
         for name, call in methods.items():
             settle(device)
             begin = time.perf_counter()
-            call(ids)
+            call(numbers[name][turn])
             settle(device)
             times[name].append(time.perf_counter() - begin)
+    compare(methods, numbers, -1)
     return {name: quantiles(taken) for name, taken in times.items()}
+
+
+def compare(methods, numbers, turn):
+    """Looks at the rows of one list of each method, which share their memory."""
+    for name, call in methods.items():
+        ids = numbers[name][turn]
+        expected = methods["memmap"](ids).cpu().clone()
+        call(ids).bitwise_not_()  # the next call has to write all of it
+        if not torch.equal(call(ids).cpu(), expected):
+            raise AssertionError(f"{name}: the rows are not those of the file")
 
 
 class NotCold(Exception):
@@ -177,7 +192,7 @@ def drop_pages(path):
 def cold(path, row_bytes, device, rounds=6, count=1024):
     """Lists of rows that are not in memory, without windows."""
     shape = (os.path.getsize(path) // row_bytes, row_bytes)
-    times = {"penstock": [], "memmap": []}
+    times = {"penstock": [], "memmap": [], "memmap_random": []}
     with ps.Runtime(device="gpu" if device == "cuda" else "cpu", cache="64MiB", windows=0,
                     page=max(512, min(4096, row_bytes)), log=None) as rt:
         array = ps.open_array(path, dtype="uint8", shape=shape, runtime=rt)
@@ -189,18 +204,22 @@ def cold(path, row_bytes, device, rounds=6, count=1024):
             rows = array.gather(ids)
             settle(device)
             ours = time.perf_counter() - begin
-            drop_pages(path)
-            mapped = np.memmap(path, np.uint8, "r", shape=shape)  # a new one: no page is mapped
-            begin = time.perf_counter()
-            expected = torch.from_numpy(mapped[ids.cpu().numpy()]).to(device)
-            settle(device)
-            theirs = time.perf_counter() - begin
-            if not torch.equal(rows, expected):
-                raise AssertionError("cold: the rows are not those of the file")
-            del mapped
+            taken = {"penstock": ours}
+            for name in ("memmap", "memmap_random"):
+                drop_pages(path)
+                mapped = np.memmap(path, np.uint8, "r", shape=shape)  # a new one: no page is mapped
+                if name == "memmap_random":
+                    mapped._mmap.madvise(mmap.MADV_RANDOM)
+                begin = time.perf_counter()
+                expected = torch.from_numpy(mapped[ids.cpu().numpy()]).to(device)
+                settle(device)
+                taken[name] = time.perf_counter() - begin
+                if not torch.equal(rows, expected):
+                    raise AssertionError("cold: the rows are not those of the file")
+                del mapped
             if turn > 0:  # the first one also has what is made on first use
-                times["penstock"].append(ours)
-                times["memmap"].append(theirs)
+                for name, seconds in taken.items():
+                    times[name].append(seconds)
         rt.check()
     return {name: quantiles(taken) for name, taken in times.items()}
 
@@ -283,11 +302,14 @@ def pinned_copy(path, device):
 
 def measure(path, wanted, out):
     device, end = wanted.device, time.monotonic() + wanted.seconds
+    torch.zeros(1, device=device)
+    settle(device)
     pinned, pinned_s = pinned_copy(path, device)
     out["ready"] = {"pinned_s": round(pinned_s, 4)}
     for row_bytes in ROW_BYTES:
         table = Table(path, row_bytes, device, pinned)
         out["ready"][f"penstock_{row_bytes}_s"] = round(table.ready_s, 4)
+        out["ready"][f"runtime_{row_bytes}_s"] = round(table.runtime_s, 4)
         out["window_bytes"] = table.window_bytes
         for count in COUNTS:
             if count * row_bytes > os.path.getsize(path):
@@ -300,7 +322,9 @@ def measure(path, wanted, out):
                     out["left_out"].append(case)
                     continue
                 case["rounds"] = rounds
-                case.update(in_turns(methods, table.numbers(law, count, rounds + 1), device))
+                numbers = {name: table.numbers(law, count, rounds + 1, seed)
+                           for seed, name in enumerate(methods)}
+                case.update(in_turns(methods, numbers, device))
                 out["rows"].append(case)
         del methods
         table.close()
