@@ -61,13 +61,13 @@ window_set::opened* window_set::entry_of(const window_file& file) {
     if (const std::size_t all = files_.size() + aside_.size() + 1; all > aside_.capacity())
         aside_.reserve(2 * all);
     const std::uint64_t chunks = chunks_of(file.size_bytes);
-    std::vector<std::uint64_t> words(chunks, 0);
+    // First, for a file that is written has no end: more chunks than there is memory.
     const auto first = chunk_words_.take(chunks);
     if (!first) return nullptr;
     try {
         opened& made = files_
-                           .emplace(file.slot, opened{*first, std::move(words), file.generation,
-                                                      file.size_bytes})
+                           .emplace(file.slot, opened{*first, std::vector<std::uint64_t>(chunks, 0),
+                                                      file.generation, file.size_bytes})
                            .first->second;
         ++open_files_;
         return &made;

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "fault/scenario.hpp"
+#include "files/file_registry.hpp"
 #include "service/size_asker.hpp"
 #include "service/windows.hpp"
 #include "soon.hpp"
@@ -97,6 +98,14 @@ TEST_F(window_accounts, a_file_of_which_nothing_could_be_opened_takes_nothing) {
         EXPECT_EQ(watched, 0u) << "it has no handle, and so no share of them";
     }
     env.clear();
+    EXPECT_EQ(open_in(first, 1), all_of_it);
+}
+
+// It has no end that memory could be taken for.
+TEST_F(window_accounts, a_file_that_is_written_has_no_window) {
+    make(first);
+    EXPECT_EQ(first.set->open({1, 1, fd, host::size_of_written}, 0, INT64_MAX, note), -ENOSPC);
+    EXPECT_EQ(first.set->open_files(), 0u);
     EXPECT_EQ(open_in(first, 1), all_of_it);
 }
 
