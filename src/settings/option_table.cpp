@@ -150,7 +150,7 @@ constexpr option_entry entries[] = {
     {{"devices", "PENSTOCK_DEVICES", "--devices", part::place},
      {&options::devices},
      {": the one in `device`",
-      "up to 8 CUDA device numbers with commas between, each once; on cpu any numbers, one more "
+      "up to 8 CUDA device numbers with commas between, each once; on cpu any from 0, one more "
       "cache for each",
       "a runtime is to have several caches", "what one device takes, for each of them"},
      check_devices},
@@ -294,7 +294,7 @@ constexpr option_entry entries[] = {
       "file system reads it anew"}},
     {{"block_store", "PENSTOCK_STORE", "", part::way},
      {&options::block_store},
-     {"", "the path of the socket of an agent",
+     {"", "the absolute path, up to 107 bytes, of the socket of an agent",
       "many nodes read the same files of a network file system "
       "([block-store.md](block-store.md))",
       "64 MiB of memory, 8 threads and 16 MiB shared with the agent; a block that no node has is "
