@@ -191,7 +191,7 @@ TEST(hub, asks_sources_in_turn_and_none_that_left) {
     EXPECT_EQ(full.asked, 1);
 }
 
-// Also while those who share it come one after the other.
+// Also while holders that share it come one after the other.
 TEST(request_turns, one_that_waits_alone_comes_before_those_that_share) {
     host::request_turns turns;
     ASSERT_TRUE(turns.try_lock_shared());
